@@ -1,0 +1,62 @@
+# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` and
+# `revelator real` take beside is given as OPTIONS: make real OPTIONS="--adapter DIR --questions 50".
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.PHONY: help install demo test lint types real bench clean
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+QUIET := $(if $(MAKE_TERMOUT),,-q)
+DEMO_HOME ?= runs/demo
+REAL_HOME ?= runs/real
+REVELATOR_DATA ?= ../shared/data
+OPTIONS ?=
+
+export MLFLOW_DISABLE_TELEMETRY := true
+export HF_HUB_DISABLE_TELEMETRY := 1
+export DO_NOT_TRACK := 1
+export OMP_WAIT_POLICY ?= PASSIVE
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+help: ## list these commands
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 16
+
+install: $(INSTALLED) ## create .venv and install everything into it (about 3 minutes)
+
+# torch goes first and by version: the plain name may bring several gigabytes of CUDA packages.
+$(INSTALLED): pyproject.toml
+	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
+	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
+	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
+	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
+	$(BIN)/pip install $(QUIET) torch==2.13.0
+	$(BIN)/pip install $(QUIET) -e '.[server,dev]'
+	@touch $@
+
+demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions
+	HF_HUB_OFFLINE=1 $(BIN)/revelator demo --home $(DEMO_HOME) $(OPTIONS)
+
+test: install ## all tests, with real servers on loopback
+	HF_HUB_OFFLINE=1 REVELATOR_DATA=$(REVELATOR_DATA) $(BIN)/python -m pytest -q
+
+lint: install ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: install ## mypy
+	$(BIN)/mypy
+
+real: install ## the whole way on MuSiQue and 2WikiMultiHopQA; writes docs/results.md
+	HF_HUB_OFFLINE=1 $(BIN)/revelator real --home $(REAL_HOME) --data $(REVELATOR_DATA) $(OPTIONS)
+
+bench: install ## speed of the language and of the executor
+	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
+
+clean: ## remove what the demo, the tests and the linters left; keeps .venv and runs/real
+	rm -rf runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

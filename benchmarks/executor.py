@@ -1,0 +1,188 @@
+"""What the executor adds to a plan whose every leaf takes the same time.
+
+    python benchmarks/executor.py [--latency 20] [--repeats 20] [--passages 1]
+
+Three ways through the same plan, in turn, in one process, each against the nominal critical path (stages × latency):
+
+* bare: a task a leaf that waits for its producers and sleeps; what asyncio and the machine take by themselves;
+* scheduler: the same leaves run by `PlanRun`, with binding and trace; what the executor adds is its distance from bare;
+* question: the whole way, the plan's text parsed and checked, three services called a leaf (retrieval sleeps, the
+  others answer at once), answers merged. `/trace` is its wall time over the critical path that its trace measured.
+
+Walls are given as the best and the median of the repeats: on a machine that does other work the best is nearer to what
+the code costs. Processor time is that of leaves that wait for nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import statistics
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import click
+
+from revelator.language import Expression, bind, check, leaves, parse, substitute
+from revelator.trace import Node, Passage
+from serving.executor import Executor, Limits
+from serving.executor.anrag import Models, anrag
+from serving.executor.limits import depth
+from serving.executor.plan import PlanRun
+from serving.executor.recording import Recorder
+from serving.protocols import Completion, GenerateRequest, Reading
+
+LIMITS = Limits(leaves=64, depth=64, concurrency=64)
+
+
+class Fixed:
+    """Services that take `latency` seconds a leaf, all of it in retrieval, and give one answer each."""
+
+    def __init__(self, latency: float, passages: int) -> None:
+        self.latency = latency
+        self.found = [Passage(str(n), f"title {n}", "text " * 100) for n in range(passages)]
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        return self.found
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        return [Completion("yes", {"yes": 0.9, "no": 0.1}) for _ in prompts]
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        return Reading("", (f"value of {request.question[:20]}",))
+
+
+def plans() -> dict[str, str]:
+    tree = "(Who wrote book{n}? * Where was {{writer}} born? + Where is river{n}?) * Who knows {{writer}}?"
+    return {
+        "1 leaf": "Who wrote book?",
+        "list of 8": " + ".join(f"Who wrote book{n}?" for n in range(8)),
+        "list of 64": " + ".join(f"Who wrote book{n}?" for n in range(64)),
+        "chain of 8": " * ".join(["Who wrote book?", *(f"Who taught {{person}} subject{n}?" for n in range(7))]),
+        "tree of 8": " + ".join(f"({tree.format(n=n)})" for n in range(2)),
+        "tree of 64": " + ".join(f"({tree.format(n=n)})" for n in range(16)),
+    }
+
+
+async def one_after_the_other(plan: str, services: Fixed) -> None:
+    """The plan in depth-first order, each leaf after the one before it."""
+    expression = parse(plan)
+    sources = bind(expression).sources
+    answers: list[str] = []
+    for leaf, source in zip(leaves(expression), sources, strict=True):
+        asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
+        node = Node("1", "atomic", leaf.text, asked=asked)
+        await anrag(Models(services, services, services), node, LIMITS)
+        answers.append(node.answers[0])
+
+
+async def bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
+    tasks: list[asyncio.Task[None]] = []
+
+    async def leaf(producers: set[int]) -> None:
+        for producer in producers:
+            await tasks[producer]
+        if latency:
+            await asyncio.sleep(latency)
+
+    tasks += [asyncio.create_task(leaf(set(source.values()))) for source in sources]
+    await asyncio.gather(*tasks)
+
+
+async def scheduled(expression: Expression, latency: float) -> None:
+    async def answer(node: Node) -> None:
+        if latency:
+            await asyncio.sleep(latency)
+        node.answers = ["value"]
+
+    recorder = Recorder("q", "auto")
+    await PlanRun(expression, answer, recorder, LIMITS).run()
+    assert all(node.status == "ok" for node in recorder.finish().nodes)
+
+
+@dataclass(frozen=True)
+class Times:
+    """Milliseconds, one a repeat."""
+
+    wall: list[float]
+    processor: list[float]
+
+    def against(self, nominal: float) -> str:
+        return f"{min(self.wall) / nominal:8.3f}{statistics.median(self.wall) / nominal:8.3f}"
+
+
+async def measure(ways: Sequence[Callable[[], Awaitable[object]]], repeats: int) -> list[Times]:
+    """Each way once a round, so that what else the machine does meets all of them alike; two rounds do not count."""
+    times = [Times([], []) for _ in ways]
+    for number in range(repeats + 2):
+        for way, found in zip(ways, times, strict=True):
+            began, work = time.perf_counter(), time.process_time()
+            await way()
+            if number >= 2:
+                found.wall.append((time.perf_counter() - began) * 1000)
+                found.processor.append((time.process_time() - work) * 1000)
+    return times
+
+
+async def compare(name: str, plan: str, latency_ms: float, passages: int, repeats: int) -> tuple[str, str]:
+    """One row of walls and one of processor times."""
+    expression, latency, critical = parse(plan), latency_ms / 1000, list[float]()
+    sources = bind(expression).sources
+
+    async def question(services: Fixed) -> None:
+        trace = await Executor(services, services, services, LIMITS).run("q", plan=plan, strategy="compound")
+        assert trace.outcome == "complete"
+        critical.append(trace.critical_path_ms)
+
+    async def language() -> None:
+        check(parse(plan))
+
+    slow, instant = Fixed(latency, passages), Fixed(0.0, passages)
+    walls = await measure(
+        [lambda: bare(sources, latency), lambda: scheduled(expression, latency), lambda: question(slow)], repeats
+    )
+    traced = statistics.median(wall / path for wall, path in zip(walls[2].wall, critical[2:], strict=True))
+    began = time.perf_counter()
+    await one_after_the_other(plan, slow)
+    sequential = time.perf_counter() - began
+    busy = await measure(
+        [lambda: bare(sources, 0.0), lambda: scheduled(expression, 0.0), language, lambda: question(instant)],
+        repeats,
+    )
+    stages, count = depth(expression), len(leaves(expression))
+    ratios = "".join(times.against(stages * latency_ms) for times in walls)
+    costs = "".join(f"{min(times.processor) * 1000 / count:12.1f}" for times in busy)
+    return (
+        f"{name:12}{stages:7}{stages * latency_ms:8.0f}{ratios}{traced:8.3f}{sequential * 1000:12.0f}",
+        f"{name:12}{costs}",
+    )
+
+
+@click.command()
+@click.option("--latency", default=20.0, show_default=True, help="Milliseconds that a leaf takes.")
+@click.option("--repeats", default=20, show_default=True, help="Measured runs of each plan, after two that are not.")
+@click.option("--passages", default=1, show_default=True, help="Passages that a leaf retrieves and has judged.")
+def main(latency: float, repeats: int, passages: int) -> None:
+    """Wall time against the critical path, and what a leaf costs."""
+    machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
+    print(f"{machine}, Python {platform.python_version()}; {passages} passages, n = {repeats}\n")
+    print(f"wall / nominal critical path, leaves of {latency:g} ms: best and median; sequential in ms")
+    print(
+        f"{'plan':12}{'stages':>7}{'ms':>8}{'bare':>16}{'scheduler':>16}{'question':>16}{'/trace':>8}{'sequential':>12}"
+    )
+    costs = []
+    for name, plan in plans().items():
+        wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))
+        print(wall)
+        costs.append(cost)
+    print("\nprocessor time, µs a leaf, best")
+    print(f"{'plan':12}{'bare':>12}{'scheduler':>12}{'language':>12}{'question':>12}")
+    print("\n".join(costs))
+
+
+if __name__ == "__main__":
+    main()

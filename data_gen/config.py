@@ -1,0 +1,119 @@
+"""The configuration of an instruction set: a YAML file, checked field by field.
+
+Paths may use environment variables; `${REVELATOR_DATA}` falls back to `../shared/data`. A relative path is relative to
+the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from revelator.errors import ConfigError
+from revelator.tasks import TASKS
+
+DATA_VARIABLE = "REVELATOR_DATA"
+DATA_DEFAULT = "../shared/data"
+VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
+
+
+def _expanded(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        fallback = DATA_DEFAULT if name == DATA_VARIABLE else None
+        found = os.environ.get(name) or fallback
+        if found is None:
+            raise ValueError(f"environment variable {name} is not set")
+        return found
+
+    return VARIABLE.sub(value, text)
+
+
+FilePath = Annotated[str, AfterValidator(_expanded)]
+Share = Annotated[float, Field(ge=0, le=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class SourceConfig(_Strict):
+    """A file to read. `sub_questions` is how many steps of a complex question also become single questions."""
+
+    format: Literal["musique", "2wiki", "world"]
+    path: FilePath
+    name: str = ""  # what records carry as their source; the format's own name if empty
+    licence: str = ""  # likewise
+    sub_questions: Annotated[int, Field(ge=0)] = 1
+    limit: Annotated[int, Field(ge=1)] | None = None  # questions read, for a trial
+
+
+class SplitConfig(_Strict):
+    """Shares of questions by hash of their id; a source with splits of its own keeps them."""
+
+    dev: Share = 0.08
+    test: Share = 0.0
+
+    @model_validator(mode="after")
+    def _leaves_training_questions(self) -> SplitConfig:
+        if self.dev + self.test >= 1:
+            raise ValueError("dev and test together must leave a share for train")
+        return self
+
+
+class TaskConfig(_Strict):
+    """`per_question` bounds the records of one question, `share` is the part of records kept (by hash)."""
+
+    per_question: Annotated[int, Field(ge=1)] = 4
+    share: Share = 1.0
+
+
+class AugmentConfig(_Strict):
+    """Copies of training questions under other names, so that structure and not names is learnt."""
+
+    copies: Annotated[int, Field(ge=1)] = 1
+    names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped
+    tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf")
+
+
+class SetConfig(_Strict):
+    """One instruction set."""
+
+    name: str
+    seed: int = 13
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    split: SplitConfig = SplitConfig()
+    tasks: dict[str, TaskConfig] = {}
+    held_out: FilePath | None = None
+    entity_coverage: Share = 0.5  # part of a question's names that its plan must contain
+    augment: AugmentConfig | None = None
+
+    @model_validator(mode="after")
+    def _knows_its_tasks(self) -> SetConfig:
+        named = set(self.tasks) | set(self.augment.tasks if self.augment else ())
+        if unknown := sorted(named - set(TASKS)):
+            raise ValueError(f"unknown task {', '.join(unknown)}; there are {', '.join(TASKS)}")
+        return self
+
+    def task(self, name: str) -> TaskConfig:
+        return self.tasks.get(name, TaskConfig())
+
+
+def load_config(path: Path) -> SetConfig:
+    """Reads a configuration file. Raises ConfigError that names field, value and reason."""
+    try:
+        value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+    try:
+        return SetConfig.model_validate(value)
+    except ValidationError as error:
+        faults = [f"{'.'.join(map(str, e['loc'])) or 'file'} = {e['input']!r:.80}: {e['msg']}" for e in error.errors()]
+        raise ConfigError("\n  ".join(faults), where=str(path), hint="see data_gen/configs for examples") from error

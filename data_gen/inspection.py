@@ -1,0 +1,56 @@
+"""A look into a set: its counts, and a few records of each task."""
+
+from __future__ import annotations
+
+import heapq
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.panel import Panel
+from rich.table import Table
+
+from data_gen.builder import Record
+from data_gen.instruction_set import read_records
+from revelator.durable import sha256_text
+from revelator.tasks import TASKS
+
+
+def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Record]]:
+    """`count` records a task, drawn by the hash of their id: the same ones at every look."""
+    chosen = {}
+    for name in [task] if task else list(TASKS):
+        chosen[name] = heapq.nsmallest(
+            count, read_records(folder, split, name), key=lambda record: sha256_text(record.id)
+        )
+    return chosen
+
+
+def show(console: Console, manifest: dict[str, Any], chosen: dict[str, list[Record]]) -> None:
+    console.print(counts_table(manifest))
+    for task, records in chosen.items():
+        for record in records:
+            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
+            text = f"{escape(record.prompt)}[bold green]{escape(record.completion)}[/]"
+            console.print(Panel(text, title=escape(about), title_align="left"))
+
+
+def counts_table(manifest: dict[str, Any]) -> Table:
+    """Records by task and split, as the manifest counts them."""
+    by_split = manifest["counts"]["task"]
+    table = Table("task", *by_split, title=f"{escape(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    for task in TASKS:
+        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
+    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
+    return table
+
+
+def dropped_table(manifest: dict[str, Any]) -> Table:
+    """What was left out: reasons with counts, then the malformed rows that are listed."""
+    table = Table("left out because", "questions", title="Left out")
+    for reason, count in manifest["dropped"].items():
+        table.add_row(escape(reason), f"{count:,}")
+    for row in manifest["refused_rows"]:
+        table.add_row(escape(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+    return table

@@ -1,0 +1,170 @@
+"""An instruction set on disk: one parquet file a split, a data card, and `manifest.json`, written last.
+
+Records stream through in row groups, so that memory does not grow with the set. The digest is over the records' files
+alone: the same configuration and inputs give the same digest on any day.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet as parquet
+
+from data_gen.annotated import SPLITS
+from data_gen.builder import Record
+from data_gen.card import card
+from revelator.durable import sha256_file, sha256_text, staged_folder, write_json
+from revelator.errors import ConfigError, DataError
+from revelator.tasks import prompt_hash
+
+FORMAT = 1
+ROW_GROUP = 2_000
+COLUMNS = tuple(field.name for field in fields(Record))
+SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
+
+
+class SetWriter:
+    """Takes records one by one and counts them."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self._files = {
+            split: stack.enter_context(parquet.ParquetWriter(folder / f"{split}.parquet", SCHEMA, compression="zstd"))
+            for split in SPLITS
+        }
+        self._waiting: dict[str, list[dict[str, str]]] = {split: [] for split in SPLITS}
+        self.counts: Counter[tuple[str, ...]] = Counter()  # (split, task, source, licence, shape, label) → records
+
+    def add(self, record: Record) -> None:
+        waiting = self._waiting[record.split]
+        waiting.append(asdict(record))
+        self.counts[record.split, record.task, record.source, record.licence, record.shape, record.label] += 1
+        if len(waiting) >= ROW_GROUP:
+            self._flush(record.split)
+
+    def close(self) -> None:
+        for split in SPLITS:
+            self._flush(split)
+
+    def _flush(self, split: str) -> None:
+        if self._waiting[split]:
+            self._files[split].write_table(pyarrow.Table.from_pylist(self._waiting[split], schema=SCHEMA))
+            self._waiting[split] = []
+
+
+@contextmanager
+def writing(target: Path, about: dict[str, Any]) -> Iterator[SetWriter]:
+    """A writer whose set appears at `target` whole when the block ends, or not at all.
+
+    `about` is filled by the block: config, inputs, questions, dropped, refused_rows, grammar_hash go into the manifest.
+    """
+    with staged_folder(target) as stage:
+        with ExitStack() as stack:
+            writer = SetWriter(stage, stack)
+            yield writer
+            writer.close()
+        if not writer.counts:
+            raise DataError(_nothing(about), where=str(target), hint="mend the rows or change the configuration")
+        manifest = _manifest(stage, writer, about)
+        (stage / "README.md").write_text(card(manifest), encoding="utf-8")
+        manifest["files"]["README.md"] = sha256_file(stage / "README.md")
+        write_json(stage / "manifest.json", manifest)
+
+
+def _nothing(about: dict[str, Any]) -> str:
+    """Why a set is empty: the reasons with their counts, and the first malformed rows."""
+    reasons = [f"{reason}: {count}" for reason, count in about["dropped"].items()]
+    rows = [f"{row['file']}, line {row['line']}: {row['reason']}" for row in about["refused_rows"][:3]]
+    return "\n  ".join(["not one record came out of the build", *reasons, *rows])
+
+
+def check_place(target: Path) -> None:
+    """Refuses, with ConfigError, a place that holds something other than an instruction set: it would be replaced."""
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"{target} is a file", where="--out", hint="name a folder")
+    if target.is_dir() and any(target.iterdir()) and _read(target / "manifest.json") is None:
+        raise ConfigError(
+            f"{target} is not empty and not an instruction set", where="--out", hint="name another folder, or empty it"
+        )
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """A set's manifest, or None if the file is absent or something else."""
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and {"prompt_hash", "files", "digest"} <= manifest.keys() else None
+
+
+def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
+    files = {f"{split}.parquet": sha256_file(folder / f"{split}.parquet") for split in SPLITS}
+    return {
+        **about,
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "counts": {
+            name: _counted(writer.counts, position)
+            for position, name in ((1, "task"), (2, "source"), (3, "licence"), (4, "shape"))
+        },
+        "labels": _labels(writer.counts),
+        "records": _totals(writer.counts),
+        "prompt_hash": prompt_hash(),
+        "files": files,
+        "digest": sha256_text(json.dumps(files, sort_keys=True)),
+    }
+
+
+def _counted(counts: Counter[tuple[str, ...]], position: int) -> dict[str, dict[str, int]]:
+    """Split → value at `position` → records."""
+    table: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+    for key, count in sorted(counts.items()):
+        row = table[key[0]]
+        if key[position]:
+            row[key[position]] = row.get(key[position], 0) + count
+    return table
+
+
+def _labels(counts: Counter[tuple[str, ...]]) -> dict[str, dict[str, int]]:
+    table: dict[str, dict[str, int]] = {}
+    for key, count in sorted(counts.items()):
+        if key[5]:
+            row = table.setdefault(key[1], {})
+            row[key[5]] = row.get(key[5], 0) + count
+    return table
+
+
+def _totals(counts: Counter[tuple[str, ...]]) -> dict[str, int]:
+    return {split: sum(count for key, count in counts.items() if key[0] == split) for split in SPLITS}
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished set whose files are as they were written. Raises DataError otherwise."""
+    manifest = _read(folder / "manifest.json")
+    if manifest is None:
+        raise DataError(
+            "no manifest.json of a set: this is no instruction set, or one whose build did not finish",
+            where=str(folder),
+            hint="build one: revelator data build CONFIG.yaml --out DIR",
+        )
+    for name, digest in manifest["files"].items():
+        if not (folder / name).is_file() or sha256_file(folder / name) != digest:
+            raise DataError(
+                "missing, or changed since the set was built", where=str(folder / name), hint="build it again"
+            )
+    return manifest
+
+
+def read_records(folder: Path, split: str, task: str | None = None) -> Iterator[Record]:
+    """Records of one split, in the order in which they were written."""
+    for batch in parquet.ParquetFile(folder / f"{split}.parquet").iter_batches(batch_size=ROW_GROUP):
+        for row in batch.to_pylist():
+            if task is None or row["task"] == task:
+                yield Record(**row)

@@ -1,0 +1,58 @@
+"""Where a question names something, and how it spells it: a plan keeps the question's spelling, so it can be copied."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+
+TYPES = (
+    r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school|company"
+)
+PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“”", '"'), ("‐‑‒–—", "-")) for mark in marks}
+
+
+def mention(name: str, text: str) -> str | None:
+    """The spelling of `name` in `text` between word boundaries, up to case, accents and kinds of marks; or None."""
+    match = re.search(rf"(?<!\w){re.escape(folded(name))}(?!\w)", folded(text))
+    return text[match.start() : match.end()] if match else None
+
+
+@lru_cache(maxsize=4096)
+def folded(text: str) -> str:
+    """`text` without case and accents, character by character: offsets stay as they are."""
+    return "".join(_plain(character) for character in text.translate(PUNCTUATION))
+
+
+def _plain(character: str) -> str:
+    base = unicodedata.normalize("NFKD", character)[0].casefold()
+    return base if len(base) == 1 else character
+
+
+def recased(text: str, question: str) -> str:
+    """`text` with each small word that the question writes with a capital, and never small, written so too."""
+    written = re.findall(r"[^\W_]+", question)[1:]
+    small = {word for word in written if word.islower()}
+    capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small}
+
+    def spelt(match: re.Match[str]) -> str:
+        return capital.get(match[0], match[0])
+
+    return re.sub(r"(?<![{\w])[^\W_]+", spelt, text)
+
+
+def introduced(subjects: list[str], question: str) -> list[str]:
+    """The subjects as the question introduces them: "… distributed the film UHF" makes "UHF" "the film UHF".
+
+    All of them or none, so that the parts of a comparison are asked alike.
+    """
+    types = [_type(subject, question) for subject in subjects]
+    if not all(types):
+        return subjects
+    return [f"the {kind} {subject}" for kind, subject in zip(types, subjects, strict=True)]
+
+
+def _type(subject: str, question: str) -> str | None:
+    name, text = re.escape(folded(subject)), folded(question)
+    match = re.search(rf"\b({TYPES})s?:?,? [\"']?{name}", text) or re.search(rf"\b({TYPES})s\b.+ and {name}", text)
+    return match[1] if match else None

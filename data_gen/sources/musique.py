@@ -1,0 +1,68 @@
+"""MuSiQue as published (Trivedi et al., 2022): `question_decomposition` with `#n` references, paragraphs or none.
+
+The single-hop questions come in free words or, where they were made from a knowledge graph, as `X >> relation`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from data_gen.annotated import AnnotatedQuestion, Evidence
+from data_gen.annotation import GoldStep, plan
+from data_gen.sources.rows import Outcome, read_annotated
+from revelator.errors import DataError
+
+LICENCE = "CC-BY-4.0"
+
+
+def read_musique(path: Path, source: str = "musique", licence: str = LICENCE) -> Iterator[Outcome]:
+    """Complex questions with plan, steps, answers and, where there are paragraphs, their relevance."""
+    return read_annotated(path, lambda row: _annotate(row, source, licence))
+
+
+def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    question = " ".join(_text(row, "question").split())
+    paragraphs = row.get("paragraphs", [])
+    titles = {paragraph["idx"]: paragraph["title"] for paragraph in paragraphs}
+    decomposition = row["question_decomposition"]
+    if not isinstance(decomposition, list) or not decomposition:
+        raise DataError("field 'question_decomposition' must be a list of steps")
+    steps = [_step(step, titles) for step in decomposition]
+    identity = f"{source}:{_text(row, 'id')}"
+    planned = plan(question, steps, identity)
+    return AnnotatedQuestion(
+        id=identity,
+        source=source,
+        licence=licence,
+        split="",
+        question=question,
+        route="complex",
+        expression=planned.expression,
+        steps=planned.steps,
+        answers=tuple(dict.fromkeys([_text(row, "answer"), *row.get("answer_aliases", [])])),
+        passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
+        entities=planned.entities,
+    )
+
+
+def _step(step: dict[str, Any], titles: dict[int, str]) -> GoldStep:
+    title = titles.get(step.get("paragraph_support_idx") or 0, "") if titles else _document(step)
+    text, answer = _text(step, "question"), _text(step, "answer")
+    if ">>" in text:
+        subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
+        return GoldStep(answer, subject=subject, relation=relation, title=title)
+    return GoldStep(answer, text=text, title=title)
+
+
+def _document(step: dict[str, Any]) -> str:
+    """The title in a `document_id` such as "UHF (film)_0"."""
+    return str(step.get("document_id") or "").rpartition("_")[0]
+
+
+def _text(row: dict[str, Any], field: str) -> str:
+    value = row[field]
+    if not isinstance(value, str) or not value.strip():
+        raise DataError(f"field {field!r} must be a non-empty text, found {value!r:.60}")
+    return value

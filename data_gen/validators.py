@@ -1,0 +1,103 @@
+"""What can be executed is executed: a gold plan is checked, bound and replayed before anything is learnt from it.
+
+Each validator gives None or the reason for which the question is dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.leakage import normalise
+from revelator import language
+from revelator.errors import ExpressionError
+
+NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
+
+
+def plan_fault(question: AnnotatedQuestion) -> str | None:
+    """The plan parses, is canonical, checks and binds."""
+    if not question.expression:
+        return None if question.route in ("straightforward", "compound") else "no plan"
+    try:
+        expression = language.parse(question.expression)
+    except ExpressionError as error:
+        return f"plan does not parse ({error.code})"
+    if language.render(expression) != question.expression:
+        return "plan is not canonical"
+    if diagnostics := language.check(expression):
+        return f"plan does not check ({diagnostics[0].code})"
+    language.bind(expression)
+    return None
+
+
+def replay_fault(question: AnnotatedQuestion) -> str | None:
+    """Filling each leaf with the answers of the leaves it is bound to gives the steps, and the last one the answer.
+
+    A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with.
+    """
+    if question.route != "complex" or not question.expression:
+        return None
+    expression = language.parse(question.expression)
+    leaves, steps = language.leaves(expression), question.steps
+    if len(steps) == len(leaves):
+        sources = language.bind(expression).sources
+        for leaf, wired, step in zip(leaves, sources, steps, strict=True):
+            filled = language.substitute(leaf.text, {name: steps[source].answer for name, source in wired.items()})
+            if filled != step.question:
+                return "steps do not replay the plan"
+    elif len(steps) < len(leaves):
+        return "fewer steps than leaves"
+    if any(not step.answer.strip() for step in steps):
+        return "a step has no answer"
+    chained = isinstance(expression, language.Dependent) and len(steps) == len(leaves) and not question.operation
+    if chained and not _same(steps[-1].answer, question.answers):
+        return "steps do not reach the answer"
+    return None
+
+
+def _same(answer: str, gold: tuple[str, ...]) -> bool:
+    wanted = {normalise(value) for value in gold}
+    return normalise(answer) in wanted or bool(wanted & {normalise(value) for value in answer.split(";")})
+
+
+def relevance_fault(question: AnnotatedQuestion) -> str | None:
+    """Every step's page is among the passages marked relevant, where there are passages."""
+    relevant = {passage.title for passage in question.passages if passage.relevant}
+    missing = [step.title for step in question.steps if step.title and step.title not in relevant]
+    return "a step's page is not marked relevant" if question.passages and missing else None
+
+
+def coverage(question: AnnotatedQuestion) -> float:
+    """Part of the question's names whose words all occur in its plan or parts; 1.0 if it names nothing."""
+    planned = normalise(" ".join([question.expression, *question.parts])).split()
+    names = question.entities or capitalised(question.question)
+    covered = [name for name in names if set(normalise(name).split()) <= set(planned)]
+    return len(covered) / len(names) if names else 1.0
+
+
+def capitalised(text: str) -> tuple[str, ...]:
+    """Words that look like names: capitals or digits, the first word of the text aside."""
+    words = NAME_WORD.findall(text)[1:]
+    return tuple(dict.fromkeys(word.removesuffix("'s") for word in words if word[0].isupper() or word[0].isdigit()))
+
+
+def coverage_fault(threshold: float) -> Callable[[AnnotatedQuestion], str | None]:
+    """The plan or the parts keep the names of the question."""
+
+    def fault(question: AnnotatedQuestion) -> str | None:
+        planned = question.expression or question.parts
+        return (
+            f"plan covers less than {threshold:.0%} of the names"
+            if planned and coverage(question) < threshold
+            else None
+        )
+
+    return fault
+
+
+def first_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
+    """The first reason against a question, or None."""
+    faults = (plan_fault, replay_fault, relevance_fault, coverage_fault(threshold))
+    return next((reason for fault in faults if (reason := fault(question))), None)

@@ -1,0 +1,175 @@
+"""Which of several comes first, is longest, has most: the branches are found apart and compared by value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from data_gen.world.drawing import Draft, Drawing
+from data_gen.world.graph import Value
+from data_gen.world.relations import Relation, Wording
+from data_gen.world.terms import Asked, Named, Term, ask, ids, names_in, phrase
+
+ROLE = re.compile(r"the ((?:[a-z]+ ){0,2}[a-z]+) (?:of|to) \{x\}")
+
+
+def compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
+    """Which of two or three things comes first, the value of each being `depth` leaves away."""
+    relation = d.rng.choice([r for r in d.singles if r.compare])
+    parallel = len(set(depths)) == 1
+    type = d.rng.choice(relation.head)
+    pool = [h for h in d.view.heads[relation.id] if d.graph.entities[h].type == type]
+    if len(pool) < len(depths):
+        return None
+    heads = d.rng.sample(pool, len(depths))
+    terms = _parallel(d, relation, heads, depths[0]) if parallel else apart(d, relation, heads, depths)
+    keys = [v.key for t in terms for v in t.values if isinstance(v, Value)]
+    if len(keys) != len(depths) or len(set(keys)) != len(keys):
+        return None
+    which, said = d.rng.choice(relation.compare)
+    best = keys.index(min(keys) if which == "min" else max(keys))
+    if len(depths) == 3:
+        said = of_three(said)
+    source = parallel and depths[0] == 2 and d.rng.random() < 0.7
+    terms = _with_roles(terms, d) if source else terms
+    if source and (text := _which_source(d, terms, said)):
+        first = names_in(terms[best])[0]
+        return Draft(text, tuple(terms), f"arg{which}_source", (first.called,))
+    text = which_of(d, [t.args[0] for t in terms], type, said)
+    winner = terms[best].args[0]
+    answer = winner.called if isinstance(winner, Named) else d.text(winner.values)[0]
+    return Draft(text, tuple(terms), f"arg{which}", (answer,))
+
+
+def apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[Asked]:
+    inner = [d.up(head, depth - 1, frozenset(heads) - {head}) for head, depth in zip(heads, depths, strict=True)]
+    terms = [ask(d.view, relation, (term,), d.rng) for term in inner if term]
+    return reworded(d, [t for t in terms if t])
+
+
+def _with_roles(terms: list[Asked], d: Drawing) -> list[Asked]:
+    """The same terms, what is found first in the words of a role: `the director of …`."""
+    middle = terms[0].args[0]
+    assert isinstance(middle, Asked)
+    wordings = middle.relation.one or middle.relation.ask
+    roles = [w for w in wordings if any(ROLE.fullmatch(p) for p in w.phrases)]
+    return reworded(d, terms, {middle.relation.id: d.rng.choice(roles)} if roles else {})
+
+
+def reworded(d: Drawing, terms: list[Asked], given: dict[str, Wording] | None = None) -> list[Asked]:
+    """The same terms, those of one relation sharing one wording (the `given` one)."""
+    wordings = {t.relation.id: t.wording for t in terms} | (given or {})
+
+    def again(term: Term) -> Term:
+        if isinstance(term, Named):
+            return term
+        wording = wordings.setdefault(term.relation.id, term.wording)
+        same = wording if wording in (*term.relation.ask, *term.relation.one) else term.wording
+        return Asked(term.relation, same, tuple(again(a) for a in term.args), term.values, term.type)
+
+    return [t for t in map(again, terms) if isinstance(t, Asked)]
+
+
+def _parallel(d: Drawing, relation: Relation, heads: Sequence[int], depth: int) -> list[Asked]:
+    """Terms that reach `relation` by the same path from things of one type."""
+    first = d.up(heads[0], depth - 1)
+    if first is None:
+        return []
+    path = path_of(first)
+    if not path:
+        return apart(d, relation, heads, [depth] * len(heads))
+    starts = [names_in(first)[0].entity.id]
+    kind = d.graph.entities[starts[0]].type
+    pool = [h for h in d.view.heads[path[0]] if h not in starts and d.graph.entities[h].type == kind]
+    found = [d.along(starts[0], [*path, relation.id])]
+    for start in d.rng.sample(pool, min(len(pool), 12)):
+        if len(found) < len(heads) and (term := d.along(start, [*path, relation.id])):
+            found.append(term)
+    return reworded(d, [t for t in found if t])
+
+
+def which_of(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> str:
+    rng = d.rng
+    texts = [phrase(s, rng) for s in subjects]
+    listed = f"{', '.join(texts[:-1])} or {texts[-1]}"
+    anded = f"{', '.join(texts[:-1])} and {texts[-1]}"
+    noun = f"which {type}" if type != "person" else rng.choice(("who", "which person"))
+    opening = noun[0].upper() + noun[1:]
+    frames = [
+        f"{opening} {said}, {listed}?",
+        f"{opening} {said}: {listed}?",
+        f"Of {anded}, {noun.replace('who', 'which one')} {said}?",
+    ]
+    if len(texts) == 2:
+        frames += [f"Between {anded}, {noun} {said}?", f"Which of {anded} {said}?", f"Which one {said}, {listed}?"]
+    return rng.choice(frames)
+
+
+def _which_source(d: Drawing, terms: Sequence[Asked], said: str) -> str | None:
+    """`Which film has the director who was born first, A or B?`"""
+    rng, middle = d.rng, terms[0].args[0]
+    assert isinstance(middle, Asked)
+    roles = [found[1] for p in middle.wording.phrases if (found := ROLE.fullmatch(p))]
+    names = [t.text for t in names_in(terms[0]) + names_in(terms[1])] if len(terms) == 2 else []
+    if not roles or not names:
+        return None
+    role = rng.choice(roles)
+    noun = names_in(terms[0])[0].entity.type
+    who = "who" if middle.type == "person" else "that"
+    listed, anded = " or ".join(names), " and ".join(names)
+    frames = [
+        f"Which {noun} has the {role} {who} {said}, {listed}?",
+        f"Which {noun}'s {role} {said}, {listed}?",
+        f"Of {anded}, which {noun} has the {role} {who} {said}?",
+        f"Which of {anded} has the {role} {who} {said}?",
+    ]
+    return rng.choice(frames)
+
+
+def compare_counts(d: Drawing, depth: int) -> Draft | None:
+    relation = d.rng.choice([r for r in d.lists if r.more])
+    if len(pool := d.view.lists[relation.id]) < 2:
+        return None
+    subjects = [d.up(head, depth) for head in d.rng.sample(pool, 2)]
+    terms = [ask(d.view, relation, (s,), d.rng) for s in subjects if s]
+    found = reworded(d, [t for t in terms if t])
+    if len(found) != 2 or len(found[0].values) == len(found[1].values):
+        return None
+    word = d.rng.choice(("more", "fewer"))
+    sizes = [len(t.values) for t in found]
+    best = found[sizes.index(max(sizes) if word == "more" else min(sizes))].args[0]
+    answer = best.called if isinstance(best, Named) else d.text(best.values)[0]
+    kind = d.graph.entities[ids(best)[0]].type
+    text = which_of(d, [t.args[0] for t in found], kind, d.rng.choice(relation.more).replace("{more}", word))
+    return Draft(text, tuple(found), f"arg{'max' if word == 'more' else 'min'}_count", (answer,))
+
+
+def path_of(term: Term) -> list[str]:
+    """The relations from the named entity to the term, first leaf first."""
+    return [] if isinstance(term, Named) else [*path_of(term.args[0]), term.relation.id]
+
+
+OF_THREE = {
+    "older": "oldest",
+    "younger": "youngest",
+    "taller": "tallest",
+    "shorter": "shortest",
+    "longer": "longest",
+    "later": "last",
+    "earlier": "first",
+    "more": "the most",
+    "fewer": "the fewest",
+    "less": "the least",
+    "larger": "largest",
+    "smaller": "smallest",
+    "higher": "highest",
+    "lower": "lowest",
+}
+
+
+def of_three(said: str) -> str:
+    """What is said of one of two, said of one of three or more: `is older`, `is the oldest`."""
+    text = " ".join(OF_THREE.get(word, word) for word in said.split())
+    for word in ("oldest", "youngest", "tallest", "shortest", "longest"):
+        text = text.replace(f"is {word}", f"is the {word}").replace(f"lasts {word}", f"lasts the {word}")
+    return text.replace("the most recently", "most recently")

@@ -1,0 +1,152 @@
+"""Compound questions: two to four questions that need not know of one another, in one breath (HANRAG, section 3)."""
+
+from __future__ import annotations
+
+import re
+
+from data_gen.world.drawing import Draft, Drawing, lower
+from data_gen.world.prose import joined
+from data_gen.world.relations import relations
+from data_gen.world.terms import Asked, Named, ask, fill, phrase, question
+
+OF = re.compile(r"\bthe ([a-z ]+) of \{x\}")
+PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
+OBJECTS = (
+    "to {x}",
+    "of {x}",
+    "for {x}",
+    "by {x}",
+    "directed {x}",
+    "produced {x}",
+    "taught {x}",
+    "founded {x}",
+    "wrote {x}",
+    "scored {x}",
+)
+
+
+def compound(drawing: Drawing) -> Draft | None:
+    """Several facts of one entity, one fact of several entities, or unrelated facts."""
+    count = drawing.rng.choices((2, 3, 4), (6, 3, 1))[0]
+    roll = drawing.rng.random()
+    if roll < 0.5:
+        return _of_one(drawing, count)
+    return _of_several(drawing, count) if roll < 0.75 else _unrelated(drawing, count)
+
+
+def _draft(drawing: Drawing, text: str, terms: list[Asked]) -> Draft:
+    return Draft(text, tuple(terms), "both", tuple(a for t in terms for a in drawing.text(t.values)))
+
+
+def _terms(drawing: Drawing, wanted: list[tuple[str, Named]]) -> list[Asked]:
+    found = [ask(drawing.view, relations()[name], (subject,), drawing.rng) for name, subject in wanted]
+    return [term for term in found if term]
+
+
+def _of_one(drawing: Drawing, count: int) -> Draft | None:
+    rng = drawing.rng
+    _, head = drawing.fact()
+    choices = drawing.view.single(head)
+    choices += [r.id for r in drawing.lists if head in drawing.view.lists[r.id]] if rng.random() < 0.2 else []
+    if len(choices) < count:
+        return None
+    subject = drawing.mention(head)
+    terms = _terms(drawing, [(name, subject) for name in rng.sample(choices, count)])
+    if len({t.relation.name for t in terms}) < count or len({t.wording.question for t in terms}) < count:
+        return None
+    nouns = [p for t in terms for p in t.wording.phrases if p.startswith("the ") and p.endswith(" of {x}")][:count]
+    whole = [any(n in t.wording.phrases for n in nouns) for t in terms]
+    if all(whole) and len(nouns) == count and rng.random() < 0.6:
+        listed = joined([n.removesuffix(" of {x}") for n in nouns])
+        text = rng.choice(("What are {} of {}?", "Give {} of {}.", "Tell me {} of {}.", "I need {} of {}.")).format(
+            listed, subject.text
+        )
+        return _draft(drawing, text, terms)
+    return _draft(drawing, _said(drawing, terms, _pronouns(drawing, terms)), terms)
+
+
+def _pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
+    """The questions, those after the first at times with a pronoun for the subject."""
+    rng, subject = drawing.rng, terms[0].args[0]
+    assert isinstance(subject, Named)
+    he, him, his = PRONOUNS[subject.entity.gender]
+    repeat = rng.random() < 0.3
+    texts = [question(terms[0], rng)]
+    for term in terms[1:]:
+        form = term.wording.question if repeat else OF.sub(rf"{his} \1", term.wording.question)
+        as_object = any(part in form for part in OBJECTS) or form.endswith("{x}?")
+        texts.append(fill(form, [subject.text if repeat else him if as_object else he]))
+    return texts
+
+
+def _of_several(drawing: Drawing, count: int) -> Draft | None:
+    """One relation asked of several entities, together (`the directors of A and B`) or one after the other."""
+    rng = drawing.rng
+    relation, head = drawing.fact()
+    kind = drawing.graph.entities[head].type
+    heads = drawing.view.heads[relation.id]
+    pool = [h for h in rng.sample(heads, min(30, len(heads))) if drawing.graph.entities[h].type == kind]
+    if len(pool) < count:
+        return None
+    subjects = [drawing.mention(h) for h in pool[:count]]
+    terms = _terms(drawing, [(relation.id, s) for s in subjects])
+    terms = [Asked(t.relation, terms[0].wording, t.args, t.values, t.type) for t in terms]
+    if len(terms) < count:
+        return None
+    names = joined([s.text for s in subjects])
+    if relation.all and rng.random() < 0.6:
+        who = "Who" if terms[0].type == "person" else "What"
+        named_all = relation.all.replace("{x}", names)
+        return _draft(
+            drawing, rng.choice((f"{who} are {named_all}?", f"Name {named_all}.", f"Give me {named_all}.")), terms
+        )
+    if relation.id not in SHAREABLE or rng.random() < 0.4:
+        return _draft(drawing, _said(drawing, terms, [question(t, rng) for t in terms]), terms)
+    phrases = [phrase(t, rng) for t in terms]
+    return _draft(
+        drawing,
+        rng.choice((f"Name {joined(phrases)}.", f"Tell me {joined(phrases)}.", f"Give {joined(phrases)}.")),
+        terms,
+    )
+
+
+SHAREABLE = frozenset(
+    {
+        "director",
+        "author",
+        "spouse",
+        "capital",
+        "mayor",
+        "composer",
+        "birthplace",
+        "performer",
+        "company founder",
+        "rector",
+    }
+)
+
+
+def _unrelated(drawing: Drawing, count: int) -> Draft | None:
+    facts = [drawing.fact() for _ in range(count)]
+    if len({head for _, head in facts}) < count:
+        return None
+    terms = _terms(drawing, [(relation.id, drawing.mention(head)) for relation, head in facts])
+    if len(terms) < count:
+        return None
+    return _draft(drawing, _said(drawing, terms, [question(t, drawing.rng) for t in terms]), terms)
+
+
+def _said(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
+    """Several questions as one text."""
+    rng = drawing.rng
+    clauses = [lower(q.removesuffix("?")) for q in questions]
+    first = questions[0].removesuffix("?")
+    roll = rng.random()
+    if roll < 0.15:
+        return " ".join(questions)
+    if roll < 0.25:
+        return f"Please answer {('', '', 'two', 'three', 'four')[len(questions)]} questions: {joined(clauses)}?"
+    if len(clauses) == 2:
+        link = rng.choice((", and ", ", and ", " and ", "; also, ", ", and also "))
+        return f"{first}{link}{clauses[1]}?"
+    return f"{', '.join([first, *clauses[1:-1]])}, and {clauses[-1]}?"

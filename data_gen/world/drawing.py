@@ -1,0 +1,118 @@
+"""What questions are drawn with: one view, one source of randomness, and the parts that all kinds share."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from data_gen.world.graph import Value
+from data_gen.world.relations import Relation, relations
+from data_gen.world.terms import Asked, Named, Term, ask, fill, ids, named, phrase, question
+from data_gen.world.view import View
+
+POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
+OF = re.compile(r"the ([a-z ]+) of \{x\}")
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A question before its plan is built: `roots` are the terms that the plan computes, in order."""
+
+    question: str
+    roots: tuple[Asked, ...]
+    operation: str
+    answers: tuple[str, ...]
+
+
+class Drawing:
+    """Draws questions from one view with one source of randomness.
+
+    Every function over it draws one question at random, or None where the draw led nowhere; the caller draws again.
+    """
+
+    def __init__(self, view: View, rng: random.Random) -> None:
+        self.view = view
+        self.rng = rng
+        self.graph = view.graph
+        table = relations()
+        self.singles = [r for r in table.values() if view.heads[r.id] and not r.second]
+        self.owned = [r for r in self.singles if not r.is_value and any("{x's}" in p for w in r.ask for p in w.phrases)]
+        self.lists = [r for r in table.values() if view.lists[r.id]]
+        self.joints = [r for r in table.values() if view.joint[r.id]]
+
+    def mention(self, entity: int) -> Named:
+        return named(self.graph.entities[entity], self.rng)
+
+    def up(self, entity: int, depth: int, used: frozenset[int] = frozenset()) -> Term | None:
+        """A term that stands for `entity` and takes `depth` leaves to find."""
+        if depth == 0:
+            return self.mention(entity)
+        ways = [(head, r) for head, r in self.view.into[entity] if head not in used and head != entity]
+        if not ways:
+            return None
+        by_relation = sorted({r for _, r in ways})
+        chosen = self.rng.choice(by_relation)
+        head = self.rng.choice([h for h, r in ways if r == chosen])
+        inner = self.up(head, depth - 1, used | {entity})
+        return ask(self.view, relations()[chosen], (inner,), self.rng) if inner else None
+
+    def along(self, head: int, path: Sequence[str]) -> Asked | None:
+        """The term that follows `path` from the entity `head`."""
+        term: Term | None = self.mention(head)
+        for name in path:
+            term = ask(self.view, relations()[name], (term,), self.rng) if term and len(ids(term)) == 1 else None
+        return term if isinstance(term, Asked) else None
+
+    def fact(self) -> tuple[Relation, int]:
+        """A relation and an entity of which one value is stated; every relation is as likely."""
+        relation = self.rng.choice(self.singles)
+        return relation, self.rng.choice(self.view.heads[relation.id])
+
+    def text(self, values: Sequence[int | Value]) -> tuple[str, ...]:
+        return tuple(self.graph.text(value) for value in values)
+
+    def dressed(self, term: Asked) -> str:
+        """The question for one term, at times in the form of a request for its noun phrase."""
+        roll = self.rng.random()
+        if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
+            return question(term, self.rng)
+        asked = phrase(term, self.rng)
+        who = "Who" if term.type == "person" else "What"
+        frames = (
+            f"{who} is {asked}?",
+            f"Name {asked}.",
+            f"Tell me {asked}.",
+            f"Can you give me {asked}?",
+            f"I am looking for {asked}.",
+        )
+        return self.rng.choice(frames)
+
+    def about(self, term: Term, top: Term, reference: str) -> str:
+        """The noun phrase of `term` with `reference` (`that person`) in the place of `top`."""
+        if term is top:
+            return reference
+        assert isinstance(term, Asked)
+        inner = self.about(term.args[0], top, reference)
+        phrases = term.wording.phrases
+        own = [p for p in phrases if p.startswith("{x's}")]
+        if inner in POSSESSIVES and own:
+            return own[0].replace("{x's}", POSSESSIVES[inner])
+        plain = [found for p in phrases if (found := OF.fullmatch(p))]
+        if inner in POSSESSIVES and plain:
+            return f"{POSSESSIVES[inner]} {plain[0][1]}"
+        bare = {"him": "he", "her": "she", "it": "it"}.get(inner, inner)
+        chosen = self.rng.choice([p for p in phrases if "'s}" not in p] or list(phrases))
+        return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else bare])
+
+    def reference(self, entity: int) -> str:
+        found = self.graph.entities[entity]
+        if found.type == "person":
+            return self.rng.choice(("that person", {"he": "him", "she": "her"}[found.gender]))
+        return self.rng.choice((f"that {found.type}", "it"))
+
+
+def lower(text: str) -> str:
+    """A question as a clause inside a sentence."""
+    return text[0].lower() + text[1:]

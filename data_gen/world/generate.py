@@ -1,0 +1,179 @@
+"""Writes a world: passages, triples and questions of three splits that share no entity and no name.
+
+A split is made in parts of at most `PART` questions, each a graph of its own, so that memory stays bounded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import random
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from data_gen.world.graph import Graph
+from data_gen.world.names import Names
+from data_gen.world.populate import populate
+from data_gen.world.prose import Document, write
+from data_gen.world.questions import ROUTES, Made, Questions
+from data_gen.world.view import View
+from revelator.durable import sha256_folder, staged_folder, write_json
+from revelator.errors import ConfigError, DataError
+
+FORMAT = 1
+SMALLEST = 20
+PART = 8000  # questions of one graph
+ENTITIES = 0.5  # of a graph for each question
+SPLITS = (("train", 0.8), ("dev", 0.1), ("test", 0.1))
+PATIENCE = 400  # draws in a row that lead nowhere before the world is called too small
+
+
+@dataclass
+class _World:
+    """What all parts share: names and questions that were used, open files, counts."""
+
+    taken: set[str] = field(default_factory=set)
+    asked: set[int] = field(default_factory=set)
+    counts: Counter[tuple[str, str]] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+
+
+def generate(
+    size: int, seed: int, out: Path, *, force: bool = False, progress: Callable[[int], None] = lambda n: None
+) -> dict[str, Any]:
+    """Makes a world of `size` questions at `out` and returns its manifest; `progress` is told how many were made.
+
+    The same size and seed give the same bytes. Raises ConfigError for a size below 20 and a folder that is no world.
+    """
+    if size < SMALLEST:
+        raise ConfigError(
+            f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
+        )
+    check_place(out, force)
+    with staged_folder(out) as folder:
+        world = _World()
+        with (
+            (folder / "passages.jsonl").open("w", encoding="utf-8") as passages,
+            (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
+            (folder / "questions.jsonl").open("w", encoding="utf-8") as questions,
+        ):
+            for split, part, amount in parts(size):
+                _write_part(world, split, part, amount, seed, (passages, triples, questions), progress)
+        manifest = _manifest(world, size, seed, folder)
+        write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def check_place(out: Path, force: bool) -> None:
+    """Refuses a folder that holds something other than a world."""
+    if out.is_dir() and any(out.iterdir()) and not (force or _is_world(out)):
+        raise ConfigError(
+            f"{out} is not empty and not a world",
+            where="--out",
+            hint="name another folder, or give --force to replace it",
+        )
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file", where="--out", hint="name a folder")
+
+
+def _is_world(folder: Path) -> bool:
+    try:
+        return json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind") == "world"
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+def parts(size: int) -> Iterator[tuple[str, int, int]]:
+    """(split, number of the part, questions in it): 80/10/10, every split at least two questions."""
+    held_out = {split: max(2, round(size * share)) for split, share in SPLITS[1:]}
+    amounts = {"train": size - sum(held_out.values()), **held_out}
+    for split, amount in amounts.items():
+        for part, start in enumerate(range(0, amount, PART)):
+            yield split, part, min(PART, amount - start)
+
+
+def _write_part(
+    world: _World,
+    split: str,
+    part: int,
+    amount: int,
+    seed: int,
+    files: tuple[IO[str], IO[str], IO[str]],
+    progress: Callable[[int], None],
+) -> None:
+    rng = random.Random(f"{seed}/{split}/{part}")
+    graph = populate(round(amount * ENTITIES), rng, world.taken)
+    documents = [write(graph, entity, rng) for entity in graph.entities]
+    prefix = f"{split}-{part}"
+    passages, triples, lines = files
+    for document in documents:
+        row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text}
+        passages.write(json.dumps(row, ensure_ascii=False) + "\n")
+    triples.writelines(_triples(graph, documents))
+    world.totals["passages"] += len(documents)
+    questions = Questions(View(graph, documents), rng, Names(rng, world.taken), split, prefix)
+    for number, route in enumerate(_routes(amount, rng)):
+        made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
+        lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
+        world.counts["split", split] += 1
+        world.counts["route", route] += 1
+        if made.shape and route == "complex":
+            world.counts["shape", made.shape] += 1
+            world.counts["operation", made.row.operation.split(" ")[0]] += 1
+        progress(1)
+
+
+def _routes(amount: int, rng: random.Random) -> list[str]:
+    """The routes of a part's questions in the shares of `ROUTES`, shuffled."""
+    routes = [route for route, share in ROUTES.items() for _ in range(round(amount * share))]
+    routes = (routes + ["complex"] * amount)[:amount]
+    rng.shuffle(routes)
+    return routes
+
+
+def _draw(world: _World, questions: Questions, route: str, id: str) -> Made:
+    for _ in range(PATIENCE):
+        made = questions.draw(route, id)
+        if made is None:
+            continue
+        key = hash_text(" ".join(made.row.question.lower().split()).rstrip("?."))
+        if key not in world.asked:
+            world.asked.add(key)
+            return made
+    raise DataError(
+        f"no new {route} question after {PATIENCE} draws",
+        where=id,
+        hint="this is a fault of the generator: please report it",
+    )
+
+
+def hash_text(text: str) -> int:
+    """64 bits of BLAKE2b: unlike `hash`, the same in every process."""
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
+
+
+def _triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
+    """`head relation tail`; a relation with a second argument is written `relation[second]`."""
+    for fact in graph.all_facts():
+        if fact.relation in documents[fact.head].stated:
+            second = f"[{graph.entities[fact.second].title}]" if fact.second is not None else ""
+            yield f"{graph.entities[fact.head].title}\t{fact.relation}{second}\t{graph.text(fact.tail)}\n"
+
+
+def _manifest(world: _World, size: int, seed: int, folder: Path) -> dict[str, Any]:
+    counts: dict[str, dict[str, int]] = {"split": {}, "route": {}, "shape": {}, "operation": {}}
+    for (what, name), number in sorted(world.counts.items()):
+        counts[what][name] = number
+    return {
+        "kind": "world",
+        "format": FORMAT,
+        "seed": seed,
+        "size": size,
+        "licence": "Apache-2.0",
+        "passages": world.totals["passages"],
+        "counts": counts,
+        "files": sha256_folder(folder),
+    }

@@ -1,0 +1,125 @@
+"""The knowledge graph of a world: entities and the facts between them, plausible in time and place."""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from data_gen.world.relations import relations
+
+ARTICLE = frozenset({"river", "festival", "battle", "prize"})  # types whose names take "the" in running text
+
+
+class Value(NamedTuple):
+    """A value that is no entity: its text in documents, and a number that orders it (0 for plain text)."""
+
+    text: str
+    key: float = 0.0
+
+
+@dataclass
+class Entity:
+    """`name` is the surface, `title` the surface with a qualifier where another entity shares it; `noun` what it is."""
+
+    id: int
+    type: str
+    name: str
+    noun: str
+    title: str = ""
+    gender: str = ""
+    birth: int = 0  # year of birth, founding, release
+    genre: str = ""
+
+    @property
+    def mention(self) -> str:
+        return f"the {self.title}" if self.type in ARTICLE else self.title
+
+
+class Fact(NamedTuple):
+    """`head relation tail`, or with `second` a relation between two entities and a value."""
+
+    head: int
+    relation: str
+    tail: int | Value
+    second: int | None = None
+
+
+@dataclass
+class Graph:
+    """Entities and facts of one part of a world."""
+
+    entities: list[Entity] = field(default_factory=list)
+    facts: dict[int, dict[str, list[Fact]]] = field(default_factory=lambda: defaultdict(dict))
+    by_type: dict[str, list[Entity]] = field(default_factory=lambda: defaultdict(list))
+
+    def new(self, type: str, name: str, noun: str, **more: str | int) -> Entity:
+        entity = Entity(len(self.entities), type, name, noun, **more)  # type: ignore[arg-type]
+        self.entities.append(entity)
+        self.by_type[type].append(entity)
+        return entity
+
+    def add(self, head: Entity, relation: str, tail: Entity | Value, second: Entity | None = None) -> None:
+        value = tail if isinstance(tail, Value) else tail.id
+        fact = Fact(head.id, relation, value, second.id if second else None)
+        self.facts[head.id].setdefault(relation, []).append(fact)
+
+    def one(self, head: Entity, relation: str) -> Entity | None:
+        """The entity that `relation` gives for `head`, if it has one."""
+        found = self.facts[head.id].get(relation)
+        return self.entities[found[0].tail] if found and isinstance(found[0].tail, int) else None
+
+    def all_facts(self) -> Iterator[Fact]:
+        for by_relation in self.facts.values():
+            for found in by_relation.values():
+                yield from found
+
+    def text(self, tail: int | Value) -> str:
+        """The text of a tail as it stands in documents and answers."""
+        return tail.text if isinstance(tail, Value) else self.entities[tail].title
+
+
+def add_inverses(graph: Graph) -> None:
+    """States each list relation from the facts that it is the inverse of, whole or not at all (more than `limit`)."""
+    incoming: dict[tuple[str, int], list[int]] = defaultdict(list)
+    wanted = {name for relation in relations().values() for name in relation.inverse}
+    for fact in graph.all_facts():
+        if fact.relation in wanted and isinstance(fact.tail, int):
+            incoming[fact.relation, fact.tail].append(fact.head)
+    for relation in relations().values():
+        for entity in [e for type in relation.head for e in graph.by_type[type]] if relation.inverse else ():
+            heads = [head for name in relation.inverse for head in incoming[name, entity.id]]
+            heads = [head for head in dict.fromkeys(heads) if graph.entities[head].type in relation.tail]
+            if 0 < len(heads) <= relation.limit:
+                for head in heads:
+                    graph.add(entity, relation.id, graph.entities[head])
+
+
+def qualify(graph: Graph) -> None:
+    """Titles: the name, and for names that several entities share, what tells them apart in parentheses."""
+    shared: dict[str, list[Entity]] = defaultdict(list)
+    for entity in graph.entities:
+        shared[entity.name.lower()].append(entity)
+    for group in shared.values():
+        for entity in group:
+            entity.title = entity.name if len(group) == 1 else f"{entity.name} ({entity.noun})"
+        for clash in _clashes(group):
+            clash.title = f"{clash.name} ({clash.birth} {clash.noun})" if clash.type != "person" else clash.title
+        for number, clash in enumerate(_clashes(group)):
+            clash.title = f"{clash.title[:-1]}, {'abcdefghijklmnopqrstuvwxyz'[number % 26]})"
+
+
+def _clashes(group: list[Entity]) -> list[Entity]:
+    titles = [entity.title for entity in group]
+    return [entity for entity in group if titles.count(entity.title) > 1]
+
+
+def pick_adult(rng: random.Random, pool: list[Entity], year: int) -> Entity | None:
+    """Someone of `pool` who was between 20 and 60 in `year`."""
+    for _ in range(12):
+        person = rng.choice(pool)
+        if person.birth + 20 <= year <= person.birth + 60:
+            return person
+    return None

@@ -1,0 +1,82 @@
+"""Fills a graph: the entities and their names, then what holds between them."""
+
+from __future__ import annotations
+
+import random
+
+from data_gen.world.graph import Graph, add_inverses, qualify
+from data_gen.world.making import Making
+from data_gen.world.names import Names
+from data_gen.world.organisations import add_events, add_organisations
+from data_gen.world.people import add_careers, add_families, add_people
+from data_gen.world.places import add_places
+from data_gen.world.works import add_music, add_works
+
+SHARES = {
+    "country": 0.03,
+    "river": 0.03,
+    "city": 0.09,
+    "person": 0.36,
+    "university": 0.03,
+    "publisher": 0.025,
+    "company": 0.06,
+    "band": 0.04,
+    "prize": 0.025,
+    "festival": 0.03,
+    "battle": 0.03,
+    "film": 0.12,
+    "novel": 0.08,
+    "album": 0.05,
+    "song": 0.07,
+}
+SMALLEST = 300  # entities: fewer give no pairs for some shapes
+EQUAL_NAMES = 0.05  # share of entities that take the name of another
+WORKS = frozenset({"film", "novel", "album", "song"})
+PLAIN = frozenset({"river", "battle", "festival", "prize", "country", "university", "publisher"})  # never share a name
+
+
+def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
+    """A graph of about `size` entities whose names are not in `taken` (they are added to it)."""
+    making = Making(rng, Names(rng, taken))
+    _create(making, max(size, SMALLEST))
+    for add in (
+        add_places,
+        add_people,
+        add_families,
+        add_organisations,
+        add_works,
+        add_music,
+        add_events,
+        add_careers,
+    ):
+        add(making)
+    add_inverses(making.graph)
+    qualify(making.graph)
+    return making.graph
+
+
+def _create(m: Making, size: int) -> None:
+    for type, share in SHARES.items():
+        for _ in range(max(4, round(size * share))):
+            _entity(m, type)
+
+
+def _entity(m: Making, type: str) -> None:
+    rng, graph = m.rng, m.graph
+    noun = {"person": "", "company": rng.choice(("studio", "label", "company", "company"))}.get(type, type)
+    name = None
+    if type not in PLAIN and graph.entities and m.some(EQUAL_NAMES):
+        other = rng.choice(graph.entities)
+        alike = {type, other.type} <= WORKS or type == other.type == "person"
+        if alike or (type != other.type and "person" not in (type, other.type) and other.type not in PLAIN):
+            name = other.name
+    if type == "person" and name is None and graph.by_type["person"] and m.some(EQUAL_NAMES):
+        name = m.names.near(m.any("person").name)
+    more: dict[str, str | int] = {"birth": rng.randrange(1500, 1930)}
+    if type == "person":
+        used = {e.noun for e in graph.by_type["person"] if e.name == name} if name else set()
+        noun = rng.choice([o for o in m.occupations if o not in used] or ["traveller"])
+        more = {"gender": rng.choice(("he", "she")), "birth": rng.randrange(1840, 1990)}
+    if type in m.words["genres"]:
+        more = {"genre": rng.choice(m.words["genres"][type]), "birth": rng.randrange(1880, 2023)}
+    graph.new(type, name or m.names.new(noun if noun in ("studio", "label") else type), noun, **more)

@@ -1,0 +1,224 @@
+"""Terms: what a question talks about, as a value that gives its wording, its gold plan and its refinement steps.
+
+A `Named` is an entity that the question names; an `Asked` is the result of one leaf of the plan. Terms may share
+sub-terms (the same object), which becomes one leaf with several users.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Sequence as Items
+from dataclasses import dataclass
+from itertools import product
+
+from data_gen.annotated import AnnotatedStep
+from data_gen.world.graph import ARTICLE, Entity, Value
+from data_gen.world.prose import possess
+from data_gen.world.relations import Relation, Wording
+from data_gen.world.view import View
+from revelator.language import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
+
+SLOT = re.compile(r"\{(x's|y's|x|y)\}")
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """An entity as the question names it; `called` is that name, without an article."""
+
+    entity: Entity
+    called: str
+
+    @property
+    def text(self) -> str:
+        return f"the {self.called}" if self.entity.type in ARTICLE else self.called
+
+
+@dataclass(frozen=True, eq=False)
+class Asked:
+    """The answer to a relation's question about `args` (the subject, and the second argument if it has one)."""
+
+    relation: Relation
+    wording: Wording
+    args: tuple[Term, ...]
+    values: tuple[int | Value, ...]
+    type: str  # entity type of the values, or the kind of value
+
+    @property
+    def inputs(self) -> tuple[Asked, ...]:
+        return tuple(arg for arg in self.args if isinstance(arg, Asked))
+
+
+Term = Named | Asked
+
+
+def named(entity: Entity, rng: random.Random) -> Named:
+    """A mention: the title, or for a qualified one at times `the film Marrow Lane`."""
+    if (
+        entity.title != entity.name
+        and entity.type != "person"
+        and entity.title.endswith(f"({entity.noun})")
+        and rng.random() < 0.3
+    ):
+        return Named(entity, f"the {entity.noun} {entity.name}")
+    return Named(entity, entity.title)
+
+
+def ids(term: Term) -> tuple[int, ...]:
+    """Entities that a term stands for."""
+    return (term.entity.id,) if isinstance(term, Named) else tuple(v for v in term.values if isinstance(v, int))
+
+
+def ask(view: View, relation: Relation, args: tuple[Term, ...], rng: random.Random) -> Asked | None:
+    """The relation asked of every value of `args`; None if a document does not state it."""
+    values: list[int | Value] = []
+    for combination in product(*(ids(arg) for arg in args)):
+        found = view.tails(combination[0], relation.id, combination[1] if len(combination) > 1 else None)
+        if not found:
+            return None
+        values += found
+    single = relation.is_list and len(found) == 1
+    if relation.is_list and not single and len(ids(args[0])) > 1:
+        return None
+    distinct = tuple(dict.fromkeys(values))
+    kind = view.graph.entities[distinct[0]].type if isinstance(distinct[0], int) else relation.tail[0]
+    wordings = relation.one if single else relation.ask
+    depth = max((len(inputs_below(arg)) + 1 for arg in args if isinstance(arg, Asked)), default=0)
+    if depth > 1 or (depth and rng.random() < 0.6):
+        wordings = tuple(w for w in wordings if any(_ends_open(p) for p in w.phrases)) or wordings
+    return Asked(relation, rng.choice(wordings), args, distinct, kind)
+
+
+def names_in(term: Term) -> list[Named]:
+    """The entities that the question names for a term, in order."""
+    return [term] if isinstance(term, Named) else [n for arg in term.args for n in names_in(arg)]
+
+
+# ---- wording
+
+
+def fill(template: str, args: Items[str]) -> str:
+    slots = {"x": args[0], "y": args[-1]}
+    return SLOT.sub(lambda m: slots[m[1]] if m[1] in slots else possess(slots[m[1][0]]), template)
+
+
+def phrase(term: Term, rng: random.Random, subject: str = "") -> str:
+    """A noun phrase; `subject` replaces the innermost name (`that person`, `each of …`)."""
+    if isinstance(term, Named):
+        return subject or term.text
+    inner = [phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
+    return fill(_phrase(term, rng, bool(subject)), inner)
+
+
+def _phrase(term: Asked, rng: random.Random, substituted: bool = False) -> str:
+    """One of the wording's noun phrases; around a phrase of its own rather one that ends with it."""
+    nested = bool(term.inputs) or substituted
+    fitting = [p for p in term.wording.phrases if not (nested and "'s}" in p)] or list(term.wording.phrases)
+    if nested:
+        fitting = [p for p in fitting if _ends_open(p)] or fitting
+    return rng.choice(fitting)
+
+
+def _ends_open(phrase: str) -> bool:
+    return phrase.endswith(("{x}", "{y}"))
+
+
+def question(term: Asked, rng: random.Random, subject: str = "") -> str:
+    """The question for a term, about noun phrases."""
+    return fill(term.wording.question, [phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)])
+
+
+# ---- plan
+
+
+def expression(roots: Items[Asked], names: dict[int, str], found: dict[int, Asked]) -> Expression:
+    """The plan that computes `roots`; `found` receives which term each leaf (by id) asks."""
+    return _plan(list(roots), set(), names, found)
+
+
+def _plan(terms: list[Asked], done: set[int], names: dict[int, str], found: dict[int, Asked]) -> Expression:
+    terms = [t for t in terms if not any(t is not o and id(t) in _below(o) for o in terms)]
+    if len(terms) == 1:
+        leaf = Atomic(_leaf_text(terms[0], names))
+        found[id(leaf)] = terms[0]
+        needed = [t for t in terms[0].inputs if id(t) not in done]
+        return Dependent(_plan(needed, done, names, found), leaf) if needed else leaf
+    shared = [t for t in inputs_below(terms[0]) if id(t) not in done and all(id(t) in _below(o) for o in terms[1:])]
+    if shared:
+        top = max(shared, key=lambda t: len(_below(t)))
+        return Dependent(_plan([top], done, names, found), _plan(terms, done | _below(top) | {id(top)}, names, found))
+    return Sequence(tuple(_plan([t], done, names, found) for t in terms))
+
+
+def inputs_below(term: Asked) -> list[Asked]:
+    """Every term that a term needs, nearest first."""
+    return [t for arg in term.inputs for t in (arg, *inputs_below(arg))]
+
+
+def _below(term: Asked) -> set[int]:
+    return {id(t) for t in inputs_below(term)}
+
+
+def _leaf_text(term: Asked, names: dict[int, str]) -> str:
+    return fill(term.wording.question, [_slot(arg, names) for arg in term.args])
+
+
+def _slot(arg: Term, names: dict[int, str]) -> str:
+    if isinstance(arg, Named):
+        return arg.text
+    return f"the {{{names[id(arg)]}}}" if arg.type in ARTICLE else f"{{{names[id(arg)]}}}"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A gold plan: the expression, and for each leaf its term and the steps that it takes."""
+
+    expression: Expression
+    terms: tuple[Asked, ...]
+    steps: tuple[AnnotatedStep, ...]
+
+
+def plan(view: View, roots: Items[Asked]) -> Plan | None:
+    """The plan of `roots`, its placeholders named so that each binds to the leaf that is meant; None if none does."""
+    everything = list({id(t): t for root in roots for t in (*reversed(inputs_below(root)), root)}.values())
+    for attempt in range(3):
+        names = _names(everything, attempt)
+        found: dict[int, Asked] = {}
+        tree = expression(roots, names, found)
+        order = leaves(tree)
+        terms = tuple(found[id(leaf)] for leaf in order)
+        if _binds(tree, terms, names):
+            return Plan(tree, terms, _steps(view, order, terms, names))
+    return None
+
+
+MARKS = (("first", "second"), ("one", "other"), ("former", "latter"))
+
+
+def _names(everything: list[Asked], attempt: int) -> dict[int, str]:
+    """A placeholder name for each term; two that feed one leaf never share theirs."""
+    names = {id(t): (t.relation.name, t.relation.id, t.type)[attempt] for t in everything}
+    for one, other in (term.inputs for term in everything if len(term.inputs) == 2):
+        if names[id(one)] == names[id(other)]:
+            names[id(one)], names[id(other)] = (f"{mark} {names[id(one)]}" for mark in MARKS[attempt])
+    return names
+
+
+def _binds(tree: Expression, terms: tuple[Asked, ...], names: dict[int, str]) -> bool:
+    index = {id(term): i for i, term in enumerate(terms)}
+    wanted = [{names[id(arg)]: index[id(arg)] for arg in term.inputs} for term in terms]
+    return [dict(source) for source in bind(tree).sources] == wanted
+
+
+def _steps(
+    view: View, order: Items[Atomic], terms: tuple[Asked, ...], names: dict[int, str]
+) -> tuple[AnnotatedStep, ...]:
+    steps: dict[AnnotatedStep, None] = {}
+    for leaf, term in zip(order, terms, strict=True):
+        for combination in product(*(ids(arg) for arg in term.args)):
+            entities = [view.graph.entities[i] for i in combination]
+            values = {names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, Asked)}
+            tails = view.tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
+            answer = "; ".join(view.graph.text(tail) for tail in tails)
+            steps[AnnotatedStep(substitute(leaf.text, values), answer, entities[0].title)] = None
+    return tuple(steps)

@@ -1,0 +1,156 @@
+"""What is measured, and by which rule: answers, plans, labels, retrieval.
+
+Every answer metric names its normaliser, because published figures differ by it:
+
+* `squad`: lower case, no punctuation, no articles, single spaces (SQuAD 1.1, Rajpurkar et al. 2016).
+* `hotpotqa`: the same text, and a yes, no or noanswer shares nothing with any other text (HotpotQA, Yang et al. 2018;
+  2WikiMultiHopQA scores by the same rule).
+* `musique`: SQuAD's text, the best over the answer and its aliases, and two texts of no words are equal (MuSiQue,
+  Trivedi et al. 2022).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from revelator.errors import ExpressionError
+from revelator.language import Expression, check, leaves, letters_key, parse
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+
+
+def normalise(text: str) -> str:
+    """SQuAD's text of an answer: lower case, ASCII punctuation removed, a/an/the removed, white space folded."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """How a predicted text is held against one gold text. `guard`: HotpotQA's rule for yes, no and noanswer;
+    `empty_equal`: MuSiQue's rule that two texts without words score 1."""
+
+    name: str
+    guard: bool = False
+    empty_equal: bool = False
+
+    def exact(self, prediction: str, gold: str) -> float:
+        return float(normalise(prediction) == normalise(gold))
+
+    def contained(self, prediction: str, gold: str) -> float:
+        """1 if the normalised gold stands in the normalised prediction; a gold without words stands in nothing."""
+        text = normalise(gold)
+        return float(bool(text) and text in normalise(prediction))
+
+    def f1(self, prediction: str, gold: str) -> float:
+        """Harmonic mean of precision and recall over the bag of words."""
+        predicted, wanted = normalise(prediction), normalise(gold)
+        if self.guard and predicted != wanted and CLOSED_ANSWERS & {predicted, wanted}:
+            return 0.0
+        ours, theirs = predicted.split(), wanted.split()
+        if self.empty_equal and not (ours and theirs):
+            return float(ours == theirs)
+        shared = sum((Counter(ours) & Counter(theirs)).values())
+        return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
+
+
+ANSWER_RULES = {
+    rule.name: rule
+    for rule in (AnswerRule("squad"), AnswerRule("hotpotqa", guard=True), AnswerRule("musique", empty_equal=True))
+}
+
+
+@dataclass(frozen=True)
+class AnswerScore:
+    em: float
+    acc: float
+    f1: float
+
+
+def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> AnswerScore:
+    """EM, Acc (gold contained in the answer) and F1, each the best over `golds` (one answer and its aliases)."""
+    by = ANSWER_RULES[rule]
+    return AnswerScore(
+        max((by.exact(prediction, gold) for gold in golds), default=0.0),
+        max((by.contained(prediction, gold) for gold in golds), default=0.0),
+        max((by.f1(prediction, gold) for gold in golds), default=0.0),
+    )
+
+
+def list_score(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
+    """The same three for an answer that is a list of values, all of them wanted: `em` the two sets are equal, `acc` the
+    share of gold values that stand in some prediction, `f1` over whole values; SQuAD's text throughout."""
+    ours, wanted = {normalise(p) for p in predictions} - {""}, {normalise(g) for g in golds} - {""}
+    if not wanted:
+        return AnswerScore(0.0, 0.0, 0.0)
+    found = sum(any(gold in text for text in ours) for gold in wanted)
+    f1 = 2 * len(ours & wanted) / (len(ours) + len(wanted))
+    return AnswerScore(float(ours == wanted), found / len(wanted), f1)
+
+
+@dataclass(frozen=True)
+class PlanScore:
+    """`valid`: parses and checks (rule set `scoped`); the others hold a parsed plan against gold, checked or not."""
+
+    valid: bool
+    letters: bool  # same shape up to the order of `+`
+    leaves: bool  # same number of leaves
+    exact: bool  # the same tree, word for word
+
+
+def plan_score(output: str, gold: Expression) -> PlanScore:
+    """Scores the text that a model wrote; a text that does not parse scores nothing."""
+    try:
+        plan = parse(output)
+    except ExpressionError:
+        return PlanScore(False, False, False, False)
+    return PlanScore(
+        valid=not check(plan),
+        letters=letters_key(plan) == letters_key(gold),
+        leaves=len(leaves(plan)) == len(leaves(gold)),
+        exact=plan == gold,
+    )
+
+
+def title_key(title: str) -> str:
+    """Titles that differ in case, width, underscores or spaces are one title; white space around punctuation is no
+    part of it, so a tokenised `Titanic ( 1997 film )` is `Titanic (1997 film)`."""
+    text = unicodedata.normalize("NFKC", title).casefold().replace("_", " ")
+    return " ".join(re.sub(r"\s*([^\w\s])\s*", r" \1 ", text).split())
+
+
+def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int) -> float:
+    """Share of the distinct gold titles among the first `k` titles of any ranking (one ranking: recall@k).
+    Raises ValueError without gold titles: their recall is not defined."""
+    wanted = {title_key(title) for title in gold}
+    if not wanted:
+        raise ValueError("recall of no gold titles is not defined")
+    found = {title_key(title) for ranking in rankings for title in ranking[:k]}
+    return len(wanted & found) / len(wanted)
+
+
+def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
+    """Share of equal pairs; nan for none."""
+    return float(np.mean([p == g for p, g in zip(predicted, gold, strict=True)])) if gold else float("nan")
+
+
+def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Probability that a positive scores above a negative, ties counting one half (Mann-Whitney U); nan when one of
+    the two classes is empty. `scores` and `positive` have shape (n,)."""
+    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return float("nan")
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    midranks = np.cumsum(counts) - (counts - 1) / 2
+    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
+    return float(wins / (positives * negatives))

@@ -1,0 +1,39 @@
+"""Measured rows as JSON lines, appended as they come, so that a measurement that was broken off goes on."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any, TypeVar
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from revelator.durable import write_bytes
+
+Row = TypeVar("Row")
+
+
+def read_rows(path: Path, kind: type[Row]) -> list[Row]:
+    """All rows; none where there is no file. A last line that a kill cut short is removed from the file."""
+    if not path.exists():
+        return []
+    whole, _, torn = path.read_bytes().rpartition(b"\n")
+    if torn:
+        write_bytes(path, whole + b"\n" if whole else b"")
+    return [kind(**json.loads(line)) for line in whole.splitlines()]
+
+
+def append_rows(path: Path, rows: Iterable[Any]) -> None:
+    """Adds dataclass rows, one line each."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
+    with path.open("ab") as file:
+        file.write(lines.encode())
+
+
+def progress_bar() -> Progress:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True))

@@ -1,0 +1,30 @@
+"""Triton model `executor`: questions in, answers and traces out, many at a time."""
+
+import json
+import os
+
+from serving.triton.backend import parameters, response, strings, text
+from serving.triton.loop import RequestLoop
+from serving.triton.questions import Questions
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.questions = Questions(os.environ["REVELATOR_GRPC"])
+        self.loop = RequestLoop(self.questions.open, int(parameters(args)["max_in_flight"]))
+
+    def execute(self, requests):
+        for request in requests:
+            question, options = text(request, "question"), text(request, "options")
+            sent = json.loads(request.parameters() or "{}")
+
+            async def answer(question=question, options=options, sent=sent):
+                trace = await self.questions.answer(question, options, sent.get("deadline_ms"))
+                return response(
+                    answer=strings(trace.answer), trace=strings(json.dumps(trace.to_json(), ensure_ascii=False))
+                )
+
+            self.loop.accept(request, answer)
+
+    def finalize(self):
+        self.loop.close()

@@ -1,0 +1,28 @@
+"""Triton model `generator`: answers from passages, from earlier answers, or from the question alone."""
+
+import json
+from dataclasses import asdict
+
+from serving.triton.backend import parameters, response, strings, text
+from serving.triton.loop import RequestLoop
+from serving.triton.readings import Readings
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        config = parameters(args)
+        self.readings = Readings(config["endpoint"], config["model"])
+        self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]))
+
+    def execute(self, requests):
+        for request in requests:
+            wanted = text(request, "request")
+
+            async def answer(wanted=wanted):
+                reading = await self.readings.answer(wanted)
+                return response(reading=strings(json.dumps(asdict(reading), ensure_ascii=False)))
+
+            self.loop.accept(request, answer)
+
+    def finalize(self):
+        self.loop.close()

@@ -1,0 +1,214 @@
+"""Bases and adapters as folders that can be told apart: digests, the adapter's manifest, what must agree before use.
+
+An adapter is only right on the base, the prompts and the grammar that it was trained with. Its `manifest.json`, written
+last, records all three and the sha256 of every file; `verify_adapter` compares them and names what differs.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.resources import files
+from pathlib import Path
+
+from revelator.durable import sha256_file, sha256_folder, sha256_text, write_json
+from revelator.errors import ArtifactError
+from revelator.tasks import prompt_hash
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+EMBEDDED_BASE = Path(__file__).resolve().parents[1] / "training" / "bases" / "tiny"
+WEIGHTS = "*.safetensors"
+BASE_FILES = (  # what decides a base's output; a model card may change freely
+    WEIGHTS,
+    "*.safetensors.index.json",
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "tokenizer.model",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.json",
+    "merges.txt",
+)
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_FULL_SIGNS = (
+    *map(os.strerror, DISK_FULL),  # safetensors
+    "disk is full",  # SQLite
+    "inline_container",  # torch's writer, whose stream took fewer bytes than it was given
+)
+
+
+@dataclass(frozen=True)
+class AdapterManifest:
+    """What an adapter was made from and what it consists of; `files` maps each file to its sha256."""
+
+    base_name: str
+    base_digest: str
+    prompt_hash: str
+    grammar_hash: str
+    data_digest: str
+    files: dict[str, str]
+    created: str
+    run_id: str
+
+
+def grammar_hash() -> str:
+    """sha256 of the grammar file."""
+    return sha256_text(files("revelator.language").joinpath("grammar.lark").read_text(encoding="utf-8"))
+
+
+def base_folder(name: str) -> Path:
+    """The folder of a base: `tiny` is the embedded one, a path is itself, anything else is an id on the model hub.
+
+    From the hub only safetensors, tokenizer and configuration are fetched. Raises ArtifactError when there is no base.
+    """
+    folder = EMBEDDED_BASE if name == "tiny" else Path(name).expanduser()
+    if not folder.is_dir():
+        folder = _from_hub(name)
+    if not (folder / "config.json").is_file() or not list(folder.glob(WEIGHTS)):
+        raise ArtifactError(
+            "no config.json with *.safetensors beside it: this is no base model",
+            where=str(folder),
+            hint="give --base a folder written by save_pretrained, a Hub id, or `tiny`; only safetensors are read",
+        )
+    return folder
+
+
+def lasting_name(name: str) -> str:
+    """How a manifest names a base: `tiny`, an absolute path, or a Hub id, so that it is found from any folder."""
+    folder = Path(name).expanduser()
+    if not folder.is_dir():
+        return name
+    return "tiny" if folder.resolve() == EMBEDDED_BASE else str(folder.resolve())
+
+
+def _from_hub(name: str) -> Path:
+    hint = "give --base an existing folder, a Hub id that this machine can reach or has cached, or `tiny`"
+    if name == "tiny" or name.startswith((".", "/", "~")) or name.count("/") > 1:
+        raise ArtifactError("the base model does not exist", where=name, hint=hint)
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    try:
+        return Path(snapshot_download(name, allow_patterns=[*BASE_FILES, "generation_config.json"]))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        reason = str(error).strip().splitlines()[0]
+        raise ArtifactError(
+            f"neither a folder nor a base that can be had from the hub: {reason}", where=name, hint=hint
+        ) from error
+
+
+def base_digest(folder: Path) -> str:
+    """sha256 over name and sha256 of weights, configuration and tokenizer files, sorted by name."""
+    paths = {path.name: path for pattern in BASE_FILES for path in folder.glob(pattern)}
+    return sha256_text("".join(f"{name} {sha256_file(path)}\n" for name, path in sorted(paths.items())))
+
+
+def write_manifest(folder: Path, *, base_name: str, base_digest: str, data_digest: str, run_id: str) -> AdapterManifest:
+    """Writes `manifest.json` for the files that lie in `folder` now; call it last."""
+    manifest = AdapterManifest(
+        base_name=base_name,
+        base_digest=base_digest,
+        prompt_hash=prompt_hash(),
+        grammar_hash=grammar_hash(),
+        data_digest=data_digest,
+        files=sha256_folder(folder, leave_out=frozenset({MANIFEST})),
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_id=run_id,
+    )
+    write_json(
+        folder / MANIFEST,
+        {
+            "format": FORMAT,
+            "base": {"name": manifest.base_name, "digest": manifest.base_digest},
+            "prompt_hash": manifest.prompt_hash,
+            "grammar_hash": manifest.grammar_hash,
+            "data_digest": manifest.data_digest,
+            "files": manifest.files,
+            "created": manifest.created,
+            "run_id": manifest.run_id,
+        },
+    )
+    return manifest
+
+
+def read_manifest(folder: Path) -> AdapterManifest:
+    """Raises ArtifactError when `folder` holds no whole manifest."""
+    path = folder / MANIFEST
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        base = value.pop("base")
+        version = value.pop("format")
+        manifest = AdapterManifest(base_name=base["name"], base_digest=base["digest"], **value)
+    except FileNotFoundError as error:
+        raise ArtifactError(
+            "no manifest.json: this is no adapter, or one whose training did not finish",
+            where=str(folder),
+            hint="finish it with `revelator train … --resume`, or give a registered version",
+        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"the manifest cannot be read: {error!r}", where=str(path), hint="train again") from error
+    if version != FORMAT:
+        raise ArtifactError(f"format {version}, but this release reads {FORMAT}", where=str(path), hint="train again")
+    return manifest
+
+
+def verify_files(folder: Path) -> AdapterManifest:
+    """The manifest, once every file that it names is there with its sha256. Raises ArtifactError naming the file."""
+    manifest = read_manifest(folder)
+    for name, digest in manifest.files.items():
+        path = folder / name
+        if not path.is_file():
+            raise ArtifactError("a file of the adapter is missing", where=str(path), hint="fetch or train it again")
+        if (found := sha256_file(path)) != digest:
+            raise ArtifactError(
+                f"the file was changed or damaged: sha256 {found[:12]}…, the manifest says {digest[:12]}…",
+                where=str(path),
+                hint="fetch or train it again",
+            )
+    return manifest
+
+
+def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
+    """`verify_files`, then base, prompts and grammar against those of the training; ArtifactError says what differs."""
+    manifest = verify_files(folder)
+    facts = (
+        ("base", base_digest(base), manifest.base_digest, f"use the base that it was trained on: {manifest.base_name}"),
+        ("prompts", prompt_hash(), manifest.prompt_hash, "train again: a prompt or a label set changed since"),
+        ("grammar", grammar_hash(), manifest.grammar_hash, "train again: the grammar of plans changed since"),
+    )
+    for what, found, wanted, hint in facts:
+        if found != wanted:
+            raise ArtifactError(
+                f"{what}: sha256 {found[:12]}… here, but {wanted[:12]}… when the adapter was trained",
+                where=f"{folder} on {base}",
+                hint=hint,
+            )
+    return manifest
+
+
+@contextmanager
+def disk_errors(where: Path) -> Iterator[None]:
+    """Turns a full disk below `where` (no space, quota, file size limit) into one clear ArtifactError.
+
+    safetensors, SQLite and torch report it by exceptions of their own, hence the comparison of texts.
+    """
+    try:
+        yield
+    except ArtifactError:
+        raise
+    except Exception as error:
+        says = str(error)
+        if getattr(error, "errno", None) in DISK_FULL or any(sign in says for sign in DISK_FULL_SIGNS):
+            raise ArtifactError(
+                f"the disk is full or a quota is reached: {says.splitlines()[0]}",
+                where=str(where),
+                hint="free space or choose another --out or --home, then run the same command with --resume",
+            ) from error
+        raise

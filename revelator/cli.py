@@ -1,0 +1,62 @@
+"""The command `revelator`. Each subcommand lives with its stage and is imported when it is called, so that
+`revelator parse` starts without torch, and this package imports nothing of the stages."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from revelator.errors import RevelatorError
+
+COMMANDS = {
+    "parse": "revelator.language.commands:parse",
+    "check": "revelator.language.commands:check",
+    "data": "data_gen.commands:data",
+    "train": "training.commands:train",
+    "promote": "evaluation.commands:promote",
+    "evaluate": "evaluation.commands:evaluate",
+    "index": "serving.commands.index:index",
+    "deploy": "serving.commands.deploy:deploy",
+    "serve": "serving.commands.serve:serve",
+    "ask": "serving.commands.ask:ask",
+    "demo": "evaluation.demo:demo",
+    "real": "evaluation.real:real",
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are named in `COMMANDS` and imported on use."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
+        if name not in COMMANDS:
+            return None
+        module, attribute = COMMANDS[name].split(":")
+        return getattr(importlib.import_module(module), attribute)
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="revelator")
+def revelator() -> None:
+    """One small model compiles a question into a plan; a symbolic executor runs it.
+
+    \b
+    Examples:
+      revelator parse "Who directed UHF? * When was {director} born?"
+      revelator data world --size 2000 --seed 7 --out runs/world
+      revelator serve
+      revelator ask "Who founded the company that distributed UHF?"
+    """
+
+
+def main() -> None:
+    """Entry point: our own errors print as one clear message, with their exit status."""
+    try:
+        revelator()
+    except RevelatorError as error:
+        click.echo(f"error: {error}", err=True)
+        sys.exit(error.exit_status)

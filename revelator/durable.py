@@ -1,0 +1,106 @@
+"""Files that are whole or absent: write aside, fsync, rename; digests to know them by."""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Puts `data` at `path` in one step: a reader sees the old file or the new one, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).chmod(0o644)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode())
+
+
+@contextmanager
+def staged_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to fill; on success it takes `target`'s place by rename, on an error it is removed.
+
+    A folder that stands at `target` already is set aside first and removed after the rename. What a killed process
+    left beside `target` on this machine is removed first: a stage carries the number of its process.
+    """
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _remove_abandoned(target)
+    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_stages(target)}{os.getpid()}-"))
+    stage.chmod(0o755)
+    try:
+        yield stage
+        for path in stage.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        sync_folder(stage)
+        old = stage.with_name(stage.name.replace(".staging-", ".old-"))
+        if target.exists():
+            target.rename(old)
+        stage.rename(target)
+        sync_folder(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+
+
+def _stages(target: Path) -> str:
+    """How the names of this machine's stages of `target` begin; the number of their process follows."""
+    return f".{target.name}.staging-{platform.node()}-"
+
+
+def _remove_abandoned(target: Path) -> None:
+    start = _stages(target)
+    for stage in target.parent.glob(f"{glob.escape(start)}*"):
+        if not psutil.pid_exists(int(stage.name.removeprefix(start).partition("-")[0])):
+            shutil.rmtree(stage, ignore_errors=True)
+    if target.exists():
+        for old in target.parent.glob(f".{glob.escape(target.name)}.old-*"):
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_folder(folder: Path, *, leave_out: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Digest of each file below `folder`, by its path relative to it, sorted."""
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
+    names = {str(p.relative_to(folder)): p for p in files}
+    return {name: sha256_file(path) for name, path in names.items() if name not in leave_out}

@@ -1,0 +1,133 @@
+"""Every error that Revelator raises on purpose, one tree:
+
+    RevelatorError
+    ├── ExpressionError          a text is not an expression of the language (line, column, caret)
+    ├── PlanError                an expression parses but does not check (carries diagnostics)
+    ├── TaskOutputError          a model's output is not what its task promises
+    ├── DataError                a row, file or set cannot be used (file, line, reason)
+    ├── ConfigError              a configuration file or option is wrong (field, value, reason)
+    ├── ArtifactError            a base, adapter, index or registry version does not fit (digest, hash, missing file)
+    ├── GateRefused              a challenger did not pass the promotion gate (carries the table of scores)
+    └── ServingError             a question could not be answered
+        ├── InvalidRequest       the request itself is wrong
+        ├── Overloaded           admission limit reached; try again later
+        ├── Unavailable          a model, index, endpoint or server that is needed is down
+        ├── DeadlineExceeded     time ran out before an answer
+        └── Cancelled            the client went away
+
+Each says what was wrong, where, and what to do: `message`, `where`, `hint`. `exit_status` is what the command line
+returns: 1 for a refusal of content, 2 for wrong usage. The `ServingError` branch carries the gRPC status name that
+crosses the wire in `grpc_code`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RevelatorError(Exception):
+    """An error with a place and a way out."""
+
+    exit_status = 1
+
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.where = where
+        self.hint = hint
+
+    def __str__(self) -> str:
+        place = f"{self.where}: " if self.where else ""
+        mend = f"\n  hint: {self.hint}" if self.hint else ""
+        return f"{place}{self.message}{mend}"
+
+
+class ExpressionError(RevelatorError):
+    """A text that is not an expression; `start` and `end` are character offsets, `line` and `column` count from 1."""
+
+    def __init__(
+        self, message: str, *, code: str, start: int, end: int, line: int, column: int, excerpt: str, hint: str
+    ) -> None:
+        super().__init__(message, where=f"line {line}, column {column}", hint=hint)
+        self.code = code
+        self.start = start
+        self.end = end
+        self.line = line
+        self.column = column
+        self.excerpt = excerpt  # the source line around the fault and, below it, a caret
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message}\n{self.excerpt}\n  hint: {self.hint}"
+
+
+class PlanError(RevelatorError):
+    """An expression that parses but cannot be executed; `diagnostics` are `revelator.language.Diagnostic`s."""
+
+    def __init__(self, message: str, *, diagnostics: tuple[Any, ...] = (), hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.diagnostics = diagnostics
+
+
+class TaskOutputError(RevelatorError):
+    """A model's output that its task's parser refuses."""
+
+
+class DataError(RevelatorError):
+    """A row, file or set that cannot be used."""
+
+
+class ConfigError(RevelatorError):
+    """A configuration file or option that is wrong."""
+
+    exit_status = 2
+
+
+class ArtifactError(RevelatorError):
+    """A base, adapter, index or registry version that is missing, damaged, or does not fit."""
+
+
+class GateRefused(RevelatorError):
+    """The promotion gate said no; `table` is the comparison of scores, ready to print."""
+
+    def __init__(self, message: str, *, table: str = "", hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.table = table
+
+    def __str__(self) -> str:
+        return f"{super().__str__()}\n{self.table}" if self.table else super().__str__()
+
+
+class ServingError(RevelatorError):
+    """A question that could not be answered."""
+
+    grpc_code = "INTERNAL"
+
+
+class InvalidRequest(ServingError):
+    """The request itself is wrong: sending it again will not help."""
+
+    grpc_code = "INVALID_ARGUMENT"
+
+
+class Overloaded(ServingError):
+    """The admission limit is reached: try again later."""
+
+    grpc_code = "UNAVAILABLE"
+
+
+class Unavailable(ServingError):
+    """A model, index, endpoint or server that is needed is down."""
+
+    grpc_code = "UNAVAILABLE"
+
+
+class DeadlineExceeded(ServingError):
+    """Time ran out before there was an answer."""
+
+    grpc_code = "DEADLINE_EXCEEDED"
+
+
+class Cancelled(ServingError):
+    """The client cancelled or went away."""
+
+    grpc_code = "CANCELLED"

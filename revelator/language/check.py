@@ -1,0 +1,102 @@
+"""Can a plan be executed? Two rule sets, one pass, diagnostics that point into the text.
+
+`paper` is Appendix D of the QCompiler paper: a flag says whether a leaf must hold a placeholder (1) or must not (0);
+the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands its own flag to each item.
+
+`scoped` (the default) asks what execution needs. Each placeholder has a producer in scope: it stands to the right of
+something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
+the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from revelator.language.expression import Atomic, Dependent, Expression, Span, braced, children
+from revelator.language.lexer import reads_as_itself
+from revelator.language.parser import parse
+from revelator.language.render import render
+
+Rules = Literal["scoped", "paper"]
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A fault of a plan; `start` and `end` are character offsets in the text parsed, `hint` suggests a mend."""
+
+    code: str
+    message: str
+    start: int
+    end: int
+    hint: str
+
+
+def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, ...]:
+    """What is wrong with a plan, left to right; empty if it can be executed.
+
+    A plan that was not parsed has no offsets of its own: they then refer to `render(expression)`.
+    """
+    if rules not in ("scoped", "paper"):
+        raise ValueError(f"rules are scoped or paper, not {rules!r}")
+    if expression.span is None:
+        expression = parse(render(expression))
+    found = _paper(expression) if rules == "paper" else _scoped(expression)
+    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def _paper(root: Expression) -> Iterator[Diagnostic]:
+    stack = [(root, False)]
+    while stack:
+        node, flag = stack.pop()
+        if type(node) is Atomic:
+            if flag and not node.placeholders:
+                yield _missing(node)
+            elif not flag:
+                yield from _erroneous(node)
+        elif type(node) is Dependent:
+            stack += [(node.left, False), (node.right, True)]
+        else:
+            stack += [(child, flag) for child in children(node)]
+
+
+def _scoped(root: Expression) -> Iterator[Diagnostic]:
+    stack = [(root, False)]
+    while stack:
+        node, fed = stack.pop()  # fed: stands to the right of something
+        if type(node) is Atomic:
+            if node.placeholders and not fed:
+                yield from _erroneous(node)
+        elif type(node) is Dependent:
+            if not node.right.has_placeholders:
+                yield _missing(node.right)
+            stack += [(node.left, fed), (node.right, True)]
+        else:
+            stack += [(child, fed) for child in children(node)]
+
+
+def _erroneous(leaf: Atomic) -> Iterator[Diagnostic]:
+    for name, start, end in braced(leaf.text):
+        message = f"no earlier question gives {{{name}}} its value"
+        hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
+        yield Diagnostic("erroneous-dependency", message, *_place(leaf, start, end), hint)
+
+
+def _missing(node: Expression) -> Diagnostic:
+    message = "this question stands after * but uses no earlier result"
+    hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
+    assert node.span is not None
+    return Diagnostic("missing-dependency", message, *node.span, hint)
+
+
+def _place(leaf: Atomic, start: int, end: int) -> Span:
+    """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
+    assert leaf.span is not None
+    first, last = leaf.span
+    surplus = last - first - len(leaf.text)
+    if surplus == 2 and not reads_as_itself(leaf.text):
+        first += 1  # the opening quote
+    elif surplus:
+        return leaf.span
+    return first + start, first + end

@@ -1,0 +1,34 @@
+"""Errors that point: line, column, and an excerpt of the text with a caret under the fault."""
+
+from __future__ import annotations
+
+from revelator.errors import ExpressionError
+
+EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
+
+
+def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -> ExpressionError:
+    """The error for `text[start:end]`."""
+    line_start = text.rfind("\n", 0, start) + 1
+    return ExpressionError(
+        message,
+        code=code,
+        start=start,
+        end=end,
+        line=text.count("\n", 0, start) + 1,
+        column=start - line_start + 1,
+        excerpt=excerpt(text, start, end),
+        hint=hint,
+    )
+
+
+def excerpt(text: str, start: int, end: int) -> str:
+    """Two short lines: the source line around `text[start:end]`, and carets under it."""
+    line_start = text.rfind("\n", 0, start) + 1
+    first = max(line_start, start - EXCERPT_WIDTH // 2)
+    window = text[first : first + EXCERPT_WIDTH].partition("\n")[0]
+    last = first + len(window)
+    before, after = "…" * (first > line_start), "…" * (text[last : last + 1] not in ("", "\n"))
+    carets = max(1, min(end, last) - start)
+    shown = "".join(c if c.isprintable() else "·" for c in window)
+    return f"  {before}{shown}{after}\n  {' ' * (len(before) + start - first)}{'^' * carets}"

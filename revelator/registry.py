@@ -1,0 +1,238 @@
+"""The model registry that training, serving and evaluation share: adapters as versions of an MLflow registered model.
+
+An adapter is a folder, registered as a LoggedModel without a flavor. The store is a SQLite file below the home folder,
+or any MLflow tracking server. MLflow is imported when it is first needed: it takes seconds.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from revelator.artifact import MANIFEST, disk_errors, verify_files
+from revelator.durable import sha256_file, staged_folder
+from revelator.errors import ArtifactError, RevelatorError, Unavailable
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities.model_registry import ModelVersion
+
+NAME = "revelator"
+EXPERIMENT = "revelator"
+CHAMPION = "champion"
+DIGEST_TAG = "manifest_sha256"
+REACH_SECONDS = 5.0
+# MLflow would retry 7 times with backoff, about four minutes, before it says that a server is gone.
+FAST_FAILURE = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
+    "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+}
+
+
+@dataclass(frozen=True)
+class Version:
+    """A registered version; `source` is the artifact URI of its LoggedModel."""
+
+    name: str
+    version: int
+    run_id: str
+    source: str
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+def home_folder() -> Path:
+    """Where commands write: the environment variable REVELATOR_HOME, default `runs`."""
+    return Path(os.environ.get("REVELATOR_HOME", "runs"))
+
+
+def connect(tracking_uri: str | None = None, home: Path | None = None) -> str:
+    """Points MLflow at its store and makes sure of the experiment. Returns the URI in use.
+
+    `tracking_uri` defaults to the environment's MLFLOW_TRACKING_URI, then to `mlflow.db` below `home`; artifacts of a
+    SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached.
+    """
+    for name, value in FAST_FAILURE.items():
+        os.environ.setdefault(name, value)
+    home = (home or home_folder()).resolve()
+    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
+    if uri.startswith(("http://", "https://")):
+        _reach(uri)
+    with _store_errors(uri), disk_errors(home):
+        home.mkdir(parents=True, exist_ok=True)
+        import mlflow
+
+        for chatty in ("alembic", "mlflow.store.db.utils", "mlflow.system_metrics.system_metrics_monitor"):
+            logging.getLogger(chatty).setLevel(logging.WARNING)
+        mlflow.set_tracking_uri(uri)
+        client = mlflow.MlflowClient()
+        if client.get_experiment_by_name(EXPERIMENT) is None:
+            place = (home / "mlartifacts").as_uri() if uri.startswith("sqlite:") else None
+            client.create_experiment(EXPERIMENT, artifact_location=place)
+        if "MLFLOW_EXPERIMENT_ID" not in os.environ:  # set by `mlflow run`, whose run is in that experiment
+            mlflow.set_experiment(EXPERIMENT)
+    return uri
+
+
+def _reach(uri: str) -> None:
+    """Any answer at all, an error page too, shows a server."""
+    try:
+        urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=REACH_SECONDS).close()
+    except urllib.error.HTTPError:
+        return
+    except (urllib.error.URLError, TimeoutError, socket.gaierror, ConnectionError, ValueError) as error:
+        raise _unreachable(uri, str(getattr(error, "reason", error))) from error
+
+
+def _unreachable(uri: str, reason: str) -> Unavailable:
+    return Unavailable(
+        f"the tracking server or store cannot be used: {reason}",
+        where=uri,
+        hint="start it (mlflow/compose.yaml, or `mlflow server`), correct --tracking-uri, or leave that out to use the "
+        "SQLite file below --home",
+    )
+
+
+@contextmanager
+def _store_errors(uri: str | None = None) -> Iterator[None]:
+    """MLflow's errors as ours: what is missing is an ArtifactError, anything else means an unusable store.
+
+    With `uri`, while the store is being opened, any error does: MLflow lets those of the file system through.
+    """
+    try:
+        yield
+    except (RevelatorError, KeyboardInterrupt):
+        raise
+    except Exception as error:
+        kind = type(error)
+        if uri is None and not kind.__module__.startswith(("mlflow.", "sqlalchemy.", "requests.", "sqlite3")):
+            raise
+        reason = str(error).strip().splitlines()[0]
+        if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
+            raise ArtifactError(reason, where="model registry", hint="`revelator train` registers a version") from error
+        import mlflow
+
+        raise _unreachable(uri or mlflow.get_tracking_uri(), reason) from error
+
+
+def _client() -> MlflowClient:
+    import mlflow
+
+    return mlflow.MlflowClient()
+
+
+def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dict[str, str] | None = None) -> int:
+    """Registers an adapter folder as the next version of `name`; one that is registered already keeps its version.
+
+    The version appears only when every file is stored. Raises ArtifactError for a folder that does not match its
+    manifest, Unavailable for a store that cannot be used.
+    """
+    verify_files(folder)
+    digest = sha256_file(folder / MANIFEST)
+    with _store_errors(), disk_errors(folder):
+        import mlflow
+
+        client = mlflow.MlflowClient()
+        for known in client.search_model_versions(f"name='{name}'"):
+            if known.tags.get(DIGEST_TAG) == digest:
+                return int(known.version)
+        model = mlflow.initialize_logged_model(name=name, source_run_id=run_id or None, model_type="adapter")
+        try:
+            client.log_model_artifacts(model.model_id, str(folder))
+        except BaseException:
+            client.finalize_logged_model(model.model_id, "FAILED")
+            raise
+        client.finalize_logged_model(model.model_id, "READY")
+        all_tags = {**(tags or {}), "run_id": run_id, DIGEST_TAG: digest}
+        return int(mlflow.register_model(f"models:/{model.model_id}", name, tags=all_tags).version)
+
+
+def resolve(name: str, alias_or_version: str | int) -> Version:
+    """The version of a number, of `latest` (the highest number) or of an alias; ArtifactError when there is none."""
+    asked = str(alias_or_version)
+    with _store_errors():
+        client = _client()
+        known = sorted(client.search_model_versions(f"name='{name}'"), key=lambda v: int(v.version))
+        if not known:
+            raise ArtifactError(
+                f"the registry holds no version of {name!r}",
+                where="model registry",
+                hint="register one: `revelator train CONFIG.yaml`",
+            )
+        found: ModelVersion | None
+        if asked == "latest":
+            found = known[-1]
+        elif asked.isdigit():
+            found = next((v for v in known if v.version == asked or int(v.version) == int(asked)), None)
+        else:
+            number = client.get_registered_model(name).aliases.get(asked)
+            found = next((v for v in known if number is not None and int(v.version) == int(number)), None)
+    if found is None:
+        numbers = ", ".join(str(v.version) for v in known)
+        raise ArtifactError(
+            f"{name!r} has no version or alias {asked!r}; versions: {numbers}",
+            where="model registry",
+            hint="give one of these numbers, `latest`, or promote one: `revelator promote`",
+        )
+    return Version(name, int(found.version), found.tags.get("run_id", ""), found.source or "", dict(found.tags))
+
+
+def champion(name: str = NAME) -> Version | None:
+    """The version that serves, or None before the first promotion."""
+    with _store_errors():
+        number = _client().get_registered_model(name).aliases.get(CHAMPION)
+    return None if number is None else resolve(name, number)
+
+
+def download(version: Version, into: Path) -> Path:
+    """The adapter's files at `into`, verified; a folder that stands there with the same files is kept as it is.
+
+    Raises ArtifactError naming the file that does not match the manifest; `into` is then as it was.
+    """
+    wanted = version.tags.get(DIGEST_TAG)
+    if (into / MANIFEST).is_file() and sha256_file(into / MANIFEST) == wanted:
+        verify_files(into)
+        return into
+    with _store_errors(), disk_errors(into), staged_folder(into) as stage:
+        import mlflow
+
+        mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}", dst_path=str(stage))
+        (stage / "registered_model_meta").unlink(missing_ok=True)  # MLflow's own note, no file of the adapter
+        verify_files(stage)
+        if wanted and sha256_file(stage / MANIFEST) != wanted:
+            raise ArtifactError(
+                "the manifest is not the one that was registered",
+                where=version.source,
+                hint="register the adapter again",
+            )
+    return into
+
+
+def tag_version(version: Version, key: str, value: str) -> None:
+    with _store_errors():
+        _client().set_model_version_tag(version.name, str(version.version), key, value)
+
+
+def set_alias(name: str, alias: str, version: int) -> int | None:
+    """Moves `alias` to `version`, once that version's tag `<alias>_replaced` records what it replaces (or `none`).
+
+    Returns the version that it replaced. MLflow has no compare-and-swap, hence the record first.
+    """
+    with _store_errors():
+        client = _client()
+        held = client.get_registered_model(name).aliases.get(alias)
+        previous = None if held is None else int(held)
+        if previous != version:
+            client.set_model_version_tag(name, str(version), f"{alias}_replaced", str(previous or "none"))
+            client.set_registered_model_alias(name, alias, str(version))
+    return previous

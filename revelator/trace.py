@@ -1,0 +1,122 @@
+"""The trace: everything that happened to one question, as plain values that survive JSON.
+
+The executor writes it, clients show it, evaluation scores it, MLflow stores it, and a person can edit the plan in it
+and run it again. Times are milliseconds since the trace began; `started_at` is seconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+SCHEMA_VERSION = 1
+
+Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
+Status = Literal["ok", "failed", "skipped"]
+Outcome = Literal["complete", "partial", "failed"]
+PlanSource = Literal["model", "given", "fallback", "none"]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A retrieved document; `score` is the retriever's own scale, `relevance` the revelator's P(relevant) if judged."""
+
+    id: str
+    title: str
+    text: str
+    score: float = 0.0
+    relevance: float | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What work cost: tokens are model tokens in and out, calls are counted one a prompt or search."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    model_calls: int = 0  # prompts put to the revelator
+    generator_calls: int = 0
+    retrievals: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.tokens_in + other.tokens_in,
+            self.tokens_out + other.tokens_out,
+            self.model_calls + other.model_calls,
+            self.generator_calls + other.generator_calls,
+            self.retrievals + other.retrievals,
+        )
+
+    @classmethod
+    def total(cls, usages: Iterable[Usage]) -> Usage:
+        """The sum of many at once."""
+        counts = [(u.tokens_in, u.tokens_out, u.model_calls, u.generator_calls, u.retrievals) for u in usages]
+        return cls(*map(sum, zip(*counts, strict=True)))
+
+
+@dataclass
+class Node:
+    """One box of the way a question travels.
+
+    `id` is stable within the trace ("3", and "3.1", "3.2" for the members of a fan-out); `parent` is the id of the node
+    that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
+    placeholder to the id of the node that gave its value. `detail` holds what only one kind has (a route's
+    probabilities, how a merge was computed).
+    """
+
+    id: str
+    kind: Kind
+    question: str
+    parent: str | None = None
+    asked: str | None = None
+    inputs: dict[str, str] = field(default_factory=dict)
+    documents: list[Passage] = field(default_factory=list)
+    sentence: str = ""
+    answers: list[str] = field(default_factory=list)
+    status: Status = "ok"
+    error: str | None = None
+    started_ms: float = 0.0
+    ended_ms: float = 0.0
+    usage: Usage = Usage()
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Trace:
+    """One question from arrival to answer.
+
+    `usage` is the sum over nodes, `critical_path_ms` the time along the longest dependent chain.
+    """
+
+    question: str
+    strategy: str
+    route: str | None = None
+    plan: str | None = None  # canonical expression that was executed
+    plan_source: PlanSource = "none"
+    diagnostics: list[dict[str, Any]] = field(default_factory=list)
+    degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
+    reason: str | None = None
+    deadline_exceeded: bool = False  # time ran out: the answer is made of what had been found by then
+    outcome: Outcome = "complete"
+    answer: str = ""
+    answers: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    usage: Usage = Usage()
+    wall_ms: float = 0.0
+    critical_path_ms: float = 0.0
+    started_at: float = 0.0
+    versions: dict[str, str] = field(default_factory=dict)  # model name -> version that served
+    schema: int = SCHEMA_VERSION
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values for `json.dumps`; `Trace.from_json` is its inverse."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Trace:
+        nodes = [
+            Node(**{**n, "documents": [Passage(**d) for d in n["documents"]], "usage": Usage(**n["usage"])})
+            for n in value["nodes"]
+        ]
+        return cls(**{**value, "nodes": nodes, "usage": Usage(**value["usage"])})

@@ -1,0 +1,98 @@
+"""A trace as a tree for the terminal: each node's question, answer, documents and time, and how they hang together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
+
+from revelator.trace import Node, Passage, Trace
+
+FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
+MARKS = {"ok": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "yellow")}
+OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
+DOCUMENTS_SHOWN = 5
+
+
+def show(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
+    """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node."""
+    for line in _head(trace):
+        console.print(line)
+    console.print(tree(trace, documents=documents))
+    console.print(_answer(trace))
+
+
+def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
+    """Nodes below the node that encloses them, in the order in which they were opened."""
+    root = Tree(Text(trace.question, "bold"))
+    branches: dict[str | None, Tree] = {None: root}
+    for node in trace.nodes:
+        branch = branches.get(node.parent, root).add(_label(node))
+        branches[node.id] = branch
+        for passage in _best(node, documents):
+            branch.add(_document(node, passage))
+    return root
+
+
+def _head(trace: Trace) -> Iterator[Text]:
+    if trace.route:
+        [probabilities] = [n.detail.get("probabilities") for n in trace.nodes if n.kind == "route"][:1] or [None]
+        likely = f"  P = {probabilities[0][trace.route]:.2f}" if probabilities else ""
+        yield _field("route", trace.route + likely)
+    if trace.plan:
+        yield _field("plan", trace.plan)
+    if trace.degraded:
+        yield _field("degraded", trace.reason or "the model's own plan could not be used", "yellow")
+
+
+def _field(name: str, value: str, style: str = "cyan") -> Text:
+    return Text.assemble((f"{name:<9}", "dim"), (value, style))
+
+
+def _label(node: Node) -> Text:
+    mark, colour = MARKS[node.status]
+    asked = node.asked or node.question
+    label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), FRAMES.get(node.kind, node.kind))
+    if asked:
+        label.append(f"  {asked}")
+    if node.answers:
+        label.append(" → ", "dim").append("; ".join(node.answers), "bold")
+    if node.status != "skipped":
+        label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
+    if node.error:
+        label.append(f"\n{node.error}", colour)
+    if node.sentence and node.sentence not in node.answers:
+        label.append(f"\n“{node.sentence}”", "italic dim")
+    return label
+
+
+def _best(node: Node, count: int) -> list[Passage]:
+    """What was read comes first, then what was judged most relevant."""
+    kept = node.detail.get("kept", [])
+    ranked = sorted(node.documents, key=lambda p: (p.id not in kept, -(p.relevance or 0.0)))
+    return ranked[:count]
+
+
+def _document(node: Node, passage: Passage) -> Text:
+    read = passage.id in node.detail.get("kept", [])
+    relevance = "" if passage.relevance is None else f", relevant {passage.relevance:.2f}"
+    label = Text.assemble(("read " if read else "     ", "green"), (passage.title, "" if read else "dim"))
+    return label.append(f"  score {passage.score:.1f}{relevance}", "dim")
+
+
+def _answer(trace: Trace) -> Text:
+    text = Text.assemble(("answer   ", "dim"), (trace.answer or "none", f"bold {OUTCOMES[trace.outcome]}"))
+    if trace.outcome != "complete":
+        text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
+    if trace.deadline_exceeded:
+        text.append("  (time ran out)", "yellow")
+    return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")
+
+
+def _cost(trace: Trace) -> str:
+    usage = trace.usage
+    times = f"{trace.wall_ms:.0f} ms, longest chain {trace.critical_path_ms:.0f} ms"
+    calls = f"{usage.model_calls} prompts, {usage.generator_calls} readings, {usage.retrievals} searches"
+    return f"{times}; {calls}; {usage.tokens_in} tokens in, {usage.tokens_out} out"

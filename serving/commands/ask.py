@@ -1,0 +1,85 @@
+"""`revelator ask`: one question to a running server, its plan and its trace on the terminal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from revelator._wire import write_error
+from revelator.errors import ConfigError, PlanError, RevelatorError
+from revelator.language.faults import excerpt
+from revelator.registry import home_folder
+from serving.triton.live import find_running
+
+STRATEGIES = ["auto", "direct", "single", "compound", "compile", "iterate"]
+
+
+@click.command()
+@click.argument("question")
+@click.option("--plan", metavar="EXPR", help="Run this expression instead of the model's own plan.")
+@click.option("--strategy", default="auto", show_default=True, type=click.Choice(STRATEGIES), help="Which way to go.")
+@click.option("--deadline-ms", type=click.FloatRange(min=0, min_open=True), help="Answer with what is known by then.")
+@click.option(
+    "--timeout", default=120.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Seconds."
+)
+@click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
+@click.option("--home", type=click.Path(path_type=Path), default=home_folder, help="Home folder.")
+@click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
+@click.option("--json", "as_json", is_flag=True, help="Write the trace as JSON.")
+def ask(
+    question: str,
+    plan: str | None,
+    strategy: str,
+    deadline_ms: float | None,
+    timeout: float,
+    url: str | None,
+    home: Path,
+    documents: int,
+    as_json: bool,
+) -> None:
+    """Ask a running server, and see the plan, each step and the answer.
+
+    To correct a plan, copy it from the output, edit it and give it back with --plan.
+
+    \b
+    Examples:
+      revelator ask "Who founded the company that distributed UHF?"
+      revelator ask "Where was UHF's director born?" --plan "Who directed UHF? * Where was {director} born?"
+      revelator ask "Who directed UHF?" --strategy single --json
+    """
+    from revelator.client import Client
+    from revelator.trace_view import show
+
+    try:
+        with Client(url or _address(home), timeout) as client:
+            trace = client.ask(question, plan, strategy, deadline_ms).trace
+    except RevelatorError as error:
+        if as_json:
+            click.echo(write_error(error))
+            raise SystemExit(error.exit_status) from error
+        raise _pointed(plan or "", error) from error
+    if as_json:
+        click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
+    else:
+        show(trace, Console(), documents=documents)
+    if trace.outcome == "failed":
+        raise SystemExit(1)
+
+
+def _pointed(plan: str, error: RevelatorError) -> RevelatorError:
+    """The error as it came; of a plan that cannot run, with an excerpt and a hint for each diagnostic."""
+    if not isinstance(error, PlanError) or not error.diagnostics:
+        return error
+    faults = (f"{d.message}\n{excerpt(plan, d.start, d.end)}\n  hint: {d.hint}" for d in error.diagnostics)
+    return PlanError("the plan cannot be run\n" + "\n".join(faults), diagnostics=error.diagnostics)
+
+
+def _address(home: Path) -> str:
+    running = find_running(home)
+    if running is None:
+        hint = f"start one with `revelator serve --home {home}`, or name one with --url host:port"
+        raise ConfigError("no server runs for this home folder", where=str(home), hint=hint)
+    return running.grpc

@@ -1,0 +1,42 @@
+"""Answers that need no document: what a self-contained question lets one compute, and nothing else."""
+
+from __future__ import annotations
+
+from serving.direct.arithmetic import evaluated, parity, series
+from serving.direct.categories import category
+from serving.direct.comparison import alphabetical, compared
+from serving.direct.groups import grouped
+from serving.direct.quantities import converted
+from serving.direct.statements import described, years
+from serving.direct.stories import story
+from serving.direct.words import counted, lettered, placed, reversed_word
+from serving.protocols import Reading
+
+_RULES = (
+    evaluated,
+    parity,
+    series,
+    counted,
+    lettered,
+    placed,
+    reversed_word,
+    alphabetical,
+    compared,
+    category,
+    converted,
+    years,
+    described,
+    grouped,
+    story,
+)
+
+
+def answer_directly(question: str) -> Reading | None:
+    """A computed answer, or None. `Reading.method` names the computation."""
+    text = " ".join(question.split()).rstrip("?.! ")
+    for rule in _RULES:
+        found = rule(text)
+        if found is not None:
+            value, method = found
+            return Reading(f"{value}", (value,), method=method)
+    return None

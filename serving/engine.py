@@ -1,0 +1,160 @@
+"""The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
+
+Label tasks take one forward pass over all prompts, which gives a probability for each label; the other tasks generate.
+Prompts are padded on the left, so that the last position of every row is where its output begins. On a CPU the weights
+are fp32: without bf16 units bf16 is the slower of the two there.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import PeftModel
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers.utils import logging
+
+from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
+from revelator.errors import ArtifactError, InvalidRequest
+
+BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
+MAX_NEW_TOKENS = 256
+
+
+class Engine:
+    """A base, by folder, Hub id or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
+
+    Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
+    together), `device`. Raises ArtifactError when the adapter is damaged, or was trained on another base, with other
+    prompts or another grammar.
+    """
+
+    def __init__(
+        self,
+        base: str | Path,
+        adapter: Path | None = None,
+        *,
+        threads: int | None = None,
+        device: str = "auto",
+    ) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        folder = base_folder(str(base))
+        self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
+        self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
+        self.device = torch.device(_device() if device == "auto" else device)
+        logging.disable_progress_bar()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self.tokenizer.padding_side = "left"
+        self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
+        self.model: Any = _load(folder, adapter, self.device)
+        self.max_positions = int(self.model.config.max_position_embeddings)
+
+    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str]) -> list[dict[str, float]]:
+        """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
+
+        Raises InvalidRequest for a prompt that is too long.
+        """
+        first = torch.tensor([self._first_token(label) for label in labels], device=self.device)
+        answers: list[dict[str, float]] = [{} for _ in prompts]
+        for indices, ids, mask in self._batches(prompts, reserve=1):
+            with torch.inference_mode():
+                logits = self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits
+            probabilities = logits[:, -1].index_select(1, first).float().softmax(-1).tolist()
+            for index, row in zip(indices, probabilities, strict=True):
+                answers[index] = dict(zip(labels, row, strict=True))
+        return answers
+
+    def generate(
+        self, prompts: Sequence[str], temperature: float = 0.0, max_new_tokens: int = MAX_NEW_TOKENS
+    ) -> list[tuple[str, int]]:
+        """For each prompt, the text that follows it up to the end token, and its number of tokens (the end counts).
+
+        Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
+        temperature. Raises InvalidRequest for a prompt that leaves no room to write.
+        """
+        answers: list[tuple[str, int]] = [("", 0) for _ in prompts]
+        for indices, ids, mask in self._batches(prompts, reserve=1):
+            room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            with torch.inference_mode():
+                output = self.model.generate(
+                    input_ids=ids, attention_mask=mask, generation_config=self._generation(temperature, room)
+                )
+            for index, row in zip(indices, output[:, ids.shape[1] :].tolist(), strict=True):
+                answers[index] = self._written(row)
+        return answers
+
+    def count_tokens(self, prompts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
+
+    def _generation(self, temperature: float, room: int) -> GenerationConfig:
+        sampling = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature > 0 else {}
+        return GenerationConfig(
+            max_new_tokens=room,
+            do_sample=temperature > 0,
+            eos_token_id=self.tokenizer.eos_token_id,
+            pad_token_id=self.tokenizer.pad_token_id,
+            **sampling,
+        )
+
+    def _written(self, row: list[int]) -> tuple[str, int]:
+        end = self.tokenizer.eos_token_id
+        length = row.index(end) + 1 if end in row else len(row)
+        return str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length
+
+    def _first_token(self, label: str) -> int:
+        return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
+
+    def _batches(
+        self, prompts: Sequence[str], *, reserve: int
+    ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+        """Indices of the prompts in the batch, and their ids and mask (rows, width), padded on the left.
+
+        Prompts of like length go together. `reserve` positions stay free for the output.
+        """
+        if not prompts:
+            return
+        rows = self.tokenizer(list(prompts))["input_ids"]
+        longest = max(map(len, rows))
+        if longest > self.max_positions - reserve:
+            raise InvalidRequest(
+                f"a prompt of {longest} tokens: this model reads at most {self.max_positions - reserve}",
+                hint="shorten the question or the document, or serve a base with more positions",
+            )
+        waiting: list[int] = []
+        for index in sorted(range(len(rows)), key=lambda i: len(rows[i])):
+            if waiting and len(rows[index]) * (len(waiting) + 1) > BATCH_TOKENS:
+                yield self._padded(waiting, rows)
+                waiting = []
+            waiting.append(index)
+        yield self._padded(waiting, rows)
+
+    def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+        batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt").to(self.device)
+        return indices, batch["input_ids"], batch["attention_mask"]
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:
+    dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+        if adapter is not None:
+            with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
+                warnings.simplefilter("ignore", FutureWarning)
+                model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtifactError(
+            f"cannot be loaded: {reason}", where=str(adapter or folder), hint="choose another base"
+        ) from error
+    return model.to(device=device).eval()

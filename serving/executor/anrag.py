@@ -1,0 +1,68 @@
+"""One step of anti-noise retrieval-augmented generation: retrieve, judge relevance, read (HANRAG, section 4.2)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from revelator.tasks import TASKS, RelevanceInput
+from revelator.trace import Node, Passage, Usage
+from serving.executor.limits import Limits
+from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
+
+
+@dataclass(frozen=True)
+class Models:
+    """The three services that every route calls."""
+
+    revelator: Revelator
+    retriever: Retriever
+    generator: Generator
+
+    async def generate(self, node: Node, request: GenerateRequest) -> None:
+        """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
+        reading = await self.generator.answer(request)
+        node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
+        node.sentence = reading.sentence
+        node.answers = list(dict.fromkeys(reading.answers))
+        node.detail["generator"] = reading.method
+        if not node.answers:
+            node.status, node.error = "failed", "no answer was found"
+
+    async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
+        """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
+        prompts = [TASKS[task].render(value) for value in inputs]
+        completions = await self.revelator.complete(task, prompts, temperature=temperature)
+        tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
+        node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
+        if TASKS[task].labels:
+            node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
+        return [c.text for c in completions]
+
+
+async def anrag(models: Models, node: Node, limits: Limits) -> None:
+    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage.
+
+    Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
+    when none reaches it, the first ones of all are, and the node's detail says so.
+    """
+    question = node.asked or node.question
+    found = await models.retriever.search(question, limits.documents)
+    node.usage = Usage(retrievals=1)
+    if not found:
+        node.status, node.error = "failed", "no document was found"
+        return
+    await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
+    yes = [p["yes"] for p in node.detail.pop("probabilities")]
+    judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
+    node.documents = judged
+    kept = _kept(judged, limits)
+    node.detail["kept"] = [p.id for p in kept]
+    if (kept[0].relevance or 0.0) < limits.relevance_threshold:
+        node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
+    await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
+
+
+def _kept(passages: list[Passage], limits: Limits) -> list[Passage]:
+    relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
+    return relevant[: limits.kept] or passages[: limits.kept]

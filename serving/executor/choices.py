@@ -1,0 +1,129 @@
+"""Which values a leaf is asked with: one or all of a producer's, and which belong together.
+
+A leaf is asked once for each combination of its producers' values, except where its wording takes the whole list
+("which of {films}", "between {x}"). Values that come from the same ancestor stay together: a film is paired with its
+own director, never with another film's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from revelator.trace import Node
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The values that one call of a leaf is asked with, and where they come from.
+
+    `inputs` gives the id of the node behind each placeholder. `picked` says for each leaf on the way which call and
+    which of its values was taken: choices belong together when they agree on every leaf that both name. `lineage` is
+    every value taken on the way, by placeholder, the first first.
+    """
+
+    values: Mapping[str, str] = field(default_factory=dict)
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    picked: Mapping[int, tuple[str, int]] = field(default_factory=dict)
+    lineage: Mapping[str, str] = field(default_factory=dict)
+
+    def agrees(self, other: Choice) -> bool:
+        return all(self.picked[leaf] == other.picked[leaf] for leaf in self.picked.keys() & other.picked.keys())
+
+    def joined(self, other: Choice) -> Choice:
+        return Choice(
+            {**self.values, **other.values},
+            {**self.inputs, **other.inputs},
+            {**self.picked, **other.picked},
+            {**self.lineage, **other.lineage},
+        )
+
+
+NOTHING_CHOSEN = Choice()
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One call of a leaf, ended; without answers when it failed or was skipped."""
+
+    node: Node
+    choice: Choice
+    answers: tuple[str, ...] = ()
+
+
+def combinations(
+    text: str, sources: Mapping[str, int], outcomes: Mapping[int, Sequence[Answered]], frames: Mapping[int, str]
+) -> Iterator[Choice]:
+    """Every choice for a leaf with this text. `sources`: producer of each placeholder; `outcomes`: what each producer
+    gave; `frames`: the node id that stands for all values of a producer."""
+    producers = sorted(set(sources.values()))
+
+    def extend(choice: Choice, remaining: Sequence[int]) -> Iterator[Choice]:
+        if not remaining:
+            yield choice
+            return
+        names = [name for name, producer in sources.items() if producer == remaining[0]]
+        ended = outcomes[remaining[0]]
+        if all(wants_all(text, name) for name in names):
+            options = _together(names, ended, frames[remaining[0]])
+        else:
+            options = _each(names, ended, remaining[0])
+        for option in options:
+            if option.agrees(choice):
+                yield from extend(choice.joined(option) if choice is not NOTHING_CHOSEN else option, remaining[1:])
+
+    return extend(NOTHING_CHOSEN, producers)
+
+
+def _each(names: Sequence[str], ended: Sequence[Answered], producer: int) -> Iterator[Choice]:
+    for one in ended:
+        for number, answer in enumerate(one.answers):
+            yield Choice(
+                dict.fromkeys(names, answer),
+                dict.fromkeys(names, one.node.id),
+                {**one.choice.picked, producer: (one.node.id, number)},
+                {**one.choice.lineage, **dict.fromkeys(names, answer)},
+            )
+
+
+def _together(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Iterator[Choice]:
+    values = list(dict.fromkeys(answer for one in ended for answer in one.answers))
+    if values:
+        text = listed(values)
+        yield Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
+
+
+_GATHERS = re.compile(
+    r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
+)
+_AGGREGATES = re.compile(
+    r"\b(how many|in common|both|same|total|sum|count|average|altogether|combined"
+    r"|most|least|first|last|earli(?:er|est)|lat(?:er|est)|old(?:er|est)|young(?:er|est)|new(?:er|est)"
+    r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
+    re.IGNORECASE,
+)
+_SEPARATOR = re.compile(r"[_\W]")
+_ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
+
+
+def wants_all(text: str, name: str) -> bool:
+    """Whether a question takes the whole list for a placeholder: "which of {films}", "between {a}", or an aggregate
+    over a placeholder named in the plural ("how many … {films}"); otherwise it is asked for each value."""
+    marker = "{" + name + "}"
+    for match in _GATHERS.finditer(text):
+        takes_list = not match[0].lower().startswith("of") or _ASKS_OF.search(text[: match.start()])
+        if takes_list and text.startswith(marker, match.end()):
+            return True
+    return is_plural(name) and _AGGREGATES.search(text) is not None
+
+
+def is_plural(name: str) -> bool:
+    last = _SEPARATOR.split(name.lower().rstrip("0123456789_"))[-1]
+    irregular = last in ("people", "children", "men", "women")
+    return irregular or (len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is", "series")))
+
+
+def listed(values: Sequence[str]) -> str:
+    """Values as a sentence names them: "A, B and C"."""
+    return " and ".join(filter(None, [", ".join(values[:-1]), values[-1]]))

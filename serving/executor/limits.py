@@ -1,0 +1,67 @@
+"""What one question may cost at most."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+from revelator.errors import InvalidRequest, PlanError
+from revelator.language import Atomic, Dependent, Expression, leaves
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Defaults that let any question of the public multi-hop sets through; a request may lower a deployment's own."""
+
+    leaves: int = 32
+    depth: int = 16  # stages of the longest chain
+    fan_out: int = 8  # values that one leaf is asked for
+    concurrency: int = 16  # leaves of one question that run at the same time
+    steps: int = 6  # rounds of the refine loop
+    documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
+    kept: int = 3  # of them, read by the generator
+    relevance_threshold: float = 0.5
+    deadline_ms: float = 30_000.0
+    question_characters: int = 2_000
+
+    def lowered(self, wanted: Mapping[str, Any]) -> Limits:
+        """These limits with each one that `wanted` names and that is lower. Raises InvalidRequest."""
+        names = {f.name for f in fields(self)}
+        for name, value in wanted.items():
+            if name not in names:
+                raise InvalidRequest(f"there is no limit {name!r}", hint=f"limits are {', '.join(sorted(names))}")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            if not number or (name != "relevance_threshold" and value <= 0) or value != value:
+                raise InvalidRequest(f"limit {name} must be a positive number, not {value!r}")
+            if type(getattr(self, name)) is int and not isinstance(value, int):
+                raise InvalidRequest(f"limit {name} must be a whole number, not {value!r}")
+        threshold = {k: v for k, v in wanted.items() if k == "relevance_threshold"}
+        return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | threshold)
+
+    def check_question(self, question: str) -> None:
+        """Raises InvalidRequest for an empty question and for one that is too long."""
+        if not question.strip():
+            raise InvalidRequest("the question is empty")
+        if len(question) > self.question_characters:
+            raise InvalidRequest(
+                f"the question has {len(question)} characters; "
+                f"the limit question_characters is {self.question_characters}"
+            )
+
+    def check_plan(self, expression: Expression) -> None:
+        """Raises PlanError that names the limit."""
+        count = len(leaves(expression))
+        if count > self.leaves:
+            raise PlanError(f"the plan has {count} leaves; the limit leaves is {self.leaves}")
+        if (stages := depth(expression)) > self.depth:
+            raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
+
+
+def depth(expression: Expression) -> int:
+    """Stages of the longest chain: what the plan's wall time is proportional to when leaves take equally long."""
+    if isinstance(expression, Atomic):
+        return 1
+    if isinstance(expression, Dependent):
+        return depth(expression.left) + depth(expression.right)
+    return max(depth(item) for item in expression.items)

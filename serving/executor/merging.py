@@ -1,0 +1,110 @@
+"""From the answers of the parts to the answer of the question: by code where that is sure, or by the generator."""
+
+from __future__ import annotations
+
+import logging
+
+from revelator.errors import RevelatorError
+from revelator.language import Atomic, Dependent, Expression, leaves
+from revelator.tasks import Step
+from revelator.trace import Node
+from serving.executor.plan import PlanRun
+from serving.executor.run import Run
+from serving.merge import Member, Merged, Part, compute, needs_judgement
+from serving.protocols import GenerateRequest
+
+log = logging.getLogger(__name__)
+
+UNKNOWN = "unknown"  # a step without an answer, as refine and end are told of it
+
+
+async def merge_plan(run: Run, plan: PlanRun) -> None:
+    """A chain answers with its last stage, a list with its parts' answers one after the other, unless the question
+    compares, counts or judges them: then by code, and where code is not sure, by the generator."""
+    node = run.open("merge")
+    with run.recorder.running(node):
+        parts = _parts(plan)
+        merged = _by_code(run.question, parts)
+        if merged is None and run.kind != "compound" and needs_judgement(run.question):
+            merged = await _by_generator(run, node, _steps(plan))
+        _write(run, node, merged or _listed(parts))
+
+
+async def merge_steps(run: Run) -> None:
+    """The answer of the loop: an operation over its steps, the generator, or the last step's own answer."""
+    node = run.open("merge")
+    known = [step for step in run.steps if step.answer != UNKNOWN]
+    parts = [Part((step.question,), (Member({}, tuple(step.answer.split("; "))),)) for step in known]
+    with run.recorder.running(node):
+        merged = compute(run.question, parts) if len(parts) > 1 else None
+        merged = merged or await _by_generator(run, node, tuple(known))
+        _write(run, node, merged or _listed(parts[-1:]))
+
+
+def settle(run: Run) -> None:
+    """The answer from what there is, without another call: for a question whose time ran out."""
+    if run.plan is not None:
+        node = run.open("merge")
+        parts = _parts(run.plan)
+        _write(run, node, _by_code(run.question, parts) or _listed(parts))
+
+
+def branches(expression: Expression, first: int = 0) -> list[list[int]]:
+    """The chains whose last leaves make up the result, each as leaf indices: one for a chain, several for a list."""
+    if isinstance(expression, Atomic):
+        return [[first]]
+    if isinstance(expression, Dependent):
+        left = len(leaves(expression.left))
+        return [[*range(first, first + left), *branch] for branch in branches(expression.right, first + left)]
+    found: list[list[int]] = []
+    for item in expression.items:
+        found += branches(item, first)
+        first += len(leaves(item))
+    return found
+
+
+def _parts(plan: PlanRun) -> list[Part]:
+    return [
+        Part(
+            tuple([plan.leaves[leaf].text for leaf in branch]),
+            tuple([Member(one.choice.lineage, one.answers) for one in plan.answered(branch[-1])]),
+        )
+        for branch in branches(plan.expression)
+    ]
+
+
+def _steps(plan: PlanRun) -> tuple[Step, ...]:
+    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered(leaf)]
+    return tuple(Step(one.node.asked or one.node.question, "; ".join(one.answers)) for one in ended)
+
+
+def _by_code(question: str, parts: list[Part]) -> Merged | None:
+    merged = compute(question, parts)
+    if merged is None and len(parts) == 1:
+        return Merged(parts[0].answers, "last stage")
+    return merged
+
+
+def _listed(parts: list[Part]) -> Merged:
+    return Merged(tuple(answer for part in parts for answer in part.answers), "all parts")
+
+
+async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
+    if not steps:
+        return None
+    try:
+        await run.models.generate(node, GenerateRequest("merge", run.question, steps=steps))
+    except RevelatorError as error:
+        log.warning("merge failed: %s", error)
+        node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+        return None
+    if not node.answers:
+        node.status, node.error = "ok", None  # nothing was lost: what the parts answered is listed instead
+        return None
+    return Merged(tuple(node.answers), "generator")
+
+
+def _write(run: Run, node: Node, merged: Merged) -> None:
+    node.answers = list(merged.answers)
+    node.detail["method"] = merged.method
+    run.answer(merged.answers, node.sentence)

@@ -1,0 +1,199 @@
+"""The four ways to answer (HANRAG, section 4), a compiled plan in place of the complex loop (QCompiler, section 3).
+
+Each route writes its boxes into the trace and ends in `Run.answer`. The loop is what remains when no plan of the
+model's own can be run.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import asdict
+
+from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
+from revelator.language import Atomic, Expression, check, leaves, parse, render
+from revelator.language import Sequence as ListOf
+from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
+from revelator.trace import Node, PlanSource
+from serving.executor.anrag import anrag
+from serving.executor.limits import Limits
+from serving.executor.merging import UNKNOWN, merge_plan, merge_steps
+from serving.executor.plan import PlanRun
+from serving.executor.run import Run
+from serving.protocols import GenerateRequest
+
+log = logging.getLogger(__name__)
+
+TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
+
+
+async def route(run: Run) -> str:
+    node = run.open("route")
+    with run.recorder.running(node):
+        [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
+        node.answers = [TASKS["route"].parse(label)]
+    run.recorder.trace.route = label
+    return label
+
+
+async def direct(run: Run) -> None:
+    node = run.open("direct")
+    with run.recorder.running(node):
+        await run.models.generate(node, GenerateRequest("direct", run.question))
+    run.answer(node.answers, node.sentence)
+
+
+async def straightforward(run: Run) -> None:
+    """The generator alone; what it cannot answer without documents goes through one step of retrieval."""
+    await direct(run)
+    if not run.recorder.trace.answers:
+        run.degrade("the generator had no answer without documents")
+        await single(run)
+
+
+async def single(run: Run) -> None:
+    node = await _step(run, run.question)
+    run.answer(node.answers, node.sentence)
+
+
+async def compound(run: Run) -> None:
+    node = run.open("decompose")
+    with run.recorder.running(node):
+        [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
+        try:
+            expression = _list_of(TASKS["decompose"].parse(output))
+            _require_valid(expression, run.limits)
+            node.answers = [leaf.text for leaf in leaves(expression)]
+        except (TaskOutputError, PlanError) as error:
+            node.status, node.error, node.detail["output"] = "failed", str(error), output
+            expression = Atomic(run.question)
+            run.degrade("the question could not be split into parts: it was asked as one")
+    await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
+
+
+async def compile_plan(run: Run) -> None:
+    expression = await _translate(run)
+    if expression is None:
+        run.degrade("no plan that the model wrote could be run: the question went through the loop")
+        await iterate(run)
+    else:
+        await run_plan(run, expression, "model")
+
+
+async def iterate(run: Run) -> None:
+    """refine → one step → end?, until the model says that enough is known or `limits.steps` is reached."""
+    asked: set[str] = set()
+    while len(run.steps) < run.limits.steps:
+        question = await _refine(run)
+        if question is None or question in asked:
+            break
+        asked.add(question)
+        node = await _step(run, question)
+        run.steps.append(Step(question, "; ".join(node.answers) or UNKNOWN))
+        if await _enough(run):
+            break
+    await merge_steps(run)
+
+
+async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
+    trace = run.recorder.trace
+    trace.plan, trace.plan_source = render(expression), source
+
+    async def answer(node: Node) -> None:
+        await anrag(run.models, node, run.limits)
+
+    run.plan = PlanRun(expression, answer, run.recorder, run.limits, run.last)
+    await run.plan.run()
+    if error := run.plan.unavailable():
+        raise error
+    run.last = (run.plan.root.id,)
+    await merge_plan(run, run.plan)
+
+
+def read_plan(text: str, limits: Limits) -> Expression:
+    """A caller's own plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or the limit that it exceeds)."""
+    expression = parse(text)
+    _require_valid(expression, limits)
+    return expression
+
+
+async def _step(run: Run, question: str) -> Node:
+    """One leaf outside a plan. A service that is down is raised while nothing has been answered yet."""
+    node = run.open("atomic", question)
+    node.asked = question
+    try:
+        with run.recorder.running(node):
+            await anrag(run.models, node, run.limits)
+    except Exception as error:
+        if isinstance(error, Unavailable) and not run.steps:
+            raise
+        log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+    return node
+
+
+async def _translate(run: Run) -> Expression | None:
+    node = run.open("translate")
+    attempts: list[dict[str, object]] = []
+    node.detail["attempts"] = attempts
+    with run.recorder.running(node):
+        for temperature in TEMPERATURES:
+            [output] = await run.models.complete(
+                node, "translate_bnf", [TranslateInput(run.question)], temperature=temperature
+            )
+            attempts.append({"temperature": temperature, "output": output})
+            try:
+                expression = TASKS["translate_bnf"].parse(output)
+                _require_valid(expression, run.limits)
+            except (ExpressionError, PlanError) as error:
+                attempts[-1]["error"] = str(error)
+                run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
+            else:
+                node.answers = [render(expression)]
+                return expression
+        node.status, node.error = "failed", f"none of {len(TEMPERATURES)} plans could be run"
+    return None
+
+
+def _diagnostics(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
+    attempt: dict[str, object] = {"expression": output, "temperature": temperature}
+    if isinstance(error, ExpressionError):
+        place = {"start": error.start, "end": error.end}
+        return [attempt | {"code": error.code, "message": error.message, "hint": error.hint} | place]
+    if not error.diagnostics:
+        return [
+            attempt | {"code": "limit", "message": error.message, "hint": error.hint, "start": 0, "end": len(output)}
+        ]
+    return [attempt | asdict(diagnostic) for diagnostic in error.diagnostics]
+
+
+async def _refine(run: Run) -> str | None:
+    node = run.open("refine")
+    with run.recorder.running(node):
+        [output] = await run.models.complete(node, "refine", [RefineInput(run.question, tuple(run.steps))])
+        try:
+            node.answers = [TASKS["refine"].parse(output)]
+        except TaskOutputError as error:
+            node.status, node.error, node.detail["output"] = "failed", str(error), output
+            return None
+    return node.answers[0]
+
+
+async def _enough(run: Run) -> bool:
+    node = run.open("end")
+    with run.recorder.running(node):
+        [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
+        node.answers = [TASKS["end"].parse(label)]
+    return label == "yes"
+
+
+def _list_of(questions: Sequence[str]) -> Expression:
+    parts = tuple(Atomic(question) for question in questions)
+    return parts[0] if len(parts) == 1 else ListOf(parts)
+
+
+def _require_valid(expression: Expression, limits: Limits) -> None:
+    limits.check_plan(expression)
+    if diagnostics := check(expression):
+        raise PlanError(
+            f"the plan cannot be run: {diagnostics[0].message}", diagnostics=diagnostics, hint=diagnostics[0].hint
+        )

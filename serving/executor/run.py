@@ -1,0 +1,41 @@
+"""One question on its way through the executor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from revelator.tasks import Step
+from revelator.trace import Kind, Node
+from serving.executor.anrag import Models
+from serving.executor.limits import Limits
+from serving.executor.plan import PlanRun
+from serving.executor.recording import Recorder
+
+
+@dataclass
+class Run:
+    """What it may use, what it has written, and how far it has come."""
+
+    question: str
+    models: Models
+    limits: Limits
+    recorder: Recorder
+    kind: str = "complex"  # the route that was taken; a given plan goes as a complex question does
+    last: tuple[str, ...] = ()  # ids of the nodes that the next box comes after
+    plan: PlanRun | None = None
+    steps: list[Step] = field(default_factory=list)
+
+    def open(self, kind: Kind, question: str | None = None) -> Node:
+        """A box that comes after the one before it."""
+        node = self.recorder.open(kind, question or self.question, after=self.last)
+        self.last = (node.id,)
+        return node
+
+    def answer(self, answers: Sequence[str], sentence: str = "") -> None:
+        self.recorder.trace.answers = list(answers)
+        self.recorder.trace.answer = sentence or ", ".join(answers)
+
+    def degrade(self, reason: str) -> None:
+        self.recorder.trace.degraded = True
+        self.recorder.trace.reason = reason

@@ -1,0 +1,56 @@
+"""What the executor calls: three small protocols, and the values that cross them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+from revelator.tasks import Step
+from revelator.trace import Passage
+
+
+@dataclass(frozen=True)
+class Completion:
+    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty."""
+
+    text: str
+    probabilities: dict[str, float] = field(default_factory=dict)
+    tokens_in: int = 0
+    tokens_out: int = 0
+
+
+@dataclass(frozen=True)
+class GenerateRequest:
+    """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers."""
+
+    mode: Literal["direct", "read", "merge"]
+    question: str
+    passages: tuple[Passage, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class Reading:
+    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found."""
+
+    sentence: str
+    answers: tuple[str, ...]
+    tokens_in: int = 0
+    tokens_out: int = 0
+    method: str = ""
+
+
+class Revelator(Protocol):
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        """One completion a prompt, in order. `task` is a key of `revelator.tasks.TASKS`."""
+
+
+class Retriever(Protocol):
+    async def search(self, query: str, k: int) -> list[Passage]:
+        """The `k` best passages, best first."""
+
+
+class Generator(Protocol):
+    async def answer(self, request: GenerateRequest) -> Reading:
+        """A reading; no answer is `answers == ()`."""

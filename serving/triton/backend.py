@@ -1,0 +1,59 @@
+"""What the four models share inside Triton's Python backend: parameters, text tensors, responses, errors.
+
+Imported by model_repo/*/model.py only: `triton_python_backend_utils` exists in the stub process and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from revelator._wire import grpc_code, write_error
+from revelator.errors import RevelatorError, ServingError
+
+log = logging.getLogger(__name__)
+
+
+def parameters(args: dict[str, str]) -> dict[str, str]:
+    """The `parameters` of config.pbtxt, from the arguments of `initialize`."""
+    config = json.loads(args["model_config"])
+    return {name: value["string_value"] for name, value in config["parameters"].items()}
+
+
+def array(request: Any, name: str) -> np.ndarray:
+    """A copy of an input: the request's memory is the server's again as soon as `execute` returns."""
+    return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
+
+
+def text(request: Any, name: str) -> str:
+    """The one string of an input STRING[1]."""
+    return array(request, name).item().decode()
+
+
+def strings(*values: str) -> np.ndarray:
+    return np.array([value.encode() for value in values], dtype=np.object_)
+
+
+def response(**outputs: np.ndarray) -> Any:
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
+
+
+def failure(error: Exception) -> Any:
+    """The response for an error. One that is not ours is a fault of this program: it is logged and sent as INTERNAL."""
+    if not isinstance(error, RevelatorError):
+        log.exception("unexpected error", exc_info=error)
+        error = ServingError(f"{type(error).__name__}: {error}", hint="the server's log holds the traceback")
+    codes = {"INVALID_ARGUMENT": "INVALID_ARG", "DEADLINE_EXCEEDED": "CANCELLED"}
+    code = codes.get(grpc_code(error), grpc_code(error))
+    return pb_utils.InferenceResponse(
+        error=pb_utils.TritonError(write_error(error), getattr(pb_utils.TritonError, code))
+    )
+
+
+def send(sender: Any, answer: Any) -> None:
+    """Sends the one response of a request."""
+    sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

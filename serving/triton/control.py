@@ -1,0 +1,63 @@
+"""Explicit model control: load a model, wait until the version that was meant is ready, unload it.
+
+`/v2/health/ready` flips during loads and no load call names a version, so the readiness of a model *version* is polled.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
+
+from revelator.errors import ArtifactError, Unavailable
+from serving.triton.server import wait_for
+
+READY_SECONDS = 30.0
+_TRACEBACK = re.compile(r"\n+At:\n.*", re.DOTALL)
+_PREFIX = re.compile(r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?")
+
+
+@contextmanager
+def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
+    """A control client; a server that does not answer is Unavailable."""
+    client = grpc_client.InferenceServerClient(url)
+    try:
+        yield client
+    except InferenceServerException as error:
+        raise Unavailable(f"the Triton server says: {error.message()}", where=url) from error
+    finally:
+        client.close()
+
+
+def load(url: str, model: str, version: int) -> None:
+    """Loads `model` as its config.pbtxt says and returns when `version` is ready. ArtifactError says why it is not."""
+    with control(url) as client:
+        try:
+            client.load_model(model)
+        except InferenceServerException as error:
+            if error.status() == "StatusCode.UNAVAILABLE":
+                raise
+            raise ArtifactError(f"does not load: {reason(error.message())}", where=f"model {model}") from error
+        wait_for(
+            lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
+        )
+
+
+def is_ready(url: str, model: str, version: int) -> bool:
+    with control(url) as client:
+        return bool(client.is_model_ready(model, str(version)))
+
+
+def unload(url: str, model: str) -> None:
+    """Takes `model` out of service; requests that it is answering are finished first."""
+    with control(url) as client:
+        client.unload_model(model)
+        wait_for(lambda: not client.is_model_ready(model), f"the end of model {model}", READY_SECONDS)
+
+
+def reason(message: str) -> str:
+    """The one line that a person needs of Triton's report on a model that did not load."""
+    return _PREFIX.sub("", _TRACEBACK.sub("", message)).strip(" ;\n")

@@ -1,0 +1,144 @@
+"""A running server of a home folder: its four models loaded and ready, its addresses in `serve.json`.
+
+The process that serves holds a lock on the home folder; the kernel takes it back however the process ends, so a stale
+`serve.json` deceives nobody.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+from revelator import durable
+from revelator.errors import ArtifactError, ConfigError
+from serving.triton import control, repository
+from serving.triton.install import find_server
+from serving.triton.repository import PLAIN_MODELS, Settings
+from serving.triton.server import LOOPBACK, Ports, TritonServer
+
+REVELATOR = "revelator"
+SERVE_JSON = "serve.json"
+LOCK = ".serve.lock"
+
+
+@dataclass(frozen=True)
+class Running:
+    """What `serve.json` says: process ids, addresses, and the version of each model when it was started."""
+
+    pid: int
+    server_pid: int
+    http: str
+    grpc: str
+    metrics: str
+    log: str
+    models: dict[str, int]
+    started: str
+
+
+@contextmanager
+def lock(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Whether this process could take the lock `path`, which it then holds until the end of the block."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        yield _take(file, kind)
+
+
+def _take(file: IO[str], kind: int) -> bool:
+    for _ in range(5):  # who only looks whether a server is up holds the lock for a moment
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
+
+
+def find_running(home: Path) -> Running | None:
+    """The server of this home folder, if one is up and ready."""
+    path = home / SERVE_JSON
+    if not path.exists():
+        return None
+    with lock(home / LOCK, fcntl.LOCK_SH) as free:
+        if free:
+            return None
+    try:
+        return Running(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def models_to_serve(home: Path) -> dict[str, int]:
+    """Each model's version. ArtifactError when no version of the revelator was deployed."""
+    version = repository.served_version(home, REVELATOR)
+    if version is None or version not in repository.versions(home, REVELATOR):
+        where = str(repository.repository(home) / REVELATOR)
+        hint = f"put the registry's champion there: revelator deploy --home {home}"
+        raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
+    return {**dict.fromkeys(PLAIN_MODELS, 1), REVELATOR: version}
+
+
+@contextmanager
+def live_server(
+    home: Path, ports: Ports, settings: Settings, report: Callable[[str], None] = lambda _: None
+) -> Iterator[tuple[TritonServer, Running]]:
+    """Starts the server, loads every model, and writes `serve.json`; on leaving, both are gone.
+
+    `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
+    already, when no server is installed or no index named; ArtifactError when a model does not load.
+    """
+    home = home.resolve()
+    with lock(home / LOCK) as mine:
+        if not mine:
+            raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
+        (home / SERVE_JSON).unlink(missing_ok=True)
+        models = models_to_serve(home)
+        repository.lay_out(home, settings)
+        server = TritonServer(
+            find_server(home / "triton"), repository.repository(home), ports, home / "logs" / "triton.log"
+        )
+        with server:
+            try:
+                load_all(server.url, models, report)
+            except BaseException:
+                server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
+                raise
+            running = _describe(server, models)
+            durable.write_json(home / SERVE_JSON, asdict(running))
+            try:
+                yield server, running
+            finally:
+                (home / SERVE_JSON).unlink(missing_ok=True)
+
+
+def load_all(url: str, models: dict[str, int], report: Callable[[str], None]) -> None:
+    """Loads the models at the same time: most of it is each one's imports."""
+    threads = ThreadPoolExecutor(len(models))
+    try:
+        loads = {threads.submit(control.load, url, name, version): name for name, version in models.items()}
+        for load in as_completed(loads):
+            load.result()
+            report(loads[load])
+    finally:
+        threads.shutdown(wait=False)  # what still loads when one has failed ends with the server
+
+
+def _describe(server: TritonServer, models: dict[str, int]) -> Running:
+    return Running(
+        pid=os.getpid(),
+        server_pid=server.pid,
+        http=f"http://{LOOPBACK}:{server.ports.http}",
+        grpc=server.url,
+        metrics=f"http://{LOOPBACK}:{server.ports.metrics}/metrics",
+        log=str(server.log),
+        models=models,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )

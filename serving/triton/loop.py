@@ -1,0 +1,86 @@
+"""Requests that overlap inside one Triton model instance: an event loop in a thread of its own.
+
+`execute` hands each request over and returns at once; the response goes out through the request's sender. (A coroutine
+`execute` would hold the instance until a whole batch is done; decoupled mode would force streaming on clients.) The
+loop admits a fixed number of requests and refuses the next at once; it notices within `POLL_SECONDS` that a client
+went away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AsyncExitStack
+from typing import Any
+
+from revelator.errors import Cancelled, Overloaded
+from serving.triton.backend import failure, send
+
+POLL_SECONDS = 0.1  # a look costs 0.15 ms of message passing
+DRAIN_SECONDS = 5.0
+
+Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
+
+
+class RequestLoop:
+    """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release."""
+
+    def __init__(self, open: Open, limit: int) -> None:
+        self.limit = limit
+        self._loop = asyncio.new_event_loop()
+        self._running: set[Any] = set()  # senders admitted, from `accept` to the response
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._stack = AsyncExitStack()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
+        self._thread.start()
+        asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
+
+    def accept(self, request: Any, answer: Callable[[], Awaitable[Any]]) -> None:
+        """Answers `request` with what `answer()` returns, or with its error; Overloaded at once beyond the limit."""
+        sender = request.get_response_sender()
+        if len(self._running) >= self.limit:
+            hint = "try again later, or raise max_in_flight in the model's config.pbtxt"
+            send(sender, failure(Overloaded(f"{self.limit} requests are in flight already", hint=hint)))
+            return
+        self._running.add(sender)
+        self._loop.call_soon_threadsafe(self._start, sender, answer)
+
+    def _start(self, sender: Any, answer: Callable[[], Awaitable[Any]]) -> None:
+        task = self._loop.create_task(self._serve(sender, answer))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, sender: Any, answer: Callable[[], Awaitable[Any]]) -> None:
+        work = asyncio.ensure_future(answer())
+        watch = asyncio.create_task(_cancel_when_client_leaves(sender, work))
+        try:
+            reply = await work
+        except asyncio.CancelledError:
+            reply = failure(Cancelled("the client went away, or the server is stopping"))
+        except Exception as error:
+            reply = failure(error)
+        watch.cancel()
+        self._running.discard(sender)
+        send(sender, reply)
+
+    def close(self) -> None:
+        """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
+        asyncio.run_coroutine_threadsafe(self._drain(), self._loop).result()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    async def _drain(self) -> None:
+        if self._tasks:
+            _, late = await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.gather(*late)
+        await self._stack.aclose()
+
+
+async def _cancel_when_client_leaves(sender: Any, work: asyncio.Future[Any]) -> None:
+    while not sender.is_cancelled():  # noqa: ASYNC110 (the server offers no event, only this question)
+        await asyncio.sleep(POLL_SECONDS)
+    work.cancel()

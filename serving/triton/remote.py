@@ -1,0 +1,125 @@
+"""The executor's three services over Triton's gRPC on loopback: one channel, one call a step.
+
+A call that is cancelled (a question's deadline, a client that left) cancels its RPC, and Triton drops what still waits
+in a queue. Prompts of one task travel together in the batch dimension, so ten relevance judgements are one call.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+import tritonclient.grpc.aio as grpc_client
+from tritonclient.grpc import InferInput, InferResult
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
+
+from revelator._wire import read_error
+from revelator.errors import Unavailable
+from revelator.tasks import TASKS
+from revelator.trace import Passage
+from serving.protocols import Completion, GenerateRequest, Reading
+
+MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
+
+
+class TritonModels:
+    """A gRPC channel to the server; `versions` holds the version of each model that answered last."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.versions: dict[str, str] = {}
+        self._client = grpc_client.InferenceServerClient(url)
+
+    async def __aenter__(self) -> TritonModels:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    async def infer(self, model: str, **inputs: np.ndarray) -> InferResult:
+        """One call; raises the error tree. Unavailable names the model when it is not loaded or the server is gone."""
+        tensors = []
+        for name, value in inputs.items():
+            tensor = InferInput(name, list(value.shape), np_to_triton_dtype(value.dtype))
+            tensors.append(tensor.set_data_from_numpy(value))
+        try:
+            result = await self._client.infer(model, tensors)
+        except InferenceServerException as error:
+            raise _named(model, error) from error
+        self.versions[model] = result.get_response().model_version
+        return result
+
+
+def _named(model: str, error: InferenceServerException) -> Exception:
+    code = (error.status() or "").removeprefix("StatusCode.")
+    found = read_error(code, error.message())
+    if type(found) is Unavailable and found.where is None:
+        return Unavailable(found.message, where=f"model {model}", hint=found.hint)
+    return found
+
+
+def strings(values: Sequence[str], *shape: int) -> np.ndarray:
+    return np.array([value.encode() for value in values], dtype=np.object_).reshape(shape or (len(values),))
+
+
+class RemoteRevelator:
+    """`serving.protocols.Revelator` over the Triton model `revelator`."""
+
+    def __init__(self, models: TritonModels) -> None:
+        self._models = models
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        found: list[Completion] = []
+        for start in range(0, len(prompts), MAX_BATCH):
+            found += await self._batch(task, prompts[start : start + MAX_BATCH], temperature)
+        return found
+
+    async def _batch(self, task: str, prompts: Sequence[str], temperature: float) -> list[Completion]:
+        n = len(prompts)
+        result = await self._models.infer(
+            "revelator",
+            task=strings([task] * n, n, 1),
+            prompt=strings(prompts, n, 1),
+            temperature=np.full((n, 1), temperature, dtype=np.float32),
+        )
+        labels = TASKS[task].labels or ()
+        texts, rows, usage = (result.as_numpy(name) for name in ("text", "probabilities", "usage"))
+        return [
+            Completion(
+                texts[i, 0].decode(),
+                dict(zip(labels, map(float, rows[i]), strict=False)),
+                int(usage[i, 0]),
+                int(usage[i, 1]),
+            )
+            for i in range(n)
+        ]
+
+
+class RemoteRetriever:
+    """`serving.protocols.Retriever` over the Triton model `retriever`."""
+
+    def __init__(self, models: TritonModels) -> None:
+        self._models = models
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        result = await self._models.infer("retriever", query=strings([query]), k=np.array([k], dtype=np.int32))
+        return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0])]
+
+
+class RemoteGenerator:
+    """`serving.protocols.Generator` over the Triton model `generator`."""
+
+    def __init__(self, models: TritonModels) -> None:
+        self._models = models
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        text = json.dumps(asdict(request), ensure_ascii=False)
+        result = await self._models.infer("generator", request=strings([text]))
+        value: dict[str, Any] = json.loads(result.as_numpy("reading")[0])
+        return Reading(**{**value, "answers": tuple(value["answers"])})

@@ -1,0 +1,132 @@
+"""The live model repository of a home folder: the packaged models laid out with version folders.
+
+`config.pbtxt` is the record of what is served: its version policy names the version, its parameters the index, the
+generator and the admission limit. Every file is replaced as a whole, so a server that starts at any moment finds one
+state or the next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from google.protobuf import text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+import serving
+from revelator import durable
+from revelator.errors import ArtifactError, ConfigError
+
+PLAIN_MODELS = ("retriever", "generator", "executor")  # one version, 1: their code is this package's
+MODELS = (*PLAIN_MODELS, "revelator")
+EMBEDDED = "embedded"
+ADAPTER = "adapter"  # inside a version folder of the revelator
+PROMOTION = "promotion.json"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a deployment chooses; None keeps what is recorded, or the default."""
+
+    index: Path | None = None
+    generator: str | None = None  # `embedded` or the base URL of an OpenAI-compatible endpoint
+    generator_model: str | None = None
+    max_in_flight: int | None = None
+
+
+def templates() -> Path:
+    """The folder of the packaged models: inside an installed package, or beside it in a checkout."""
+    package = Path(serving.__file__).parent
+    for folder in (package / "_model_repo", package.parent / "model_repo"):
+        if (folder / "executor" / "config.pbtxt").is_file():
+            return folder
+    raise ArtifactError("the model repository is not part of this installation", where=str(package))
+
+
+def repository(home: Path) -> Path:
+    return home / "model_repo"
+
+
+def lay_out(home: Path, settings: Settings) -> None:
+    """Writes the models that have no versions of their own. Raises ConfigError for settings that cannot work."""
+    parameters = {
+        "retriever": {"index": str(_index(home, settings))},
+        "generator": _generator(home, settings),
+        "executor": _admission(home, settings),
+    }
+    for name in PLAIN_MODELS:
+        model = (templates() / name / "model.py").read_bytes()
+        durable.write_bytes(repository(home) / name / "1" / "model.py", model)
+        write_config(home, name, 1, parameters[name])
+
+
+def _index(home: Path, settings: Settings) -> Path:
+    """The index that was given, else the recorded one, else the only one below the home folder."""
+    recorded = recorded_parameters(home, "retriever").get("index")
+    below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
+    folder = settings.index or (Path(recorded) if recorded else None)
+    if folder is None and len(below) == 1:
+        folder = below[0]
+    if folder is None:
+        found = (
+            f"there are {len(below)} below {home / 'indexes'}" if below else f"there is none below {home / 'indexes'}"
+        )
+        hint = "build one with `revelator index build CORPUS --out DIR` and give it as --index DIR"
+        raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
+    if not (folder / "manifest.json").is_file():
+        raise ConfigError(
+            "not an index: it has no manifest.json", where=str(folder), hint="give another with --index DIR"
+        )
+    return folder.resolve()
+
+
+def _generator(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = recorded_parameters(home, "generator")
+    endpoint = settings.generator or recorded.get("endpoint", EMBEDDED)
+    model = settings.generator_model or (recorded.get("model", "") if settings.generator is None else "")
+    if endpoint != EMBEDDED and not endpoint.startswith(("http://", "https://")):
+        raise ConfigError(f"neither `embedded` nor a URL: {endpoint!r}", where="--generator")
+    if endpoint != EMBEDDED and not model:
+        raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
+    return {"endpoint": endpoint, "model": model}
+
+
+def _admission(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = recorded_parameters(home, "executor").get("max_in_flight")
+    limit = settings.max_in_flight or recorded
+    return {"max_in_flight": str(limit)} if limit else {}
+
+
+def write_config(home: Path, name: str, version: int, parameters: Mapping[str, str] = {}) -> None:
+    """The packaged config.pbtxt with the one version to serve and the values of this deployment."""
+    config = text_format.Parse((templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
+    config.name = name
+    config.version_policy.specific.versions[:] = [version]
+    for key, value in parameters.items():
+        config.parameters[key].string_value = value
+    durable.write_bytes(
+        repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
+    )
+
+
+def _read_config(home: Path, name: str) -> ModelConfig | None:
+    path = repository(home) / name / "config.pbtxt"
+    return text_format.Parse(path.read_text(encoding="utf-8"), ModelConfig()) if path.exists() else None
+
+
+def recorded_parameters(home: Path, name: str) -> dict[str, str]:
+    config = _read_config(home, name)
+    return {key: value.string_value for key, value in config.parameters.items()} if config else {}
+
+
+def served_version(home: Path, name: str) -> int | None:
+    """The version that the live config.pbtxt names; None when nothing is laid out."""
+    config = _read_config(home, name)
+    return int(config.version_policy.specific.versions[0]) if config else None
+
+
+def versions(home: Path, name: str) -> list[int]:
+    """Version folders that are there, rising."""
+    folder = repository(home) / name
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []

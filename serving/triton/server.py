@@ -1,0 +1,210 @@
+"""One Triton server process on loopback, from its start to the last of its children.
+
+The server runs in explicit model control: it starts empty and serves what `load` names. It is told by the kernel when
+its parent dies, so that a killed `revelator serve` leaves nothing behind. It has a process group of its own, so that a
+stop reaches the Python stubs of its models even when the server itself is gone.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
+
+from revelator.durable import sha256_text
+from revelator.errors import ConfigError, Unavailable
+from serving.triton.install import Installation
+
+LOOPBACK = "127.0.0.1"
+SHARED_MEMORY = Path("/dev/shm")
+EXIT_SECONDS = 10  # what the server grants running questions when it is told to stop
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
+_ERROR_LINE = re.compile(r"^E\d{4} \S+ \d+ \S+\] \"?(.*?)\"?$")
+_NOISE = ("CudaDriverHelper", "NVML", "DCGM")  # said by every machine without a GPU
+
+
+@dataclass(frozen=True)
+class Ports:
+    http: int = 8000
+    grpc: int = 8001
+    metrics: int = 8002
+
+    def taken(self) -> list[int]:
+        return [port for port in asdict(self).values() if not _is_free(port)]
+
+
+def read_ports(text: str) -> Ports:
+    """`8000,8001,8002` (HTTP, gRPC, metrics), or `auto`: those when they are free, else any three that are."""
+    if text == "auto":
+        return Ports() if not Ports().taken() else _free_ports()
+    numbers = text.split(",")
+    if len(numbers) != 3 or not all(n.strip().isdigit() and 0 < int(n) < 65536 for n in numbers):
+        raise ConfigError(
+            f"ports are three numbers or auto, not {text!r}", where="--ports", hint="--ports 8000,8001,8002"
+        )
+    ports = Ports(*map(int, numbers))
+    if taken := ports.taken():
+        raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
+    return ports
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+        return True
+
+
+def _free_ports() -> Ports:
+    with ExitStack() as open_sockets:
+        numbers = []
+        for _ in range(3):
+            probe = open_sockets.enter_context(socket.socket())
+            probe.bind((LOOPBACK, 0))
+            numbers.append(probe.getsockname()[1])
+    return Ports(*numbers)
+
+
+class TritonServer:
+    """A context manager: enters with the server live and empty, leaves with it and all its children gone."""
+
+    def __init__(
+        self, installation: Installation, repository: Path, ports: Ports, log: Path, environment: Mapping[str, str] = {}
+    ) -> None:
+        self.repository = repository
+        self.ports = ports
+        self.log = log
+        self._installation = installation
+        self._environment = dict(environment)
+        self._process: subprocess.Popen[bytes] | None = None
+        # shared memory by the repository's name: what a killed server left can be told from what others use
+        self._regions = f"revelator-{sha256_text(str(repository.resolve()))[:16]}-"
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    @property
+    def url(self) -> str:
+        return f"{LOOPBACK}:{self.ports.grpc}"
+
+    def __enter__(self) -> TritonServer:
+        self.start()
+        try:
+            self.wait_until_live()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        """Starts the process; call it from the main thread, for its end is what ends the server."""
+        self._clear_shared_memory()
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        environment = self._installation.environment({**os.environ, **self._environment})
+        with self.log.open("wb") as log:
+            self._process = subprocess.Popen(
+                self._command(),
+                env={**environment, "REVELATOR_GRPC": self.url},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                preexec_fn=lambda: _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM),
+            )
+
+    def _command(self) -> list[str]:
+        options = {
+            "model-repository": self.repository,
+            "backend-directory": self._installation.backends,
+            "model-control-mode": "explicit",
+            "exit-timeout-secs": EXIT_SECONDS,
+            "http-address": LOOPBACK,
+            "grpc-address": LOOPBACK,
+            "metrics-address": LOOPBACK,
+            "http-port": self.ports.http,
+            "grpc-port": self.ports.grpc,
+            "metrics-port": self.ports.metrics,
+            "backend-config": f"python,shm-region-prefix-name={self._regions}",
+        }
+        strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice
+        return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in options.items())]
+
+    def wait_until_live(self, seconds: float = 60) -> None:
+        """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
+        client = grpc_client.InferenceServerClient(self.url)
+        try:
+            wait_for(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
+        finally:
+            client.close()
+
+    def _is_running(self) -> bool:
+        status = self.poll()
+        if status is None:
+            return True
+        said = "\n  ".join(error_lines(self.log)[-5:]) or "it said nothing"
+        raise Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(self.log))
+
+    def poll(self) -> int | None:
+        """The exit status, or None while the server runs."""
+        assert self._process is not None
+        return self._process.poll()
+
+    def stop(self, *, at_once: bool = False) -> None:
+        """Asks the server to end and waits for questions in flight, unless `at_once`; then ends its process group."""
+        process = self._process
+        if process is None:
+            return
+        if not at_once:
+            process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                process.wait(EXIT_SECONDS + 10)
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        self._process = None
+        self._clear_shared_memory()
+
+    def _clear_shared_memory(self) -> None:
+        for region in SHARED_MEMORY.glob(f"{self._regions}*"):
+            region.unlink(missing_ok=True)
+
+
+def wait_for(is_so: object, what: str, seconds: float) -> None:
+    """Polls `is_so` until it is true, ten times a second; a server that does not answer yet counts as false."""
+    assert callable(is_so)
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        with suppress(InferenceServerException):
+            if is_so():
+                return
+        time.sleep(0.1)
+    raise Unavailable(f"{what} was not ready after {seconds:.0f} s")
+
+
+def error_lines(log: Path) -> list[str]:
+    """The server's own error messages without what every machine lacking a GPU hears, else its last three lines."""
+    if not log.exists():
+        return []
+    lines = log.read_text(errors="replace").splitlines()
+    found = [m[1].replace("\\n", "\n    ") for m in map(_ERROR_LINE.match, lines) if m]
+    return [line for line in found if not any(noise in line for noise in _NOISE)] or lines[-3:]

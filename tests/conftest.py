@@ -1,0 +1,155 @@
+"""What several test packages share: a small served world, and one running Triton server for all tests that need one."""
+
+from __future__ import annotations
+
+import json
+import select
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.serving.toy_model import PASSAGES, write_adapter, write_base
+
+
+@pytest.fixture(scope="session")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("base"))
+
+
+@pytest.fixture(scope="session")
+def registered(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A home folder whose registry holds versions 1 and 2 of the revelator; 1 is the champion. Read only."""
+    from revelator import registry
+
+    home = tmp_path_factory.mktemp("registered")
+    registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
+    for seed in (1, 2):
+        registry.register_adapter(write_adapter(home / "adapters" / str(seed), base, seed))
+    registry.set_alias(registry.NAME, registry.CHAMPION, 1)
+    return home
+
+
+@pytest.fixture(scope="session")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    from serving.retrieval import build_index
+
+    folder = tmp_path_factory.mktemp("index")
+    rows = [{"id": str(n), "title": title, "text": text} for n, (title, text) in enumerate(PASSAGES)]
+    (folder / "passages.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    build_index([folder / "passages.jsonl"], folder / "bm25")
+    return folder / "bm25"
+
+
+@dataclass
+class Endpoint:
+    """An OpenAI-compatible server on loopback that answers from `knowledge`, by the question in the message.
+
+    A question in `gates` is answered once its event is set, or never if the client leaves before; `started` and `left`
+    tell of both. A question in `down` is refused with status 503.
+    """
+
+    knowledge: dict[str, list[str]] = field(default_factory=dict)
+    down: set[str] = field(default_factory=set)
+    gates: dict[str, threading.Event] = field(default_factory=dict)
+    started: dict[str, threading.Event] = field(default_factory=dict)
+    left: dict[str, threading.Event] = field(default_factory=dict)
+    url: str = ""
+
+    def gate(self, question: str, *answers: str) -> None:
+        self.knowledge[question] = list(answers)
+        for events in (self.gates, self.started, self.left):
+            events[question] = threading.Event()
+
+    def reply(self, body: dict, connection: socket.socket) -> tuple[int, dict]:
+        message = body["messages"][-1]["content"]
+        question = next((q for q in self.knowledge if json.dumps(q, ensure_ascii=False) in message), "")
+        if question in self.down:
+            return 503, {"error": {"message": "down for maintenance"}}
+        if question in self.gates:
+            self.started[question].set()
+            self._hold(question, connection)
+        answers = self.knowledge.get(question, [])
+        content = json.dumps({"sentence": f"It is {', '.join(answers)}." if answers else "", "answers": answers})
+        choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}
+        usage = {"prompt_tokens": 11, "completion_tokens": 5, "total_tokens": 16}
+        return 200, {
+            "id": "1",
+            "object": "chat.completion",
+            "created": 0,
+            "model": "m",
+            "choices": [choice],
+            "usage": usage,
+        }
+
+    def _hold(self, question: str, connection: socket.socket) -> None:
+        while not self.gates[question].wait(0.05):
+            readable, _, _ = select.select([connection], [], [], 0)
+            if readable and connection.recv(1, socket.MSG_PEEK) == b"":
+                self.left[question].set()
+                return
+
+
+@pytest.fixture(scope="session")
+def endpoint() -> Iterator[Endpoint]:
+    library = Endpoint()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            status, value = library.reply(body, self.connection)
+            reply = json.dumps(value).encode()
+            try:
+                self.send_response(status)
+                self.send_header("Content-Type", "application/json")
+                self.send_header("Content-Length", str(len(reply)))
+                self.end_headers()
+                self.wfile.write(reply)
+            except ConnectionError:
+                self.close_connection = True
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        library.url = f"http://127.0.0.1:{server.server_port}/v1"
+        yield library
+        for gate in library.gates.values():
+            gate.set()
+        server.shutdown()
+
+
+@dataclass
+class Served:
+    """The running server: its home folder, the gRPC address, the generator's endpoint, the index that it searches."""
+
+    home: Path
+    url: str
+    pid: int
+    endpoint: Endpoint
+    index: Path
+
+
+MAX_IN_FLIGHT = 4
+
+
+@pytest.fixture(scope="session")
+def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
+    """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time."""
+    from revelator import registry
+    from serving.deploy import deploy
+    from serving.triton.live import live_server
+    from serving.triton.repository import Settings
+    from serving.triton.server import read_ports
+
+    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
+    settings = Settings(index, endpoint.url, "m", MAX_IN_FLIGHT)
+    with live_server(registered, read_ports("auto"), settings) as (server, running):
+        yield Served(registered, running.grpc, server.pid, endpoint, index)

@@ -1,0 +1,319 @@
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from pathlib import Path
+
+import pyarrow.parquet as parquet
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.build import build
+from data_gen.builder import examples, records, sub_questions
+from data_gen.config import SetConfig, load_config
+from data_gen.instruction_set import SPLITS, Record, read_manifest, read_records
+from data_gen.leakage import normalise, question_hash
+from revelator.cli import revelator
+from revelator.errors import ConfigError, DataError
+from revelator.language import parse
+from revelator.tasks import TASKS
+
+
+def configured(**fields) -> SetConfig:
+    return SetConfig.model_validate({"name": "t", "sources": [{"format": "world", "path": "w"}], **fields})
+
+
+@pytest.fixture
+def compound() -> AnnotatedQuestion:
+    parts = ("Where is Orn?", "Who leads Orn?")
+    return AnnotatedQuestion(
+        id="w:1",
+        source="world",
+        licence="CC0-1.0",
+        split="train",
+        question="Where is Orn and who leads it?",
+        route="compound",
+        parts=parts,
+        steps=tuple(AnnotatedStep(part, answer, "Orn") for part, answer in zip(parts, ("north", "Una"), strict=True)),
+        answers=("north", "Una"),
+        passages=(Evidence("Orn", "Una leads Orn in the north.", True), Evidence("Urn", "A vase.", False)),
+    )
+
+
+def all_records(folder: Path) -> list[Record]:
+    return [record for split in SPLITS for record in read_records(folder, split)]
+
+
+def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuestion) -> None:
+    made = {(r.task, r.completion) for r in records(compound, configured(), "annotation", compound.id)}
+    assert made == {
+        ("route", " compound"),
+        ("decompose", ' ["Where is Orn?", "Who leads Orn?"]'),
+        ("relevance", " yes"),
+        ("relevance", " no"),
+        ("end", " yes"),
+        ("end", " no"),
+        ("translate_bnf", " Where is Orn? + Who leads Orn?"),
+    }
+
+
+def test_refine_asks_for_every_next_step_and_end_says_when_to_stop(two_wiki: Path) -> None:
+    from data_gen.sources import read_two_wiki
+
+    question = next(iter(read_two_wiki(two_wiki)))
+    refined = {example.input.steps: example.gold for example in examples(question, "refine", 1)}
+    assert [gold for _, gold in sorted(refined.items(), key=lambda pair: len(pair[0]))] == [
+        step.question for step in question.steps
+    ]
+    ended = {len(example.input.steps): example.gold for example in examples(question, "end", 1)}
+    assert ended.pop(len(question.steps)) == "yes"
+    assert list(ended.values()) == ["no"]
+
+
+def test_relevance_is_balanced_and_agrees_with_the_supporting_facts(two_wiki: Path) -> None:
+    from data_gen.sources import read_two_wiki
+
+    question = next(iter(read_two_wiki(two_wiki)))
+    made = examples(question, "relevance", 1)
+    assert Counter(example.gold for example in made)["yes"] == len(made) / 2 > 0
+    pages = {step.question: step.title for step in question.steps}
+    for example in made:
+        if example.gold == "yes" and example.input.question in pages:
+            assert example.input.title == pages[example.input.question]
+        if example.gold == "no":
+            assert example.input.title == "Kiln"
+
+
+def test_steps_of_a_complex_question_are_single_questions(two_wiki: Path) -> None:
+    from data_gen.sources import read_two_wiki
+
+    question = next(iter(read_two_wiki(two_wiki)))
+    singles = sub_questions(question, 2, 1)
+    assert len(singles) == 2 and {single.route for single in singles} == {"single"}
+    made = {(r.task, r.completion) for single in singles for r in records(single, configured(), "t", question.id)}
+    for single in singles:
+        assert ("translate_bnf", f" {single.question}") in made and ("refine", f" {single.question}") in made
+
+
+@pytest.fixture
+def config(musique: Path, two_wiki: Path, tmp_path: Path) -> Path:
+    path = tmp_path / "set.yaml"
+    sources = [{"format": "musique", "path": str(musique)}, {"format": "2wiki", "path": str(two_wiki)}]
+    value = {"name": "tiny", "sources": sources, "split": {"dev": 0.3, "test": 0.2}}
+    path.write_text(yaml.safe_dump(value), encoding="utf-8")
+    return path
+
+
+def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Path) -> None:
+    manifest = build(load_config(config), tmp_path / "set")
+    made = all_records(tmp_path / "set")
+    assert len(made) == sum(manifest["records"].values()) > 40
+    assert len({record.id for record in made}) == len(made)
+    assert {record.task for record in made} == set(TASKS)
+    for record in made:
+        task = TASKS[record.task]
+        assert record.prompt_hash == task.prompt_hash
+        typed, gold = task.parse(record.completion), json.loads(record.gold)
+        assert typed == (parse(gold) if record.task == "translate_bnf" else gold)
+        assert bool(record.label) == bool(task.labels)
+    counted = Counter((record.split, record.task) for record in made)
+    assert {(s, t): n for s, tasks in manifest["counts"]["task"].items() for t, n in tasks.items()} == counted
+
+
+def test_no_question_stands_in_two_splits(config: Path, tmp_path: Path) -> None:
+    build(load_config(config), tmp_path / "set")
+    splits: dict[str, set[str]] = {}
+    for record in all_records(tmp_path / "set"):
+        for key in (record.group, normalise(record.question)):
+            splits.setdefault(key, set()).add(record.split)
+    assert splits and all(len(found) == 1 for found in splits.values())
+
+
+def test_the_same_inputs_give_the_same_digest_and_another_seed_another(config: Path, tmp_path: Path) -> None:
+    loaded = load_config(config)
+    first, second = build(loaded, tmp_path / "a"), build(loaded, tmp_path / "b")
+    other = build(loaded.model_copy(update={"seed": 14}), tmp_path / "c")
+    assert first["digest"] == second["digest"] != other["digest"]
+    assert (tmp_path / "a/README.md").read_bytes() == (tmp_path / "b/README.md").read_bytes()
+
+
+def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: Path, tmp_path: Path) -> None:
+    held = tmp_path / "held_out.sha256"
+    texts = ["are orn fell and LAKE SEDGE located in the same country", "who is odo of marn s father"]
+    held.write_text("".join(f"{question_hash(text)}  secret-test\n" for text in texts), encoding="utf-8")
+    loaded = load_config(config)
+    before = build(loaded, tmp_path / "a")
+    after = build(loaded.model_copy(update={"held_out": str(held)}), tmp_path / "b")
+    assert after["dropped"]["held out (secret-test)"] == 2
+    groups = {record.group for record in all_records(tmp_path / "b")}
+    assert not groups & {"2wiki:c1", "2wiki:i1"}
+    assert sum(before["questions"]["train"].values()) > 0
+    assert "held out (secret-test): 2" in (tmp_path / "b/README.md").read_text(encoding="utf-8")
+
+
+def test_repeated_questions_are_dropped_and_counted(write, two_wiki_rows, tmp_path: Path) -> None:
+    again = {**two_wiki_rows[1], "_id": "c2", "question": two_wiki_rows[1]["question"].upper()}
+    path = write("w.jsonl", [*two_wiki_rows, again, two_wiki_rows[1]])
+    manifest = build(configured(sources=[{"format": "2wiki", "path": str(path)}]), tmp_path / "set")
+    assert manifest["dropped"]["question seen before"] == 1
+    assert manifest["dropped"]["id seen before"] == 1
+
+
+def test_plans_that_do_not_replay_and_passages_that_contradict_go(write, two_wiki_rows, tmp_path: Path) -> None:
+    wrong_answer = {**two_wiki_rows[3], "answer": "Elsewhere"}
+    unmarked = {**two_wiki_rows[0], "context": two_wiki_rows[0]["context"][:3]}
+    path = write("w.jsonl", [two_wiki_rows[1], wrong_answer, unmarked])
+    manifest = build(configured(sources=[{"format": "2wiki", "path": str(path)}]), tmp_path / "set")
+    assert manifest["dropped"] == {"a step's page is not marked relevant": 1, "steps do not reach the answer": 1}
+
+
+def test_renamed_copies_train_structure_and_never_reach_dev(config: Path, tmp_path: Path) -> None:
+    names = tmp_path / "names.txt"
+    names.write_text("\n".join(f"{a}{b} {c}" for a in "BDGKLMNP" for b in "aeiou" for c in ("Ost", "Ulm", "Ira")))
+    loaded = load_config(config).model_copy(update={"split": configured(split={"dev": 0.5}).split})
+    loaded = SetConfig.model_validate({**loaded.model_dump(), "augment": {"copies": 2, "names": str(names)}})
+    build(loaded, tmp_path / "set")
+    copies = [record for record in all_records(tmp_path / "set") if "/names" in record.id]
+    assert copies and {record.split for record in copies} == {"train"}
+    known = set(names.read_text().splitlines())
+    plans = [record for record in copies if record.task == "translate_bnf"]
+    assert plans and all(any(name in r.question and name in r.completion for name in known) for r in plans)
+
+
+def test_bounds_hold_records_back(config: Path, tmp_path: Path) -> None:
+    loaded = load_config(config)
+    tasks = {"refine": {"per_question": 1}, "route": {"share": 0.0}}
+    build(SetConfig.model_validate({**loaded.model_dump(), "tasks": tasks}), tmp_path / "set")
+    made = Counter((r.task, r.id.split("/refine")[0]) for r in all_records(tmp_path / "set"))
+    assert not [key for key in made if key[0] == "route"]
+    assert {count for (task, _), count in made.items() if task == "refine"} == {1}
+
+
+def test_a_malformed_row_is_counted_and_named_on_the_command_line(write, two_wiki_rows, tmp_path: Path) -> None:
+    path = write("w.jsonl", [two_wiki_rows[0], "{oops", two_wiki_rows[1]])
+    config = tmp_path / "set.yaml"
+    config.write_text(yaml.safe_dump({"name": "t", "sources": [{"format": "2wiki", "path": str(path)}]}))
+    result = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(tmp_path / "set"), "--json"])
+    assert result.exit_code == 0, result.output
+    manifest = json.loads(result.stdout)
+    assert manifest["dropped"]["malformed row"] == 1
+    assert [(row["file"], row["line"]) for row in manifest["refused_rows"]] == [(str(path), 2)]
+    assert "line 2" in "".join(result.stderr.split("\n")).replace("│", "") and "not JSON" in result.stderr
+
+
+def test_a_place_that_holds_no_set_is_left_alone(config: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    (mine / "manifest.json").write_text('{"kind": "world"}')
+    for target, message in ((mine, "not an instruction set"), (config, "is a file")):
+        with pytest.raises(ConfigError, match=message):
+            build(load_config(config), target)
+    assert (mine / "manifest.json").read_text() == '{"kind": "world"}' and config.is_file()
+
+
+def test_a_place_that_cannot_be_written_is_named(config: Path) -> None:
+    ran = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(config / "set")])
+    assert isinstance(ran.exception, DataError) and ran.exception.where == str(config / "set")
+    assert "cannot be written" in ran.exception.message and ran.exception.hint
+
+
+def test_a_build_without_records_says_why(write, tmp_path: Path) -> None:
+    rows = write("w.jsonl", [{"id": "a"}, {"id": "b"}])
+    config = SetConfig.model_validate({"name": "t", "sources": [{"format": "musique", "path": str(rows)}]})
+    with pytest.raises(DataError, match=r"malformed row: 2[\s\S]*line 2: field 'question' is missing"):
+        build(config, tmp_path / "set")
+    assert not (tmp_path / "set").exists()
+
+
+def test_the_card_speaks_of_held_out_questions_where_they_were_named(config: Path, tmp_path: Path) -> None:
+    held = tmp_path / "held_out.sha256"
+    held.write_text(f"{question_hash('Who?')}  mine\n")
+    for hashes, sentence in ((str(held), "held out for measuring (`"), (None, "names no questions that are held out")):
+        build(load_config(config).model_copy(update={"held_out": hashes}), tmp_path / "set")
+        assert sentence in (tmp_path / "set/README.md").read_text()
+
+
+def test_a_broken_source_leaves_no_half_set_and_the_old_one_alone(config: Path, musique: Path, tmp_path: Path) -> None:
+    loaded = load_config(config)
+    digest = build(loaded, tmp_path / "set")["digest"]
+    musique.write_bytes(musique.read_bytes()[:-40])
+    for target in ("set", "new"):
+        with pytest.raises(DataError, match="gzip stream is damaged"):
+            build(loaded, tmp_path / target)
+    assert read_manifest(tmp_path / "set")["digest"] == digest
+    assert not (tmp_path / "new").exists()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+def test_a_changed_file_or_an_unfinished_folder_is_no_set(config: Path, tmp_path: Path) -> None:
+    build(load_config(config), tmp_path / "set")
+    (tmp_path / "set/dev.parquet").write_bytes(b"")
+    with pytest.raises(DataError, match="changed since the set was built"):
+        read_manifest(tmp_path / "set")
+    for text in ("", "[]", '{"kind": "world", "files": {}}'):
+        (tmp_path / "manifest.json").write_text(text)
+        with pytest.raises(DataError, match="no manifest"):
+            read_manifest(tmp_path)
+
+
+def test_inspect_shows_counts_and_samples(config: Path, tmp_path: Path) -> None:
+    build(load_config(config), tmp_path / "set")
+    arguments = ["data", "inspect", str(tmp_path / "set"), "--task", "end", "--n", "2"]
+    shown = CliRunner().invoke(revelator, arguments)
+    assert shown.exit_code == 0 and shown.stdout.count("Enough") == 2
+    machine = json.loads(CliRunner().invoke(revelator, [*arguments, "--json"]).stdout)
+    assert [record["task"] for record in machine["samples"]["end"]] == ["end", "end"]
+    assert machine["records"]["train"] == parquet.read_metadata(tmp_path / "set/train.parquet").num_rows
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"tasks": {"rank": {}}}, "unknown task rank"),
+        ({"split": {"dev": 0.6, "test": 0.4}}, "must leave a share for train"),
+        ({"seeds": 1}, "seeds"),
+        ({"sources": [{"format": "csv", "path": "x"}]}, "sources.0.format"),
+        ({"held_out": "${NOT_SET_ANYWHERE}/x"}, "NOT_SET_ANYWHERE is not set"),
+    ],
+)
+def test_a_wrong_configuration_names_field_and_reason(config: Path, change: dict, message: str) -> None:
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **change}), encoding="utf-8")
+    with pytest.raises(ConfigError, match=message):
+        load_config(config)
+
+
+def test_every_shipped_configuration_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVELATOR_WORLD", "runs/world")
+    monkeypatch.setenv("REVELATOR_DATA", "/data")
+    configs = sorted(Path(__file__).parents[2].joinpath("data_gen/configs").glob("*.yaml"))
+    assert configs
+    for path in configs:
+        assert load_config(path).sources
+
+
+DATA = Path(os.environ.get("REVELATOR_DATA", "../shared/data"))
+
+
+@pytest.mark.skipif(not (DATA / "held_out.sha256").is_file(), reason="needs the public data (REVELATOR_DATA)")
+def test_the_published_files_give_valid_plans_for_nearly_every_question(tmp_path: Path) -> None:
+    config = load_config(Path(__file__).parents[2] / "data_gen/configs/real.yaml").model_dump()
+    sources = [{**source, "limit": 60} for source in config["sources"]]
+    manifest = build(SetConfig.model_validate({**config, "sources": sources}), tmp_path / "set")
+    lost = sum(n for reason, n in manifest["dropped"].items() if "seen before" not in reason)
+    assert lost <= 0.03 * 60 * len(sources)
+    assert not manifest["refused_rows"]
+    shapes = {shape for counts in manifest["counts"]["shape"].values() for shape in counts}
+    assert {"A", "A * B", "A + B", "A * B + C * D", "(A + B) * C"} <= shapes
+
+
+def test_the_row_that_the_readme_shows_is_kept(tmp_path: Path) -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    row = json.loads(readme.split("```json\n")[1].split("```")[0])
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n")
+    config = configured(sources=[{"format": "world", "path": str(tmp_path / "mine.jsonl")}])
+    manifest = build(config, tmp_path / "set")
+    assert not manifest["dropped"]
+    assert sum(manifest["questions"][split].get("mine", 0) for split in SPLITS) == 2

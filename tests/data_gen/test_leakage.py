@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+import hashlib
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_gen.leakage import Gate, load_held_out, normalise, question_hash
+from revelator.errors import DataError
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("  Who founded  [Tin-Comet]?! ", "who founded tin comet"),
+        ("Ｗｈｏ？", "who"),
+        ("STRASSE — Straße", "strasse strasse"),
+        ("ﬁve №5", "five no5"),
+        ("under_score", "under score"),
+        ("…", ""),
+    ],
+)
+def test_questions_are_compared_by_letters_and_digits_alone(text: str, normal: str) -> None:
+    assert normalise(text) == normal
+
+
+@given(st.text())
+def test_a_normalised_text_holds_words_between_single_spaces(text: str) -> None:
+    normal = normalise(text)
+    assert normal == " ".join(normal.split(" ")).strip()
+    assert all(character == " " or character.isalnum() for character in normal)
+    assert normalise(unicodedata.normalize("NFKC", text)) == normal
+
+
+def test_a_held_out_file_is_read_by_hash_two_spaces_and_set_name(tmp_path: Path) -> None:
+    path = tmp_path / "held_out.sha256"
+    path.write_text(f"{hashlib.sha256(b'who made the plover').hexdigest()}  birds-test\n", encoding="utf-8")
+    gate = Gate(load_held_out(path))
+    assert gate.leaks("Where?", "WHO made the Plover??") == "birds-test"
+    assert gate.leaks("Who made the Plovers?") is None
+
+
+def test_a_line_that_is_no_hash_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "held_out.sha256"
+    path.write_text(f"{question_hash('a')}  x\nnothing here\n", encoding="utf-8")
+    with pytest.raises(DataError) as caught:
+        load_held_out(path)
+    assert caught.value.where == f"{path}, line 2"
+
+
+def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
+    gate = Gate({})
+    assert gate.admit("1", "Who made it?") is None
+    assert gate.admit("2", "who made IT") == "question seen before"
+    assert gate.admit("1", "Who else?") == "id seen before"
+    assert gate.admit("2", "Who else?") is None

@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read_world
+from revelator.errors import DataError
+from revelator.language import parse, to_letters
+
+
+def questions(outcomes) -> dict[str, AnnotatedQuestion]:
+    return {outcome.id: outcome for outcome in outcomes}
+
+
+def test_a_short_form_becomes_a_question_in_the_words_of_the_whole_one(musique: Path) -> None:
+    question = questions(read_musique(musique))["musique:2hop__1_2"]
+    assert question.expression == "Who distributed the film Tin Comet? * Who founded {distributor}?" or (
+        question.expression == "Which company distributed the film Tin Comet? * Who founded {company}?"
+    )
+    assert question.route == "complex"
+    assert question.answers == ("Ada Quill", "A. Quill")
+    assert question.steps[1] == AnnotatedStep("Who founded Harrow Pictures?", "Ada Quill", "Harrow Pictures")
+    assert question.entities == ("Tin Comet",)
+    assert [passage.relevant for passage in question.passages] == [False, True, True, False]
+
+
+def test_references_to_two_steps_make_a_group_and_free_words_are_kept(musique: Path) -> None:
+    question = questions(read_musique(musique))["musique:3hop2__3_4_5"]
+    assert to_letters(parse(question.expression)) == "(A + B) * C"
+    assert question.expression.startswith("(Who made the Plover? + ")
+    assert question.steps[-1].question == "When did Morrow Works and Stane Ltd merge?"
+
+
+@pytest.mark.parametrize(
+    ("identity", "expression"),
+    [
+        (
+            "2wiki:bc1",
+            "Who is the director of Salt Road? * When was {director} born? + "
+            "Who is the director of The Blue Kiln (1934 Film)? * When was {director} born?",
+        ),
+        ("2wiki:c1", "Which country is Orn Fell located in? + Which country is Lake Sedge located in?"),
+        ("2wiki:i1", "Who is Odo Of Marn's father? * Who is {father}'s father?"),
+        ("2wiki:p1", "Who is the performer of the song Ember Lane (Ria Sol Song)? * Where was {performer} born?"),
+    ],
+)
+def test_evidences_become_plans_in_the_order_and_spelling_of_the_question(
+    two_wiki: Path, identity: str, expression: str
+) -> None:
+    assert questions(read_two_wiki(two_wiki))[identity].expression == expression
+
+
+def test_steps_of_evidences_carry_answers_and_the_titles_that_support_them(two_wiki: Path) -> None:
+    steps = questions(read_two_wiki(two_wiki))["2wiki:bc1"].steps
+    assert [(step.answer, step.title) for step in steps] == [
+        ("Mila Tross", "Salt Road"),
+        ("7 June 1901", "Mila Tross"),
+        ("Eno Vard", "The Blue Kiln (1934 film)"),
+        ("3 May 1899", "Eno Vard"),
+    ]
+
+
+def test_lines_arrays_and_gzip_read_the_same(write, two_wiki_rows) -> None:
+    read = [
+        list(read_two_wiki(write(name, two_wiki_rows))) for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz")
+    ]
+    assert len(read[0]) == 4 and all(other == read[0] for other in read)
+
+
+def test_a_malformed_row_is_handed_on_with_file_line_and_reason(write) -> None:
+    good = {"id": "q", "question": "Who made X?", "question_decomposition": [], "answer": "Y"}
+    path = write("m.jsonl", [json.dumps({"id": "a"}), "{oops", json.dumps([1]), json.dumps(good)])
+    outcomes = list(read_musique(path))
+    assert all(isinstance(outcome, Refused) and outcome.file == str(path) for outcome in outcomes)
+    assert [outcome.line for outcome in outcomes] == [1, 2, 3, 4]
+    reasons = ["field 'question' is missing", "not JSON", "expected an object, found list", "must be a list of steps"]
+    assert all(reason in outcome.reason for reason, outcome in zip(reasons, outcomes, strict=True))
+
+
+ANNOTATED = {
+    "id": "w:1",
+    "source": "mine",
+    "licence": "CC0-1.0",
+    "split": "train",
+    "question": "Who leads Orn?",
+    "route": "single",
+    "expression": "Who leads Orn?",
+    "steps": [{"question": "Who leads Orn?", "answer": "Una", "title": "Orn"}],
+    "answers": ["Una"],
+    "passages": [{"title": "Orn", "text": "Una leads Orn.", "relevant": True}],
+    "entities": ["Orn"],
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"question": None}, "field 'question' must be a text, found None"),
+        ({"question": " "}, "field 'question' must be a non-empty text"),
+        ({"question": "\ud800?"}, "half of a surrogate pair"),
+        ({"split": "training"}, "field 'split' must be one of '', 'train', 'dev', 'test', found 'training'"),
+        ({"route": "easy"}, "field 'route' must be one of"),
+        ({"answers": "Una"}, "field 'answers' must be a list, found 'Una'"),
+        ({"steps": [{"question": "Who leads Orn?", "answer": 3}]}, "field 'steps.answer' must be a text, found 3"),
+        ({"passages": [{"title": "Orn", "text": "", "relevant": "no"}]}, "'passages.relevant' must be true or false"),
+        ({"answer": "Una"}, "unexpected keyword argument 'answer'"),
+    ],
+)
+def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) -> None:
+    good, bad = read_world(write("w.jsonl", [ANNOTATED, {**ANNOTATED, **change}]))
+    assert isinstance(good, AnnotatedQuestion)
+    assert isinstance(bad, Refused) and bad.line == 2 and reason in bad.reason
+
+
+def _places(value: object, path: tuple = ()) -> list[tuple]:
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] * bool(path) + [place for key, item in inner for place in _places(item, (*path, key))]
+
+
+def _put(row: dict, place: tuple, value: object) -> dict:
+    changed = json.loads(json.dumps(row))
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return changed
+
+
+VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(st.characters(), max_size=4)
+VALUES |= st.lists(VALUES, max_size=3) | st.dictionaries(st.text(max_size=3), VALUES, max_size=2)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_no_value_in_any_field_stops_the_reading(write, musique_rows, two_wiki_rows, data: st.DataObject) -> None:
+    samples = [(read_world, ANNOTATED), (read_musique, musique_rows[0]), (read_two_wiki, two_wiki_rows[0])]
+    reader, row = data.draw(st.sampled_from(samples))
+    changed = _put(row, data.draw(st.sampled_from(_places(row))), data.draw(VALUES))
+    _, outcome = reader(write("rows.jsonl", [row, changed]))
+    if isinstance(outcome, AnnotatedQuestion):
+        json.dumps(outcome.to_json(), ensure_ascii=False).encode()
+        assert outcome.question.strip() and all(isinstance(answer, str) for answer in outcome.answers)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path) -> None:
+    path = tmp_path / "w.jsonl"
+    path.write_text(json.dumps(ANNOTATED), encoding="utf-8-sig")
+    assert [outcome.id for outcome in read_world(path)] == ["w:1"]
+
+
+def test_a_reference_to_a_later_step_gives_no_plan(write) -> None:
+    steps = [{"question": "who led #2", "answer": "a"}, {"question": "who led #1", "answer": "b"}]
+    row = {"id": "q", "question": "Who led whom?", "question_decomposition": steps, "answer": "b"}
+    assert list(read_musique(write("m.jsonl", [row]))) == [Skipped("q", "a step refers to a later step or to none")]
+
+
+def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None:
+    path = tmp_path / "cut.jsonl.gz"
+    lines = "\n".join(json.dumps({"id": str(i), "noise": f"{i * 7919:x}"}) for i in range(5000))
+    path.write_bytes(gzip.compress(lines.encode())[:-500])
+    with pytest.raises(DataError, match="gzip stream is damaged") as caught:
+        list(read_musique(path))
+    assert str(path) in caught.value.where and caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("page.jsonl", b"<html>not found</html>\n", "not a JSON"),
+        ("cut.json", b'[{"_id": "a"}, {"_id"', "cut off or malformed"),
+        ("empty.jsonl", b"", "empty"),
+        ("latin.jsonl", b'{"id": "\xe9"}\n', "not UTF-8"),
+    ],
+)
+def test_a_broken_file_stops_the_reading(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=message):
+        list(read_two_wiki(path))
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such file"):
+        list(read_two_wiki(tmp_path / "none.jsonl"))
+
+
+def test_a_world_is_read_from_its_folder(tmp_path: Path) -> None:
+    question = AnnotatedQuestion("w1", "world", "CC0-1.0", "dev", "Who?", "single", "Who?", answers=("I",))
+    (tmp_path / "questions.jsonl").write_text(json.dumps(question.to_json()) + "\n", encoding="utf-8")
+    assert list(read_world(tmp_path)) == [question]

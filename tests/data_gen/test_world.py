@@ -1,0 +1,365 @@
+"""The synthetic world: what its files promise, and that its gold plans give its gold answers over its own triples."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import product
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.commands import data
+from data_gen.world.generate import generate
+from data_gen.world.operations import OPERATIONS
+from data_gen.world.relations import relations
+from revelator.durable import sha256_file
+from revelator.errors import ConfigError
+from revelator.language import Sequence, bind, check, leaves, parse, placeholders, render, substitute
+
+SIZE = 700
+VALUE = re.compile(r"[\d,]*\.?\d+")
+
+
+class World:
+    """A world read back from its files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        lines = (folder / "questions.jsonl").read_text(encoding="utf-8").splitlines()
+        self.questions = [AnnotatedQuestion.from_json(json.loads(line)) for line in lines]
+        lines = (folder / "passages.jsonl").read_text(encoding="utf-8").splitlines()
+        self.passages = [json.loads(line) for line in lines]
+        self.triples: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for line in (folder / "triples.tsv").read_text(encoding="utf-8").splitlines():
+            head, relation, tail = line.split("\t")
+            self.triples[head, relation].append(tail)
+        self.known: dict[str, list[str]] = {}
+        self.text = {p["title"]: p["text"] for p in self.passages}
+        self.manifest = json.loads((folder / "manifest.json").read_text(encoding="utf-8"))
+
+    def routed(self, route: str) -> list[AnnotatedQuestion]:
+        return [q for q in self.questions if q.route == route]
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("world") / "w"
+    generate(SIZE, 11, folder)
+    return World(folder)
+
+
+# ---- an executor over the triples, which knows the relations' questions and nothing of how plans were made
+
+
+def _templates() -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    for relation in relations().values():
+        for wording in (*relation.ask, *relation.one):
+            escaped = re.escape(wording.question)
+            for mark in "xy":
+                escaped = escaped.replace(re.escape(f"{{{mark}}}"), f"(?P<{mark}>.+)")
+            yield relation.id, wording.question.partition("{")[0], re.compile(escaped)
+
+
+TEMPLATES = list(_templates())
+
+
+def titles(name: str) -> list[str]:
+    """The titles that a mention may stand for: itself, without an article, `the film X` for `X (film)`."""
+    found = [name, name.removeprefix("the ")]
+    if qualified := re.fullmatch(r"the (\w+) (.+)", name):
+        found.append(f"{qualified[2]} ({qualified[1]})")
+    return found
+
+
+def answer(world: World, question: str) -> list[str]:
+    """The values that the triples give for one question."""
+    if question not in world.known:
+        world.known[question] = next(_answers(world, question))
+    return world.known[question]
+
+
+def _answers(world: World, question: str) -> Iterator[list[str]]:
+    for relation, start, pattern in TEMPLATES:
+        if question.startswith(start) and (found := pattern.fullmatch(question)):
+            for head in titles(found["x"]):
+                for second in titles(found["y"]) if "y" in found.groupdict() else [None]:
+                    key = (head, relation if second is None else f"{relation}[{second}]")
+                    if key in world.triples:
+                        yield world.triples[key]
+    raise AssertionError(f"nothing answers {question!r}")
+
+
+def run(world: World, expression: str) -> list[list[tuple[dict[str, str], str, list[str]]]]:
+    """For each leaf: what was put in, the question asked, the values found."""
+    tree = parse(expression)
+    sources = bind(tree).sources
+    done: list[list[tuple[dict[str, str], str, list[str]]]] = []
+    for index, leaf in enumerate(leaves(tree)):
+        names = placeholders(leaf.text)
+        pools = [list(dict.fromkeys(v for _, _, vs in done[sources[index][n]] for v in vs)) for n in names]
+        asked = [dict(zip(names, values, strict=True)) for values in product(*pools)]
+        done.append([(v, q := substitute(leaf.text, v), answer(world, q)) for v in asked])
+    return done
+
+
+def last_leaves(expression: str) -> list[int]:
+    """The index of the leaf in which each branch ends: the operands of the outermost (or the last inner) `+`."""
+    tree = parse(expression)
+    total = len(leaves(tree))
+    if not isinstance(tree, Sequence) and hasattr(tree, "right") and isinstance(tree.right, Sequence):
+        sizes, start = [len(leaves(i)) for i in tree.right.items], len(leaves(tree.left))
+    elif isinstance(tree, Sequence):
+        sizes, start = [len(leaves(i)) for i in tree.items], 0
+    else:
+        return [total - 1]
+    ends = [start + sum(sizes[: i + 1]) - 1 for i in range(len(sizes))]
+    return ends
+
+
+def key(text: str) -> tuple[float, ...]:
+    """An order over values as texts: dates by year, month and day, else the first number."""
+    if dated := re.fullmatch(r"(?:(\d+) (\w+)|(\w+) (\d+),) (\d{4})", text):
+        month = dated[2] or dated[3]
+        number = [
+            "January",
+            "February",
+            "March",
+            "April",
+            "May",
+            "June",
+            "July",
+            "August",
+            "September",
+            "October",
+            "November",
+            "December",
+        ].index(month)
+        return (int(dated[5]), number, int(dated[1] or dated[4]))
+    number = float(VALUE.search(text)[0].replace(",", ""))  # type: ignore[index]
+    return (number * 1_000_000 if "million" in text else number,)
+
+
+def conclude(world: World, question: AnnotatedQuestion) -> list[str]:
+    """The answer that the operation draws from what the plan found."""
+    done = run(world, question.expression)
+    operation, _, argument = question.operation.partition(" ")
+    ends = [done[i] for i in last_leaves(question.expression)]
+    values = [[v for _, _, vs in end for v in vs] for end in ends]
+    if operation in ("none", "list", "both"):
+        return [v for branch in values for v in dict.fromkeys(branch)]
+    if operation == "same":
+        return ["yes" if values[0] == values[1] else "no"]
+    if operation == "difference":
+        return [f"{abs(int(key(values[0][0])[0]) - int(key(values[1][0])[0])):,}"]
+    if operation == "intersect":
+        return [v for v in values[0] if v in values[1]]
+    if operation == "count":
+        return [str(len(set(values[0])))]
+    if operation == "count_is":
+        return [str(values[0].count(argument))]
+    if operation == "count_after":
+        return [str(sum(int(v) > int(argument) for v in values[0]))]
+    assert operation.startswith("arg")
+    best = min if "min" in operation else max
+    if operation.endswith("_source"):
+        firsts = [subject(done[i][0][1]) for i in _firsts(question.expression)]
+        return [best(zip(firsts, values, strict=True), key=lambda p: key(p[1][0]))[0]]
+    members = [(put, asked, vs) for end in ends for put, asked, vs in end]
+    if operation.endswith("_count"):
+        put, asked, _ = best(members, key=lambda m: len(m[2]))
+    else:
+        put, asked, _ = best(members, key=lambda m: key(m[2][0]))
+    return [next(iter(put.values())) if put else subject(asked)]
+
+
+def _firsts(expression: str) -> list[int]:
+    tree = parse(expression)
+    assert isinstance(tree, Sequence)
+    sizes = [len(leaves(item)) for item in tree.items]
+    return [sum(sizes[:i]) for i in range(len(sizes))]
+
+
+def subject(question: str) -> str:
+    found = [m["x"] for _, start, p in TEMPLATES if question.startswith(start) and (m := p.fullmatch(question))]
+    return min(found, key=len)
+
+
+def without_article(names: list[str]) -> list[str]:
+    return [name.removeprefix("the ") for name in names]
+
+
+# ---- laws
+
+
+def test_every_gold_plan_run_over_the_triples_gives_the_gold_answer(world: World) -> None:
+    for question in world.routed("complex") + world.routed("compound"):
+        assert without_article(conclude(world, question)) == without_article(list(question.answers)), question.id
+
+
+def test_the_steps_are_the_questions_that_the_plan_asks_in_executable_order(world: World) -> None:
+    for question in world.routed("complex") + world.routed("compound"):
+        asked = [(q, "; ".join(vs)) for leaf in run(world, question.expression) for _, q, vs in leaf]
+        assert [(s.question, s.answer) for s in question.steps] == list(dict.fromkeys(asked)), question.id
+
+
+def test_every_gold_plan_is_canonical_checks_and_binds_each_placeholder_to_a_leaf(world: World) -> None:
+    for question in world.questions:
+        if question.expression:
+            tree = parse(question.expression)
+            assert render(tree) == question.expression
+            assert check(tree) == ()
+            for leaf, source in zip(leaves(tree), bind(tree).sources, strict=True):
+                assert set(placeholders(leaf.text)) == set(source)
+
+
+def test_the_answer_of_every_step_stands_literally_in_one_sentence_of_the_relevant_passage_of_its_title(
+    world: World,
+) -> None:
+    for question in world.questions:
+        relevant = {p.title: p.text for p in question.passages if p.relevant}
+        for step in question.steps:
+            text = relevant[step.title]
+            assert all(value in text for value in step.answer.split("; ")) or step.answer in text, (question.id, step)
+
+
+def test_irrelevant_passages_state_no_step(world: World) -> None:
+    for question in world.questions:
+        for passage in (p for p in question.passages if not p.relevant):
+            assert passage.title not in {s.title for s in question.steps}
+            for step in question.steps:
+                name = step.title.partition(" (")[0]
+                assert not (name in passage.text and step.answer in passage.text), (question.id, passage.title)
+
+
+def test_every_passage_of_a_question_is_a_passage_of_the_world(world: World) -> None:
+    known = {p["id"]: (p["title"], p["text"]) for p in world.passages}
+    for question in world.questions:
+        assert all(known[p.id] == (p.title, p.text) for p in question.passages)
+
+
+def test_the_document_of_an_entity_names_every_value_of_its_triples(world: World) -> None:
+    for (head, _), tails in world.triples.items():
+        assert all(tail in world.text[head] for tail in tails), head
+
+
+def test_no_name_of_one_split_occurs_among_the_titles_or_values_of_another(world: World) -> None:
+    names: dict[str, set[str]] = defaultdict(set)
+    for passage in world.passages:
+        names[passage["id"].split("-")[0]].add(re.sub(r" \([^()]*\)$", "", passage["title"]).lower())
+    assert set(names) == {"train", "dev", "test"}
+    for one, other in (("train", "dev"), ("train", "test"), ("dev", "test")):
+        assert names[one].isdisjoint(names[other])
+    for question in world.questions:
+        assert all(p.id.startswith(f"{question.split}-") for p in question.passages)
+
+
+def test_no_question_is_asked_twice(world: World) -> None:
+    texts = Counter(" ".join(q.question.lower().split()).rstrip("?.") for q in world.questions)
+    assert max(texts.values()) == 1
+
+
+def test_splits_and_routes_have_their_shares(world: World) -> None:
+    splits = Counter(q.split for q in world.questions)
+    assert splits == {"train": SIZE * 8 // 10, "dev": SIZE // 10, "test": SIZE // 10}
+    routes = Counter(q.route for q in world.questions)
+    assert set(routes) == {"straightforward", "single", "compound", "complex"}
+    assert all(count >= SIZE // 10 for count in routes.values())
+
+
+def test_plans_have_more_than_twenty_shapes_with_parentheses_and_up_to_six_leaves(world: World) -> None:
+    shapes = world.manifest["counts"]["shape"]
+    assert len(shapes) >= 20
+    wanted = {
+        "A * B",
+        "A * B * C",
+        "A * B * C * D",
+        "A + B",
+        "A * B + C * D",
+        "(A + B) * C",
+        "(A * B + C) * D",
+        "A * (B + C)",
+        "A * (B + C) * D",
+    }
+    assert wanted <= set(shapes)
+    counts = [len(leaves(parse(q.expression))) for q in world.routed("complex")]
+    assert max(counts) == 6
+    assert {q.operation.partition(" ")[0] for q in world.questions} <= set(OPERATIONS)
+
+
+def test_a_question_names_each_of_its_entities(world: World) -> None:
+    for question in world.questions:
+        assert all(name.lower() in question.question.lower() for name in question.entities), question.id
+
+
+def test_the_parts_of_a_compound_question_are_its_plan(world: World) -> None:
+    for question in world.routed("compound"):
+        tree = parse(question.expression)
+        assert isinstance(tree, Sequence)
+        assert tuple(leaf.text for leaf in leaves(tree)) == question.parts
+        assert 2 <= len(question.parts) <= 4
+
+
+def test_a_single_question_is_its_own_plan_and_its_only_step(world: World) -> None:
+    for question in world.routed("single"):
+        assert [leaf.text for leaf in leaves(parse(question.expression))] == [question.question]
+        assert [step.question for step in question.steps] == [question.question]
+
+
+def test_no_leaf_answers_with_what_the_question_names(world: World) -> None:
+    for question in world.routed("complex"):
+        values = {v for step in question.steps for v in step.answer.split("; ")}
+        assert values.isdisjoint(question.entities), question.id
+
+
+def test_some_titles_share_a_name_and_are_told_apart_by_a_qualifier(world: World) -> None:
+    names = Counter(p["title"].partition(" (")[0] for p in world.passages)
+    assert sum(count > 1 for count in names.values()) >= 5
+    assert len({p["title"] for p in world.passages}) == len(world.passages)
+
+
+# ---- the command
+
+
+def test_the_same_size_and_seed_give_the_same_bytes_and_another_seed_does_not(tmp_path: Path) -> None:
+    for name, seed in (("a", 3), ("b", 3), ("c", 4)):
+        generate(40, seed, tmp_path / name)
+    for file in ("passages.jsonl", "triples.tsv", "questions.jsonl", "manifest.json"):
+        assert (tmp_path / "a" / file).read_bytes() == (tmp_path / "b" / file).read_bytes()
+        assert (tmp_path / "a" / file).read_bytes() != (tmp_path / "c" / file).read_bytes()
+
+
+def test_the_manifest_counts_what_is_there_and_knows_its_files(world: World) -> None:
+    counts = world.manifest["counts"]
+    assert world.manifest["size"] == len(world.questions) == sum(counts["split"].values())
+    assert counts["route"] == Counter(q.route for q in world.questions)
+    assert world.manifest["passages"] == len(world.passages)
+    for name, digest in world.manifest["files"].items():
+        assert sha256_file(world.folder / name) == digest
+
+
+def test_a_folder_that_is_no_world_is_left_alone_unless_forced(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not empty"):
+        generate(20, 0, tmp_path)
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    generate(20, 0, tmp_path, force=True)
+    assert not (tmp_path / "notes.txt").exists()
+    generate(20, 1, tmp_path)
+    assert json.loads((tmp_path / "manifest.json").read_text())["seed"] == 1
+
+
+def test_a_world_that_is_too_small_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="at least 20"):
+        generate(19, 0, tmp_path / "w")
+    assert not (tmp_path / "w").exists()
+
+
+def test_the_command_prints_the_manifest_as_json(tmp_path: Path) -> None:
+    ran = CliRunner().invoke(data, ["world", "--size", "20", "--seed", "5", "--out", str(tmp_path / "w"), "--json"])
+    assert ran.exit_code == 0
+    assert json.loads(ran.stdout)["counts"]["split"] == {"dev": 2, "test": 2, "train": 16}

@@ -1,0 +1,169 @@
+"""Metrics: what each rule counts, worked by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.metrics import (
+    ANSWER_RULES,
+    AnswerScore,
+    PlanScore,
+    accuracy,
+    answer_score,
+    list_score,
+    normalise,
+    plan_score,
+    roc_auc,
+    title_key,
+    title_recall,
+)
+from revelator.language import parse
+
+TEXTS = st.text(max_size=30)
+RULES = st.sampled_from(sorted(ANSWER_RULES))
+
+
+@pytest.mark.parametrize(
+    ("text", "normal"),
+    [
+        ("The  Marbury-Hotel!", "marburyhotel"),
+        ("An apple, a pear and the plum", "apple pear and plum"),
+        ("a.m.", "am"),
+        ("theatre", "theatre"),
+        ("  ", ""),
+    ],
+)
+def test_normalising_lowers_and_drops_punctuation_articles_and_extra_space(text: str, normal: str) -> None:
+    assert normalise(text) == normal
+
+
+@given(TEXTS)
+def test_normalising_ascii_text_twice_changes_nothing_but_articles_it_uncovered(text: str) -> None:
+    once = normalise(text)
+    assert set(normalise(once).split()) <= set(once.split())
+
+
+@given(RULES, TEXTS)
+def test_an_answer_equal_to_gold_is_exact_under_every_rule(rule: str, text: str) -> None:
+    score = answer_score(text, [text], rule)
+    assert score.em == 1.0
+    if normalise(text):
+        assert score == AnswerScore(1.0, 1.0, 1.0)
+
+
+@given(RULES, TEXTS, TEXTS)
+def test_scores_lie_between_0_and_1_and_exact_answers_have_full_f1(rule: str, prediction: str, gold: str) -> None:
+    score = answer_score(prediction, [gold], rule)
+    assert all(0.0 <= value <= 1.0 for value in (score.em, score.acc, score.f1))
+    if score.em and normalise(gold):
+        assert score.f1 == score.acc == 1.0
+
+
+@given(TEXTS, TEXTS)
+def test_f1_does_not_depend_on_which_text_is_gold(left: str, right: str) -> None:
+    for rule in ANSWER_RULES.values():
+        assert rule.f1(left, right) == rule.f1(right, left)
+
+
+def test_the_best_alias_counts_for_each_score_on_its_own() -> None:
+    assert answer_score("New York City", ["NYC", "New York"]) == AnswerScore(0.0, 1.0, 0.8)
+
+
+def test_a_sentence_that_contains_the_answer_has_acc_but_no_em() -> None:
+    score = answer_score("It was founded in 1912 by Ana Sorel.", ["Ana Sorel"])
+    assert (score.em, score.acc) == (0.0, 1.0)
+    assert score.f1 == pytest.approx(2 * 2 / (8 + 2))
+
+
+def test_no_gold_scores_nothing() -> None:
+    assert answer_score("anything", []) == AnswerScore(0.0, 0.0, 0.0)
+
+
+def test_only_hotpotqa_refuses_credit_for_words_shared_with_yes_or_no() -> None:
+    assert answer_score("no way", ["no"], "squad").f1 == pytest.approx(2 / 3)
+    assert answer_score("no way", ["no"], "hotpotqa").f1 == 0.0
+    assert answer_score("yes", ["yes indeed"], "hotpotqa").f1 == 0.0
+    assert answer_score("noanswer", ["noanswer"], "hotpotqa").f1 == 1.0
+
+
+def test_only_musique_counts_two_texts_without_words_as_equal() -> None:
+    assert answer_score("the", ["!"], "musique").f1 == 1.0
+    assert answer_score("the", ["!"], "squad").f1 == 0.0
+    assert answer_score("", ["Lima"], "musique").f1 == 0.0
+
+
+def test_a_list_answer_wants_every_value_whatever_the_order() -> None:
+    gold = ["Lima", "Oslo", "Rome"]
+    assert list_score(["Rome", "Lima", "oslo"], gold) == AnswerScore(1.0, 1.0, 1.0)
+    assert list_score(["Lima", "Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.8)
+    assert list_score(["Lima and Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.0)
+    assert list_score(["Lima"], []) == AnswerScore(0.0, 0.0, 0.0)
+
+
+GOLD_PLAN = parse(
+    "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?"
+)
+
+
+@pytest.mark.parametrize(
+    ("output", "score"),
+    [
+        (
+            "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?",
+            PlanScore(True, True, True, True),
+        ),
+        (
+            "(Who wrote Belt? + Who made Arno? * Where was {maker} born?) * Did {place} ever host {writer}?",
+            PlanScore(True, True, True, False),
+        ),
+        (
+            "Who directed Arno? * Where was {director} born? * Who wrote of {place}? * Did {writer} visit {place}?",
+            PlanScore(True, False, True, False),
+        ),
+        ("Who directed Arno? * Where was {director} born?", PlanScore(True, False, False, False)),
+        ("Where was {director} born?", PlanScore(False, False, False, False)),
+        ("Who directed Arno? *", PlanScore(False, False, False, False)),
+        ("", PlanScore(False, False, False, False)),
+    ],
+)
+def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: PlanScore) -> None:
+    assert plan_score(output, GOLD_PLAN) == score
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("Titanic (1997 film)", "Titanic ( 1997 film )"),
+        ("Mary_Poppins", "mary  poppins"),
+        ("O'Brien, Ltd.", "O ' Brien , Ltd ."),
+        ("ＡＢＣ", "abc"),
+    ],
+)
+def test_titles_that_differ_only_in_writing_are_one_title(left: str, right: str) -> None:
+    assert title_key(left) == title_key(right)
+
+
+def test_titles_of_different_words_stay_apart() -> None:
+    assert title_key("Titanic (1997 film)") != title_key("Titanic (1953 film)")
+
+
+def test_recall_counts_distinct_gold_titles_over_all_rankings() -> None:
+    rankings = [["Arno", "Belt", "Cove"], ["Dune", "Belt"]]
+    assert title_recall(rankings, ["Belt", "Dune", "belt", "Fern"], k=1) == pytest.approx(1 / 3)
+    assert title_recall(rankings, ["Belt", "Dune", "belt", "Fern"], k=2) == pytest.approx(2 / 3)
+    with pytest.raises(ValueError, match="no gold titles"):
+        title_recall(rankings, [], k=1)
+
+
+def test_measures_of_nothing_are_nan() -> None:
+    assert math.isnan(accuracy([], []))
+    assert math.isnan(roc_auc([0.1, 0.9], [True, True]))
+
+
+def test_auc_of_ties_is_one_half() -> None:
+    assert roc_auc([0.3, 0.3, 0.3], [True, False, False]) == 0.5
+    assert roc_auc([0.9, 0.1, 0.5, 0.5], [True, False, True, False]) == pytest.approx(3.5 / 4)

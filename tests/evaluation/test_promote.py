@@ -1,0 +1,96 @@
+"""`revelator promote` and `revelator evaluate` on a real registry with toy adapters."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import pytest
+from click.testing import CliRunner
+
+from evaluation.commands import evaluate, promote
+from revelator import registry
+from revelator.errors import ArtifactError, ConfigError, GateRefused
+from tests.training.toy import write_adapter, write_base, write_set
+
+OPEN = "margin: 1.0\nfloors: {}\n"
+SHUT = "margin: 0.0\nfloors: {translate_bnf: 0.9}\n"
+
+
+@dataclass(frozen=True)
+class Place:
+    home: Path
+    base: Path
+    set_folder: Path
+
+    def call(self, command, *arguments: str) -> str:
+        given = ["--home", str(self.home), "--limit", "3", "--threads", "1", *arguments]
+        result = CliRunner().invoke(command, given, catch_exceptions=True, standalone_mode=False)
+        if result.exception:
+            raise result.exception
+        return result.stdout
+
+    def rules(self, text: str) -> str:
+        path = self.home / "rules.yaml"
+        path.write_text(text)
+        return str(path)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    root = tmp_path_factory.mktemp("promote")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        place = Place(root / "home", write_base(root / "base"), write_set(root / "set", train=1, dev=3))
+        registry.connect(None, place.home)
+        for seed in (1, 2):
+            folder = write_adapter(root / f"adapter-{seed}", place.base, seed=seed)
+            registry.register_adapter(folder, "revelator", "", {"set_folder": str(place.set_folder)})
+        yield place
+
+
+def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None:
+    with pytest.raises(GateRefused, match=r"translate_bnf letters .* under its floor 0\.9") as caught:
+        place.call(promote, "--version", "1", "--rules", place.rules(SHUT))
+    assert caught.value.exit_status == 1
+    assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
+    assert registry.champion() is None
+
+
+def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
+    summary = json.loads(place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--dry-run", "--json"))
+    assert summary["moved"] is False and set(summary["tasks"]) >= {"route", "translate_bnf"}
+    assert registry.champion() is None
+
+
+def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) -> None:
+    first = json.loads(place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--json"))
+    assert (first["version"], first["replaced"], first["moved"]) == (1, None, True)
+    again = place.call(promote, "--version", "1", "--rules", place.rules(OPEN))
+    assert "champion already" in again
+    # Both are random, so only the floors make it certain that the second passes.
+    second = json.loads(place.call(promote, "--rules", place.rules(OPEN), "--floors-only", "--json"))
+    assert (second["version"], second["replaced"]) == (2, 1)
+    champion = registry.champion()
+    assert champion and champion.version == 2 and champion.tags["champion_replaced"] == "1"
+    run = mlflow.get_run(champion.tags["promotion_run"])
+    assert run.data.tags["replaces"] == "1" and "challenger/translate_bnf_letters" in run.data.metrics
+
+
+def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> None:
+    of_version = json.loads(place.call(evaluate, "1", "--json"))
+    of_folder = json.loads(
+        place.call(evaluate, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
+    )
+    assert of_version == of_folder and of_version["route"]["n"] == 3
+    alone = json.loads(
+        place.call(evaluate, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json")
+    )
+    assert set(alone) == set(of_version)
+
+
+def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> None:
+    with pytest.raises(ArtifactError, match="has no version or alias '9'"):
+        place.call(promote, "--version", "9")
+    with pytest.raises(ConfigError, match=r"no instruction set at .* to score on"):
+        place.call(evaluate, "1", "--set", str(place.home / "nowhere"))

@@ -1,0 +1,58 @@
+"""Which questions are chosen: by the hash of their ids and by their kind, never by how they turn out."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from evaluation.questions import KINDS, by_id_hash, fans_out, has_parentheses, one_of_each_kind, read_questions
+from revelator.errors import DataError
+
+
+def question(number: int, route: str, expression: str = "", steps: int = 1, split: str = "test") -> AnnotatedQuestion:
+    asked = tuple(AnnotatedStep(f"Step {i}?", "Arno") for i in range(steps))
+    return AnnotatedQuestion(
+        f"q{number}", "world", "CC0-1.0", split, f"Question {number}?", route, expression, steps=asked
+    )
+
+
+def one_of_each(number: int, split: str = "test") -> list[AnnotatedQuestion]:
+    return [
+        question(number, "straightforward", split=split),
+        question(number + 1, "single", "Who wrote Belt?", split=split),
+        question(number + 2, "compound", "Who wrote Belt? + Where is Arno?", 2, split),
+        question(number + 3, "complex", "Who wrote Belt? * Where was {writer} born?", 2, split),
+        question(number + 4, "complex", "(Who wrote Belt? + Who drew Belt?) * Did {writer} know {artist}?", 3, split),
+        question(number + 5, "complex", "Which rivers pass Arno? * Where does {river} end?", 4, split),
+    ]
+
+
+def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
+    questions = [q for start in range(0, 60, 6) for q in one_of_each(start)] + one_of_each(100, "train")
+    chosen = one_of_each_kind(questions)
+    assert list(chosen) == list(KINDS)
+    assert one_of_each_kind(questions[::-1]) == chosen
+    for kind, picked in chosen.items():
+        assert picked == next(q for q in by_id_hash(questions) if q.split == "test" and KINDS[kind](q))
+
+
+def test_parentheses_and_fan_out_are_told_from_expression_and_steps() -> None:
+    *_, plain, grouped, fanned = one_of_each(0)
+    assert [has_parentheses(q) for q in (plain, grouped, fanned)] == [False, True, False]
+    assert [fans_out(q) for q in (plain, grouped, fanned)] == [False, False, True]
+
+
+def test_a_kind_without_a_question_is_named() -> None:
+    with pytest.raises(DataError, match="no fan-out question in the test split"):
+        one_of_each_kind(one_of_each(0)[:-1])
+
+
+def test_a_row_that_is_no_question_is_named_by_file_and_line(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text(json.dumps(question(1, "single").to_json()) + "\n{\n", encoding="utf-8")
+    with pytest.raises(DataError) as failure:
+        read_questions(path)
+    assert failure.value.where == f"{path}:2"

@@ -1,0 +1,78 @@
+"""Scores by task, from completions that are known in advance."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from evaluation.scores import DECIDING
+from evaluation.scoring import pinned_rows, score
+from revelator.tasks import TASKS, TranslateInput
+from tests.training.toy import write_set
+from training.instructions import Instruction, read_split
+
+
+class Recited:
+    """An engine that recites: a text for each prompt, a probability of 0.9 for the label that it names."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers = answers
+
+    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str]) -> list[dict[str, float]]:
+        rest = 0.1 / (len(labels) - 1)
+        return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
+
+    def generate(self, prompts: Sequence[str], temperature: float, max_new_tokens: int) -> list[tuple[str, int]]:
+        return [(self.answers[prompt], 1) for prompt in prompts]
+
+    def count_tokens(self, prompts: Sequence[str]) -> list[int]:
+        return [len(prompt) for prompt in prompts]
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Instruction]:
+    folder: Path = write_set(tmp_path_factory.mktemp("set") / "toy", train=1, dev=20)
+    assert {len([r for r in pinned_rows(folder, "dev", 5) if r.task == task]) for task in TASKS} == {5}
+    return read_split(folder, "dev")
+
+
+def test_gold_completions_score_one_everywhere(rows: list[Instruction]) -> None:
+    scores = score(Recited({row.prompt: row.completion.strip() for row in rows}), rows)
+    assert set(scores) == set(DECIDING)
+    for task, own in scores.items():
+        assert own.n == 20 and set(own.scores.values()) == {1.0}, task
+        assert len(own.ids) == 20 and all(len(values) == 20 for values in own.values.values())
+
+
+def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Instruction]) -> None:
+    written = [row for row in rows if not TASKS[row.task].labels]
+    scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
+    assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
+        ("decompose", "refine", "translate_bnf"), 0
+    )
+
+
+def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(rows: list[Instruction]) -> None:
+    judged = [row for row in rows if row.task == "end"]
+    own = score(Recited({row.prompt: "yes" for row in judged}), judged)["end"]
+    assert own.scores["accuracy"] == pytest.approx(sum(row.label == "yes" for row in judged) / len(judged))
+    assert own.scores["auc"] == 0.5
+
+
+def test_plans_are_scored_by_shape_apart_from_words() -> None:
+    gold = "Who runs Obra Vale? * Where was {mayor} born?"
+    prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the mayor of Obra Vale born?"))
+    row = Instruction("1", "translate_bnf", prompt, f" {gold}", "", json.dumps(gold))
+    for text, expected in {
+        "Who leads it? * Where is {leader} from?": {"valid": 1, "letters": 1, "leaves": 1, "exact": 0},
+        "Who leads it? + Where is it?": {"valid": 1, "letters": 0, "leaves": 1, "exact": 0},
+        "Who leads it? * Where is it?": {"valid": 0, "letters": 1, "leaves": 1, "exact": 0},
+    }.items():
+        assert score(Recited({prompt: text}), [row])["translate_bnf"].scores == expected
+
+
+def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Instruction]) -> None:
+    row = next(row for row in rows if row.task == "decompose")
+    turned = json.dumps([part.upper() for part in reversed(json.loads(row.gold))])
+    assert score(Recited({row.prompt: turned}), [row])["decompose"].scores == {"equal": 1.0}

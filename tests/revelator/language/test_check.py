@@ -1,0 +1,61 @@
+"""The two rule sets."""
+
+import pytest
+
+from revelator.language import Atomic, Dependent, check, parse
+
+
+def codes(text, rules="scoped"):
+    return [diagnostic.code for diagnostic in check(parse(text), rules)]
+
+
+@pytest.mark.parametrize(
+    ("text", "scoped", "paper"),
+    [
+        ("A", [], []),
+        ("A * B {x}", [], []),
+        ("A {x}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * B", ["missing-dependency"], ["missing-dependency"]),
+        ("A + B {x}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * (B {x} + C {x})", [], []),
+        ("A * (B {x} + C)", [], ["missing-dependency"]),
+        ("A * (B + C)", ["missing-dependency"], ["missing-dependency", "missing-dependency"]),
+        ("A * (B * C {x})", [], []),
+        ("A * (B {x} * C {y})", [], ["erroneous-dependency"]),
+        ("(A {x} + B) * C {y}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * B {x} * C {x} {y}", [], []),
+        ("A {{x}} * B {y}", [], []),
+    ],
+)
+def test_what_each_rule_set_says(text, scoped, paper):
+    assert codes(text) == scoped
+    assert codes(text, "paper") == paper
+
+
+def test_an_erroneous_dependency_points_at_its_placeholder():
+    text = 'Who  is A? + "Where (is {it}?"'
+    (diagnostic,) = check(parse(text))
+    assert text[diagnostic.start : diagnostic.end] == "{it}"
+    assert "{it}" in diagnostic.hint
+
+
+def test_a_missing_dependency_points_at_the_right_operand():
+    text = "A * (B + C)"
+    (diagnostic,) = check(parse(text))
+    assert text[diagnostic.start : diagnostic.end] == "(B + C)"
+
+
+def test_folded_white_space_widens_the_place_to_the_leaf():
+    text = "Where   is {it}?"
+    (diagnostic,) = check(parse(text))
+    assert (diagnostic.start, diagnostic.end) == (0, len(text))
+
+
+def test_a_plan_that_was_built_is_checked_against_its_rendering():
+    (diagnostic,) = check(Dependent(Atomic("A"), Atomic("B")))
+    assert (diagnostic.start, diagnostic.end) == (4, 5)
+
+
+def test_an_unknown_rule_set_is_refused():
+    with pytest.raises(ValueError, match="scoped or paper"):
+        check(parse("A"), "strict")

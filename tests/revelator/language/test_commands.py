@@ -1,0 +1,77 @@
+"""`revelator parse` and `revelator check`, as processes."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from revelator.cli import main; main()"]
+
+
+def run(*arguments, given=b""):
+    return subprocess.run([*COMMAND, *arguments], input=given, capture_output=True, check=False)
+
+
+def test_parse_prints_each_format():
+    text = "A * (B {x} + C)"
+    assert run("parse", text, "--format", "letters").stdout.decode() == "A * (B + C)\n"
+    assert json.loads(run("parse", text, "--format", "json").stdout)["canonical"] == text
+    assert run("parse", "-", "--format", "mermaid", given=text.encode()).stdout.startswith(b"flowchart TD\n")
+    assert "in parallel" in run("parse", text).stdout.decode()
+
+
+def test_parse_refuses_with_a_caret_and_status_1():
+    result = run("parse", "A ) B")
+    assert result.returncode == 1
+    assert b"line 1, column 3" in result.stderr and b"^" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["A"], 0), (["A * B"], 1), (["A ) B"], 1), (["--rules", "no", "A"], 2)]
+)
+def test_check_tells_by_its_exit_status(arguments, status):
+    assert run("check", *arguments).returncode == status
+
+
+def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
+    result = run("check", "-", given=b"A * B {x}\n\nA ) B\n\xff {y}\n" + b"A + " * 5000 + b"B")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.returncode == 1
+    assert [row["valid"] for row in rows] == [True, False, False, False, True]
+    assert rows[0] == {
+        "expression": "A * B {x}",
+        "valid": True,
+        "canonical": "A * B {x}",
+        "letters": "A * B",
+        "leaves": 2,
+        "diagnostics": [],
+    }
+    assert (rows[1]["canonical"], rows[1]["letters"], rows[1]["leaves"]) == (None, None, 0)
+    assert [row["diagnostics"][0]["code"] for row in rows[1:4]] == [
+        "empty",
+        "unbalanced-parenthesis",
+        "erroneous-dependency",
+    ]
+    assert set(rows[2]["diagnostics"][0]) == {"code", "message", "start", "end", "hint"}
+    assert rows[4]["leaves"] == 5001
+
+
+def test_a_reader_that_goes_away_ends_check_quietly():
+    process = subprocess.Popen(
+        [*COMMAND, "check", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdin.write(b"A\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(b"A\n" * 100)
+    process.stdin.close()
+    assert process.wait() == 141
+    assert process.stderr.read() == b""
+
+
+def test_an_argument_and_standard_input_read_the_same_bytes_alike():
+    broken = b"\xff * b {x}"
+    assert run("check", broken, "--json").stdout == run("check", "-", given=broken).stdout
+    assert run("parse", broken).stdout == run("parse", "-", given=broken).stdout != b""

@@ -1,0 +1,154 @@
+"""The registry on a real SQLite store and on a real tracking server."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from revelator import registry
+from revelator.artifact import MANIFEST, write_manifest
+from revelator.durable import sha256_folder
+from revelator.errors import ArtifactError, Unavailable
+
+MLFLOW = Path(sys.executable).with_name("mlflow")
+
+
+def folder_of(path: Path, text: str) -> Path:
+    """An adapter in form; the registry looks at files and manifest alone."""
+    path.mkdir(parents=True)
+    (path / "adapter_model.safetensors").write_text(text)
+    write_manifest(path, base_name="tiny", base_digest="b" * 64, data_digest="d" * 64, run_id="")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [MLFLOW, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{root / 'mlflow.db'}",
+        "--artifacts-destination",
+        str(root / "artifacts"),
+    ]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _until_it_answers(f"{url}/health", process)
+            yield url
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def _until_it_answers(url: str, process: subprocess.Popen) -> None:
+    while process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.2)  # a closed port gives no event to wait for
+    raise AssertionError("the tracking server ended before it answered")
+
+
+def register_and_fetch(root: Path) -> None:
+    first = registry.register_adapter(folder_of(root / "one", "1"), "m", "", {"data": "x"})
+    second = registry.register_adapter(folder_of(root / "two", "2"), "m")
+    assert (first, second) == (1, 2)
+    assert registry.register_adapter(root / "one", "m") == 1  # the same folder is the same version
+    assert registry.resolve("m", "latest").version == 2
+    assert registry.resolve("m", 1).tags["data"] == "x"
+
+    got = registry.download(registry.resolve("m", 1), root / "got")
+    assert sha256_folder(got) == sha256_folder(root / "one")
+
+    assert registry.champion("m") is None
+    assert registry.set_alias("m", "champion", 1) is None
+    assert registry.set_alias("m", "champion", 2) == 1
+    champion = registry.resolve("m", "champion")
+    assert champion.version == 2 and champion.tags["champion_replaced"] == "1"
+
+
+def test_versions_aliases_and_downloads_in_a_sqlite_store(home: Path, tmp_path: Path) -> None:
+    assert registry.connect(None, home) == f"sqlite:///{home / 'mlflow.db'}"
+    register_and_fetch(tmp_path)
+    assert (home / "mlartifacts").is_dir()
+
+
+def test_versions_aliases_and_downloads_through_a_tracking_server(server: str, tmp_path: Path) -> None:
+    assert registry.connect(server, tmp_path) == server
+    register_and_fetch(tmp_path)
+    assert not (tmp_path / "mlflow.db").exists()
+
+
+def test_what_is_not_registered_is_said_with_what_is(home: Path, tmp_path: Path) -> None:
+    registry.connect(None, home)
+    registry.register_adapter(folder_of(tmp_path / "a", "a"), "known")
+    with pytest.raises(ArtifactError, match="no version or alias 'champion'; versions: 1"):
+        registry.resolve("known", "champion")
+    with pytest.raises(ArtifactError, match="no version of 'unknown'"):
+        registry.resolve("unknown", "latest")
+    with pytest.raises(ArtifactError):
+        registry.champion("unknown")
+
+
+def test_a_damaged_artifact_is_named_and_replaces_nothing(home: Path, tmp_path: Path) -> None:
+    registry.connect(None, home)
+    registry.register_adapter(folder_of(tmp_path / "a", "whole"), "damaged")
+    version = registry.resolve("damaged", 1)
+    stored = Path(mlflow.artifacts.download_artifacts(version.source))
+    (stored / "adapter_model.safetensors").write_text("other")
+    target = folder_of(tmp_path / "target", "before")
+    before = sha256_folder(target)
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: the file was changed or damaged"):
+        registry.download(version, target)
+    assert sha256_folder(target) == before
+    assert [p.name for p in tmp_path.iterdir() if p.name.startswith(".")] == []
+
+
+def test_a_folder_that_is_not_whole_is_not_registered(home: Path, tmp_path: Path) -> None:
+    registry.connect(None, home)
+    half = folder_of(tmp_path / "half", "text")
+    (half / MANIFEST).unlink()
+    with pytest.raises(ArtifactError, match=r"no manifest\.json"):
+        registry.register_adapter(half, "half")
+    with pytest.raises(ArtifactError, match="no version of 'half'"):
+        registry.resolve("half", "latest")
+
+
+@pytest.mark.parametrize("uri", ["http://127.0.0.1:1", "http://nowhere.invalid:5000", "sqlite:////proc/none/mlflow.db"])
+def test_a_store_that_cannot_be_used_is_one_error_with_a_way_out(uri: str, tmp_path: Path) -> None:
+    with pytest.raises(Unavailable, match="cannot be used") as caught:
+        registry.connect(uri, tmp_path)
+    assert uri in str(caught.value) and "--tracking-uri" in str(caught.value)
+
+
+def test_a_server_that_dies_later_is_unavailable_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry.connect(None, home)
+    for name, value in {"MAX_RETRIES": "0", "TIMEOUT": "2"}.items():
+        monkeypatch.setenv(f"MLFLOW_HTTP_REQUEST_{name}", value)
+    mlflow.set_tracking_uri("http://127.0.0.1:1")
+    with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1"):
+        registry.resolve("revelator", "latest")

@@ -1,0 +1,78 @@
+"""The trace on a terminal."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from revelator.trace import Node, Passage, Trace, Usage
+from revelator.trace_view import show
+
+
+def shown(trace: Trace, **options: int) -> list[str]:
+    console = Console(width=120, record=True, force_terminal=False)
+    show(trace, console, **options)
+    return console.export_text().splitlines()
+
+
+def example(**changes: object) -> Trace:
+    documents = [
+        Passage("1", "Elsewhere", "…", 3.0, 0.1),
+        Passage("2", "Lantern Row", "…", 2.0, 0.9),
+        Passage("3", "Third", "…", 1.0, 0.2),
+    ]
+    nodes = [
+        Node("1", "route", "", answers=["complex"], detail={"probabilities": [{"complex": 0.75}]}),
+        Node("2", "dependent", "", answers=["Port Velm"], ended_ms=30),
+        Node(
+            "3",
+            "atomic",
+            "Who directed [bold]Lantern Row[/]?",
+            parent="2",
+            asked="Who directed [bold]Lantern Row[/]?",
+            documents=documents,
+            answers=["Ines Calloway"],
+            sentence="Ines Calloway made it.",
+            ended_ms=12,
+            detail={"kept": ["2"]},
+        ),
+        Node("4", "atomic", "Where was {director} born?", parent="2", asked="Where was Ines Calloway born?"),
+    ]
+    settings = {"route": "complex", "plan": "A * B {director}?", "answer": "Port Velm", "answers": ["Port Velm"]}
+    return Trace("Where?", "auto", nodes=nodes, usage=Usage(9, 8, 7, 6, 5), wall_ms=31, **(settings | changes))
+
+
+def test_the_head_names_route_plan_and_the_question_stands_over_the_tree():
+    lines = shown(example())
+    assert lines[0] == "route    complex  P = 0.75"
+    assert lines[1] == "plan     A * B {director}?"
+    assert lines[2] == "Where?"
+
+
+def test_nodes_hang_below_the_node_that_encloses_them_with_answer_and_time():
+    text = "\n".join(shown(example()))
+    assert "├── ✓ 1 route → complex  0 ms" in text
+    assert "└── ✓ 2 * one after the other → Port Velm  30 ms" in text
+    assert "    ├── ✓ 3 atomic  Who directed [bold]Lantern Row[/]? → Ines Calloway  12 ms" in text
+    assert "    └── ✓ 4 atomic  Where was Ines Calloway born?" in text
+    assert "“Ines Calloway made it.”" in text
+
+
+def test_documents_that_were_read_come_first_and_the_rest_by_relevance():
+    titles = [line for line in shown(example(), documents=2) if "score" in line]
+    assert "read Lantern Row  score 2.0, relevant 0.90" in titles[0]
+    assert "Third  score 1.0, relevant 0.20" in titles[1] and "read" not in titles[1]
+    assert len(titles) == 2
+
+
+def test_what_went_wrong_is_marked():
+    trace = example(outcome="partial", degraded=True, reason="no plan could be run", deadline_exceeded=True)
+    trace.nodes[3].status, trace.nodes[3].error = "skipped", "not reached"
+    text = "\n".join(shown(trace))
+    assert "degraded no plan could be run" in text
+    assert "– 4 atomic" in text and "not reached" in text
+    assert "answer   Port Velm  (partial)  (time ran out)" in text
+
+
+def test_a_failed_question_shows_that_it_has_no_answer():
+    text = "\n".join(shown(example(outcome="failed", answer="", answers=[])))
+    assert "answer   none  (failed)" in text

@@ -1,0 +1,194 @@
+"""The four routes, the choice among them, and what happens when a model's plan cannot be run."""
+
+import pytest
+
+from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
+from serving.executor import Limits
+
+
+def kinds(trace):
+    return [node.kind for node in trace.nodes]
+
+
+async def test_a_straightforward_question_goes_to_the_generator_alone(toy):
+    world = toy({"direct: What is 2 + 2?": ["4"]}, {"route": "straightforward"})
+    trace = await world.executor().run("What is 2 + 2?")
+    assert kinds(trace) == ["route", "direct"] and trace.answers == ["4"] and trace.answer == "It is 4."
+    assert trace.route == "straightforward" and trace.plan is None and trace.outcome == "complete"
+    assert world.asked == []
+
+
+async def test_what_the_generator_cannot_answer_alone_is_looked_up(toy):
+    world = toy({"read: Who wrote A?": ["p"]}, {"route": "straightforward"})
+    trace = await world.executor().run("Who wrote A?")
+    assert kinds(trace) == ["route", "direct", "atomic"] and trace.answers == ["p"]
+    assert trace.degraded and "without documents" in trace.reason
+
+
+async def test_a_single_question_is_one_step(toy):
+    world = toy({"Who wrote A?": ["p"]}, {"route": "single"})
+    trace = await world.executor().run("Who wrote A?")
+    assert kinds(trace) == ["route", "atomic"] and trace.answers == ["p"] and trace.outcome == "complete"
+
+
+async def test_a_compound_question_is_split_answered_in_parts_and_listed(toy):
+    world = toy(
+        {"Who wrote A?": ["p"], "Where is B?": ["Ayr"]},
+        {"route": "compound", "decompose": '["Who wrote A?", "Where is B?"]'},
+    )
+    trace = await world.executor().run("Who wrote A and where is B?")
+    assert kinds(trace) == ["route", "decompose", "sequence", "atomic", "atomic", "merge"]
+    assert trace.answers == ["p", "Ayr"] and trace.plan == "Who wrote A? + Where is B?"
+    assert trace.nodes[-1].detail["method"] == "all parts"
+
+
+async def test_a_compound_question_that_cannot_be_split_is_asked_as_one(toy):
+    world = toy({"Who wrote A?": ["p"]}, {"decompose": "not JSON"})
+    trace = await world.executor().run("Who wrote A?", strategy="compound")
+    assert trace.answers == ["p"] and trace.degraded and trace.plan_source == "fallback"
+    assert trace.nodes[0].status == "failed" and trace.nodes[0].detail["output"] == "not JSON"
+
+
+async def test_a_complex_question_is_compiled_and_run(toy):
+    world = toy(
+        {"Who wrote A?": ["Ann"], "When was Ann born?": ["1950"]},
+        {"route": "complex", "translate_bnf": "Who wrote A? * When was {writer} born?"},
+    )
+    trace = await world.executor().run("When was the writer of A born?")
+    assert kinds(trace) == ["route", "translate", "dependent", "atomic", "atomic", "merge"]
+    assert trace.answers == ["1950"] and trace.plan_source == "model" and not trace.degraded
+    assert trace.plan == "Who wrote A? * When was {writer} born?"
+
+
+async def test_the_first_valid_plan_of_several_temperatures_is_taken(toy):
+    outputs = ["A ) B", "Who wrote A? * When was it?", "Who wrote A?", "never asked for"]
+    world = toy({"Who wrote A?": ["p"]}, {"translate_bnf": outputs})
+    trace = await world.executor().run("q", strategy="compile")
+    tried = [temperature for task, _, temperature in world.calls if task == "translate_bnf"]
+    assert tried == [0.0, 0.5, 0.8] and trace.answers == ["p"] and not trace.degraded
+    assert {d["temperature"] for d in trace.diagnostics} == {0.0, 0.5}
+    assert all(d["code"] and d["message"] for d in trace.diagnostics)
+
+
+async def test_without_a_valid_plan_the_question_goes_through_the_loop(toy):
+    world = toy(
+        {"Who wrote A?": ["Ann"], "When was Ann born?": ["1950"], "merge: q": ["1950"]},
+        {"translate_bnf": "A ) B", "refine": ["Who wrote A?", "When was Ann born?"], "end": ["no", "yes"]},
+    )
+    trace = await world.executor().run("q", strategy="compile")
+    assert kinds(trace) == ["translate", "refine", "atomic", "end", "refine", "atomic", "end", "merge"]
+    assert trace.degraded and trace.reason and len(trace.diagnostics) == 4
+    assert trace.answers == ["1950"] and trace.outcome == "complete" and trace.plan is None
+    assert [s.question for s in world.requests[-1].steps] == ["Who wrote A?", "When was Ann born?"]
+
+
+async def test_a_plan_over_a_limit_is_not_run(toy):
+    world = toy({"w": ["p"]}, {"translate_bnf": "a + b + c", "refine": "w", "end": "yes"})
+    trace = await world.executor(leaves=2).run("q", strategy="compile")
+    assert trace.degraded and {d["code"] for d in trace.diagnostics} == {"limit"} and world.asked == ["w"]
+
+
+async def test_the_loop_ends_at_its_limit_of_steps(toy):
+    world = toy({}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
+    trace = await world.executor(steps=3).run("q", strategy="iterate")
+    assert world.asked == ["Who is 0?", "Who is 1?", "Who is 2?"] and trace.outcome == "failed"
+
+
+async def test_the_loop_ends_when_a_question_comes_back(toy):
+    world = toy({"Who is 0?": ["p"]}, {"refine": "Who is 0?", "end": "no"})
+    trace = await world.executor().run("q", strategy="iterate")
+    assert world.asked == ["Who is 0?"] and trace.answers == ["p"]
+
+
+async def test_a_given_plan_is_run_as_it_stands_without_the_router(toy):
+    world = toy({"Who wrote A?": ["p"]})
+    trace = await world.executor().run("q", plan="  Who wrote A?  ")
+    assert trace.plan == "Who wrote A?" and trace.plan_source == "given" and trace.route is None
+    assert [task for task, _, _ in world.calls] == ["relevance"]
+
+
+async def test_a_given_plan_that_cannot_be_run_is_refused_with_its_diagnostics(toy):
+    executor = toy().executor(leaves=3, depth=2)
+    with pytest.raises(ExpressionError) as syntax:
+        await executor.run("q", plan="A ) B")
+    assert syntax.value.column == 3
+    with pytest.raises(PlanError) as unbound:
+        await executor.run("q", plan="When was {writer} born?")
+    assert unbound.value.diagnostics[0].code
+    with pytest.raises(PlanError, match="limit leaves is 3"):
+        await executor.run("q", plan="a + b + c + d")
+    with pytest.raises(PlanError, match="limit depth is 2"):
+        await executor.run("q", plan="a * b {x} * c {y}")
+
+
+async def test_a_question_that_is_empty_or_too_long_is_refused(toy):
+    executor = toy().executor(question_characters=10)
+    for question in ("", "  \n", "x" * 11):
+        with pytest.raises(InvalidRequest):
+            await executor.run(question)
+    for wrong in ({"strategy": "guess"}, {"deadline_ms": 0}, {"deadline_ms": float("nan")}):
+        with pytest.raises(InvalidRequest):
+            await executor.run("q", **wrong)
+
+
+async def test_a_request_lowers_limits_and_never_raises_them():
+    limits = Limits().lowered({"leaves": 4, "fan_out": 100, "relevance_threshold": 0.9})
+    assert (limits.leaves, limits.fan_out, limits.relevance_threshold) == (4, 8, 0.9)
+    for wrong in (
+        {"leafs": 3},
+        {"leaves": 0},
+        {"leaves": 2.5},
+        {"leaves": "3"},
+        {"leaves": True},
+        {"kept": float("nan")},
+    ):
+        with pytest.raises(InvalidRequest):
+            Limits().lowered(wrong)
+
+
+async def test_a_revelator_that_is_down_or_breaks_its_promise_is_raised(toy):
+    with pytest.raises(TaskOutputError):
+        await toy({}, {"route": "sideways"}).executor().run("q")
+    with pytest.raises(Unavailable):
+        await toy({"q": Unavailable("down")}, {"route": "single"}).executor().run("q")
+
+
+async def test_relevance_is_judged_in_one_call_and_the_first_three_relevant_ones_are_read(toy):
+    scores = {"title 2:": 0.6, "title 4:": 0.95, "title 7:": 0.95, "title 9:": 0.7, "title": 0.1}
+    world = toy({"Who wrote A?": ["p"]}, relevance=scores)
+    trace = await world.executor().run("Who wrote A?", strategy="single")
+    assert world.calls == [("relevance", 10, 0.0)]
+    assert [p.title for p in world.requests[0].passages] == ["title 2", "title 4", "title 7"]
+    node = trace.nodes[0]
+    assert len(node.documents) == 10 and node.documents[1].relevance == 0.6
+    assert node.detail["kept"] == ["Who wrote A?#2", "Who wrote A?#4", "Who wrote A?#7"]
+
+
+async def test_when_nothing_is_relevant_the_first_three_are_read_and_the_node_says_so(toy):
+    world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.1})
+    trace = await world.executor().run("Who wrote A?", strategy="single")
+    assert [p.title for p in world.requests[0].passages] == ["title 1", "title 2", "title 3"]
+    assert "first ones were read" in trace.nodes[0].detail["relevance"]
+
+
+async def test_a_comparison_is_computed_and_names_the_candidate(toy):
+    world = toy(
+        {
+            "Who directed Taxi!?": ["Roy"],
+            "When did Roy die?": ["3 May 1950"],
+            "Who directed What Price?": ["Cukor"],
+            "When did Cukor die?": ["January 24, 1983"],
+        }
+    )
+    plan = "Who directed Taxi!? * When did {director} die? + Who directed What Price?? * When did {director} die?"
+    world.knowledge = {**world.knowledge, "Who directed What Price??": ["Cukor"]}
+    trace = await world.executor().run("Which film has the director who died later, Taxi! or What Price??", plan=plan)
+    assert trace.answers == ["What Price?"] and trace.nodes[-1].detail["method"] == "comparison: later"
+    assert all(request.mode == "read" for request in world.requests)
+
+
+async def test_what_code_cannot_merge_goes_to_the_generator(toy):
+    question = "Who fell for a sadder reason, A or B?"
+    world = toy({"Why did A fall?": ["rain"], "Why did B fall?": ["war"], f"merge: {question}": ["B"]})
+    trace = await world.executor().run(question, plan="Why did A fall? + Why did B fall?")
+    assert trace.answers == ["B"] and trace.nodes[-1].detail["method"] == "generator"

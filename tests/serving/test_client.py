@@ -1,0 +1,74 @@
+"""What crosses the wire: errors come out as they went in, and a server that is not there is said to be not there."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator import errors
+from revelator._wire import grpc_code, read_error, write_error
+from revelator.client import AsyncClient, Client
+from revelator.language import check, parse
+
+SIMPLE = [
+    errors.InvalidRequest,
+    errors.Overloaded,
+    errors.Unavailable,
+    errors.DeadlineExceeded,
+    errors.Cancelled,
+    errors.ServingError,
+]
+
+
+@given(st.sampled_from(SIMPLE), st.text(), st.none() | st.text(), st.none() | st.text())
+def test_an_error_arrives_as_it_was_raised(kind, message, where, hint):
+    error = kind(message, where=where, hint=hint)
+    arrived = read_error("UNKNOWN", write_error(error))
+    assert type(arrived) is kind
+    assert (arrived.message, arrived.where, arrived.hint) == (message, where, hint)
+    assert grpc_code(error) == kind.grpc_code
+
+
+def test_diagnostics_of_a_plan_arrive_whole():
+    diagnostics = check(parse("Where was {director} born? + What is {x}?"))
+    error = errors.PlanError("cannot be run", diagnostics=diagnostics, hint="mend it")
+    arrived = read_error("INVALID_ARGUMENT", write_error(error))
+    assert isinstance(arrived, errors.PlanError) and len(diagnostics) == 2
+    assert (arrived.diagnostics, arrived.hint) == (diagnostics, "mend it")
+
+
+def test_a_syntax_error_arrives_with_its_caret():
+    with pytest.raises(errors.ExpressionError) as raised:
+        parse("A ) B")
+    assert str(read_error("INVALID_ARGUMENT", write_error(raised.value))) == str(raised.value)
+    assert grpc_code(raised.value) == "INVALID_ARGUMENT"
+
+
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("INVALID_ARGUMENT", errors.InvalidRequest),
+        ("UNAVAILABLE", errors.Unavailable),
+        ("NOT_FOUND", errors.Unavailable),
+        ("DEADLINE_EXCEEDED", errors.DeadlineExceeded),
+        ("CANCELLED", errors.Cancelled),
+        ("INTERNAL", errors.ServingError),
+    ],
+)
+@pytest.mark.parametrize("message", ["no JSON", "[1]", '{"foreign": 1}', "7", ""])
+def test_a_foreign_message_keeps_its_words_and_is_read_by_its_code(code, kind, message):
+    error = read_error(code, message)
+    assert type(error) is kind and error.message == message
+
+
+def test_a_server_that_is_not_there_is_unavailable():
+    with Client("127.0.0.1:1", timeout=10) as client, pytest.raises(errors.Unavailable) as refused:
+        client.ask("Who?")
+    assert refused.value.where == "127.0.0.1:1" and "revelator serve" in (refused.value.hint or "")
+
+
+async def test_a_server_that_is_not_there_is_unavailable_for_asyncio_too():
+    async with AsyncClient("127.0.0.1:1", timeout=10) as client:
+        with pytest.raises(errors.Unavailable):
+            await client.ask("Who?")

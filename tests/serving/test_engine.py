@@ -1,0 +1,156 @@
+"""The engine: probabilities in one pass, deterministic generation, and adapters that do not fit."""
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from peft import PeftModel
+from transformers import AutoModelForCausalLM
+
+from revelator.artifact import MANIFEST
+from revelator.errors import ArtifactError, InvalidRequest
+from revelator.tasks import TASKS
+from serving.engine import Engine
+from serving.revelator_model import LocalRevelator, complete
+from tests.training.toy import toy_rows, write_adapter, write_base
+
+ROUTES = TASKS["route"].labels
+PROMPTS = [row["prompt"] for row in toy_rows("dev", 6)]
+
+
+@pytest.fixture(scope="module")
+def toy_base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_base(tmp_path_factory.mktemp("base") / "toy")
+
+
+@pytest.fixture(scope="module")
+def adapter(toy_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_adapter(tmp_path_factory.mktemp("adapter") / "toy", toy_base)
+
+
+@pytest.fixture(scope="module")
+def engine(toy_base: Path, adapter: Path) -> Engine:
+    return Engine(toy_base, adapter, threads=1)
+
+
+def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engine) -> None:
+    together = engine.label_probabilities(PROMPTS, ROUTES)
+    for prompt, probabilities in zip(PROMPTS, together, strict=True):
+        assert tuple(probabilities) == ROUTES
+        assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-6)
+        alone = engine.label_probabilities([prompt], ROUTES)[0]
+        assert probabilities == pytest.approx(alone, abs=1e-4)  # padding does not count
+
+
+def test_a_labels_probability_is_the_softmax_over_first_tokens_of_the_unmerged_adapter(
+    engine: Engine, toy_base: Path, adapter: Path
+) -> None:
+    model = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(toy_base, dtype=torch.float32), adapter
+    ).eval()
+    ids = torch.tensor([engine.tokenizer(PROMPTS[0])["input_ids"]])
+    with torch.no_grad():
+        logits = model(input_ids=ids).logits[0, -1]
+    first = [engine.tokenizer(" " + label)["input_ids"][0] for label in ROUTES]
+    expected = dict(zip(ROUTES, logits[first].softmax(-1).tolist(), strict=True))
+    assert engine.label_probabilities([PROMPTS[0]], ROUTES)[0] == pytest.approx(expected, abs=1e-4)
+
+
+def test_the_adapter_changes_what_the_base_says(engine: Engine, toy_base: Path) -> None:
+    plain = Engine(toy_base, threads=1)
+    assert plain.manifest is None and plain.base_digest == engine.base_digest
+    ours, theirs = (e.label_probabilities(PROMPTS[:1], ROUTES)[0] for e in (engine, plain))
+    assert max(abs(ours[label] - theirs[label]) for label in ROUTES) > 1e-3
+
+
+def test_generation_at_temperature_zero_repeats_itself_and_counts_its_tokens(engine: Engine) -> None:
+    once = engine.generate(PROMPTS, max_new_tokens=12)
+    assert once == engine.generate(PROMPTS, max_new_tokens=12)
+    assert len(once) == len(PROMPTS) and all(1 <= tokens <= 12 for _, tokens in once)
+
+
+def test_sampling_follows_the_seed_of_torch(engine: Engine) -> None:
+    texts = set()
+    for seed in (1, 1, 2, 3):
+        torch.manual_seed(seed)
+        texts.add(engine.generate(PROMPTS[:1], temperature=5.0, max_new_tokens=12)[0][0])
+    assert 2 <= len(texts) <= 3
+
+
+def test_generation_ends_at_the_end_token_which_counts_and_is_not_text(engine: Engine) -> None:
+    end = engine.tokenizer.eos_token_id
+    words = engine.tokenizer(" Who is it?")["input_ids"]
+    assert engine._written([*words, end, *words]) == ("Who is it?", len(words) + 1)
+    assert engine._written(words) == ("Who is it?", len(words))
+
+
+def test_a_batch_without_prompts_is_an_empty_answer(engine: Engine) -> None:
+    assert engine.label_probabilities([], ROUTES) == [] and engine.generate([]) == []
+
+
+def test_a_prompt_that_leaves_no_room_is_an_invalid_request(engine: Engine) -> None:
+    with pytest.raises(InvalidRequest, match=r"this model reads at most 511"):
+        engine.generate([PROMPTS[0], "Who? " * 600])
+
+
+def test_completions_are_labels_with_probabilities_or_written_text(engine: Engine) -> None:
+    judged = complete(engine, "route", PROMPTS[:2])
+    assert [c.text for c in judged] == [max(c.probabilities, key=c.probabilities.get) for c in judged]
+    assert [c.tokens_in for c in judged] == engine.count_tokens(PROMPTS[:2]) and judged[0].tokens_out == 0
+    written = complete(engine, "refine", PROMPTS[:1], max_new_tokens=5)[0]
+    assert written.probabilities == {} and 1 <= written.tokens_out <= 5
+
+
+async def test_concurrent_calls_in_one_process_answer_as_they_would_alone(engine: Engine) -> None:
+    local = LocalRevelator(engine)
+    answers = await asyncio.gather(*(local.complete("route", [prompt]) for prompt in PROMPTS))
+    local.close()
+    assert [a[0] for a in answers] == [complete(engine, "route", [prompt])[0] for prompt in PROMPTS]
+
+
+def test_an_adapter_of_another_base_is_refused_by_digest(tmp_path: Path, toy_base: Path, adapter: Path) -> None:
+    other = write_base(tmp_path / "other", seed=9)
+    with pytest.raises(ArtifactError, match="base: sha256") as caught:
+        Engine(other, adapter)
+    assert str(toy_base) in str(caught.value)  # the hint names the base that fits
+
+
+def test_an_adapter_on_a_base_with_another_tokenizer_is_refused(tmp_path: Path, adapter: Path) -> None:
+    other = write_base(tmp_path / "other", words=("yes", "no", "maybe", "certainly"))
+    with pytest.raises(ArtifactError, match="base: sha256"):
+        Engine(other, adapter)
+
+
+@pytest.mark.parametrize(("key", "says"), [("prompt_hash", "prompts: sha256"), ("grammar_hash", "grammar: sha256")])
+def test_an_adapter_of_other_prompts_or_grammar_is_refused(tmp_path: Path, toy_base: Path, key: str, says: str) -> None:
+    folder = write_adapter(tmp_path / "old", toy_base)
+    manifest = json.loads((folder / MANIFEST).read_text())
+    (folder / MANIFEST).write_text(json.dumps(manifest | {key: "0" * 64}))
+    with pytest.raises(ArtifactError, match=says) as caught:
+        Engine(toy_base, folder)
+    assert "train again" in str(caught.value)
+
+
+def test_a_damaged_or_missing_file_is_named(tmp_path: Path, toy_base: Path) -> None:
+    folder = write_adapter(tmp_path / "bad", toy_base)
+    weights = folder / "adapter_model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: the file was changed or damaged"):
+        Engine(toy_base, folder)
+    weights.unlink()
+    with pytest.raises(ArtifactError, match=r"adapter_model\.safetensors: a file of the adapter is missing"):
+        Engine(toy_base, folder)
+    (folder / MANIFEST).unlink()
+    with pytest.raises(ArtifactError, match=r"no manifest\.json"):
+        Engine(toy_base, folder)
+
+
+def test_a_missing_base_and_one_in_another_weight_format_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="does not exist"):
+        Engine(tmp_path / "nowhere")
+    (tmp_path / "config.json").write_text("{}")
+    (tmp_path / "pytorch_model.bin").write_bytes(b"pickle")
+    with pytest.raises(ArtifactError, match="only safetensors are read"):
+        Engine(tmp_path)

@@ -1,0 +1,191 @@
+"""Answers computed from the answers of a plan's parts."""
+
+import pytest
+
+from serving.candidates import candidates
+from serving.merge import Member, Part, compute
+
+
+def part(question: str, *answers: str, **lineage: str) -> Part:
+    return Part((question,), (Member(lineage, answers),))
+
+
+def fan(question: str, name: str, **values: str) -> Part:
+    return Part((question,), tuple(Member({name: key}, (value,)) for key, value in values.items()))
+
+
+def answers(question: str, *parts: Part) -> tuple[str, ...] | None:
+    merged = compute(question, parts)
+    return merged.answers if merged else None
+
+
+def born(name: str, value: str) -> Part:
+    return part(f"When was {name} born?", value)
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second", "winner"),
+    [
+        ("Who was born first, Ann Lee or Bob Ray?", "3 May 1950", "June 1950", "Ann Lee"),
+        ("Who was born later, Ann Lee or Bob Ray?", "3 May 1950", "1951-06-01", "Bob Ray"),
+        ("Who is older, Ann Lee or Bob Ray?", "1950", "1949", "Bob Ray"),
+        ("Who is older, Ann Lee or Bob Ray?", "61", "sixty", "Ann Lee"),
+        ("Is Ann Lee or Bob Ray younger?", "May 3, 1950", "44 BC", "Ann Lee"),
+        ("Which is taller: Ann Lee or Bob Ray?", "6 ft 2 in", "190 cm", "Bob Ray"),
+        ("Of Ann Lee and Bob Ray, which one sold more copies?", "1.2 million", "900,000", "Ann Lee"),
+        ("Who came out more recently, Ann Lee or Bob Ray?", "1950", "1960", "Bob Ray"),
+        ("Which is shorter, Ann Lee or Bob Ray?", "2 hours 10 minutes", "125 minutes", "Bob Ray"),
+        ("Which has fewer pages, Ann Lee or Bob Ray?", "1,204", "993", "Bob Ray"),
+    ],
+)
+def test_a_comparison_names_the_winner_as_the_question_does(question, first, second, winner):
+    parts = [born("Ann Lee", first), born("Bob Ray", second)]
+    assert answers(question, *parts) == (winner,) == answers(question, *parts[::-1])
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [("1950", "1950"), ("1950", "3 May 1950"), ("long ago", "1950"), ("", "1950")],
+)
+def test_a_comparison_that_cannot_be_decided_is_left_open(first, second):
+    assert answers("Who was born first, Ann or Bob?", born("Ann", first), born("Bob", second)) is None
+
+
+def test_values_of_different_dimensions_are_not_compared():
+    parts = [part("How big is Ann?", "3 kg"), part("How big is Bob?", "2 m")]
+    assert answers("Which is larger, Ann or Bob?", *parts) is None
+
+
+def test_a_film_is_named_where_the_film_is_asked_for_and_its_director_where_that_is():
+    parts = [
+        Part(("Who directed Taxi!?", "When did {director} die?"), (Member({"director": "Roy"}, ("1950",)),)),
+        Part(("Who directed The Hours?", "When did {director} die?"), (Member({"director": "Cuk"}, ("1983",)),)),
+    ]
+    assert answers("Which film has the director who died later, Taxi! or The Hours?", *parts) == ("The Hours",)
+    assert answers("Which director died later, Taxi!'s or The Hours's?", *parts) == ("Cuk",)
+    assert answers("Who died first, the director of Taxi! or the director of The Hours?", *parts) == ("Roy",)
+
+
+def test_words_inside_a_title_are_no_operation():
+    parts = [part("When was The first of May released?", "1950"), part("When was Bob released?", "1960")]
+    assert answers("Which was released later, The first of May or Bob?", *parts) == ("Bob",)
+
+
+def test_a_question_of_yes_or_no_compares_in_the_order_in_which_it_names_the_two():
+    parts = [born("Ann", "1950"), born("Bob", "1960")]
+    assert answers("Is Ann older than Bob?", *parts) == ("yes",)
+    assert answers("Was Bob born before Ann?", *parts) == ("no",)
+
+
+def test_lifetimes_are_computed_from_births_and_deaths():
+    parts = [
+        part("When was Ann born?", "1 May 1900"),
+        part("When did Ann die?", "1980"),
+        part("When was Bob born?", "1910"),
+        part("When did Bob die?", "3 June 1950"),
+    ]
+    assert answers("Who lived longer, Ann or Bob?", *parts) == ("Ann",)
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second", "answer"),
+    [
+        ("Are Ann and Bob from the same country?", "American", "the U.S.", "yes"),
+        ("Are Ann and Bob from the same country?", "India", "Indonesian", "no"),
+        ("Were Ann and Bob born in the same city?", "Ayr", "ayr", "yes"),
+        ("Were Ann and Bob born in the same year?", "3 May 1950", "1950", "yes"),
+        ("Were Ann and Bob born on the same day?", "3 May 1950", "May 3, 1950", "yes"),
+        ("Were Ann and Bob born on the same day?", "3 May 1950", "4 May 1950", "no"),
+        ("Are both Ann and Bob painters?", "yes", "no", "no"),
+        ("Are both Ann and Bob painters?", "yes", "yes", "yes"),
+    ],
+)
+def test_same_and_both_are_answered_with_yes_or_no(question, first, second, answer):
+    assert answers(question, part("What of Ann?", first), part("What of Bob?", second)) == (answer,)
+
+
+def test_what_two_lists_share_is_their_intersection():
+    parts = [part("Which films has Ann?", "A", "B", "C"), part("Which films has Bob?", "c", "B")]
+    assert answers("Which films have both Ann and Bob?", *parts) == ("B", "C")
+    assert answers("How many films have both Ann and Bob?", *parts) == ("2",)
+
+
+def test_a_list_is_counted_and_a_number_that_was_read_is_left_as_it_is():
+    assert answers("How many films did Ann direct?", part("Which films did Ann direct?", "A", "B", "A")) == ("2",)
+    assert answers("How many people live in Ayr?", part("What is the population of Ayr?", "46,260")) is None
+    assert answers("How many films did Ann direct?", part("How many films did Ann direct?", "a handful")) is None
+
+
+def test_numbers_are_added_or_subtracted_where_the_question_says_so():
+    parts = [part("How many pages has A?", "1,200"), part("How many pages has B?", "nine hundred")]
+    assert answers("How many pages do A and B have in total?", *parts) == ("2,100",)
+    assert answers("How many more pages has A than B?", *parts) == ("300",)
+    years = [part("When was A founded?", "3 May 1950"), part("When was B founded?", "1939")]
+    assert answers("How many years apart were A and B founded?", *years) == ("11",)
+    times = [part("How long is A?", "2 hours"), part("How long is B?", "95 minutes")]
+    assert answers("By how many minutes do A and B differ in running time?", *times) == ("25",)
+
+
+def test_the_member_of_a_fan_out_with_the_extreme_value_is_named():
+    released = fan("When was {film} released?", "film", A="3 May 1950", B="1949", C="1960")
+    assert answers("Which of X's films was released earliest?", released) == ("B",)
+    assert answers("Which of X's films is the newest?", released) == ("C",)
+    assert answers("When was the earliest film of X released?", released) == ("1949",)
+
+
+def test_a_pronoun_is_named_by_the_value_found_for_it():
+    parts = [
+        Part(("Who is the child of Ann?", "When was {child} born?"), (Member({"child": "Cy"}, ("1950",)),)),
+        Part(
+            ("Who is the child of Ann?", "Who is the father of {child}?", "When was {father} born?"),
+            (Member({"child": "Cy", "father": "Dan"}, ("1920",)),),
+        ),
+    ]
+    assert answers("Who is older: the child of Ann or her father?", *parts) == ("Dan",)
+
+
+def test_a_description_with_a_comparing_word_is_no_comparison():
+    parts = [
+        Part((f"What is the largest city in {x}?", "When was {city} founded?"), (Member({"city": c}, (year,)),))
+        for x, c, year in (("Peru", "Lim", "1585"), ("Chad", "Nja", "1900"))
+    ]
+    question = "Which city was founded first, the largest city in Peru or the largest city in Chad?"
+    assert answers(question, *parts) == ("Lim",)
+
+
+def test_the_members_of_a_fan_out_that_meet_a_condition_are_counted():
+    countries = fan("Which country is {child} from?", "child", a="Peru", b="Chad", c="Peru")
+    assert answers("How many of Ann's children are from Peru?", countries) == ("2",)
+    years = fan("When was {film} released?", "film", A="3 May 1950", B="1949", C="1960")
+    assert answers("How many of X's films came out after 1950?", years) == ("1",)
+    assert answers("How many of X's films came out before 1960?", years) == ("2",)
+
+
+def test_what_is_only_described_is_named_by_the_value_found_for_it():
+    parts = [
+        part("How high is Ben Ayr?", "900 m"),
+        Part(("Which hill is nearest to Cox?", "How high is {hill}?"), (Member({"hill": "Dun"}, ("950 m",)),)),
+    ]
+    assert answers("Which is higher, Ben Ayr or the hill nearest to Cox?", *parts) == ("Dun",)
+    assert answers("Which is lower, Ben Ayr or the hill nearest to Cox?", *parts) == ("Ben Ayr",)
+
+
+def test_the_member_of_a_list_of_more_things_is_named():
+    parts = [part("Who are the children of Ann?", "a", "b"), part("Who are the children of Bob?", "c")]
+    assert answers("Who has more children, Ann or Bob?", *parts) == ("Ann",)
+
+
+def test_without_an_operation_or_with_a_part_missing_nothing_is_computed():
+    assert answers("Who wrote A and where is B?", part("Who wrote A?", "p"), part("Where is B?", "Ayr")) is None
+    assert answers("Who was born first, Ann or Bob?", born("Ann", "1950"), Part(("When was Bob born?",), ())) is None
+
+
+def test_candidates_are_found_whatever_stands_around_them():
+    parts = [["Who is the director of The Beat?"], ["Who is the director of The Bells, Part 2?"]]
+    for question in (
+        "Which film has the director who died later, The Beat or The Bells, Part 2?",
+        "Between The Beat and The Bells, Part 2, which has the older director?",
+        "Is The Beat older than The Bells, Part 2?",
+    ):
+        assert candidates(question, parts) == ["The Beat", "The Bells, Part 2"]
+    assert candidates("Which came first?", parts) == ["", ""]

@@ -1,0 +1,254 @@
+"""The BM25 index: what it finds, what it refuses, and that it is whole or absent."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator.errors import ArtifactError, DataError, InvalidRequest
+from serving.passages import PassageStore, PassageWriter, detokenize
+from serving.retrieval import BM25Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
+
+ROWS = [
+    {"id": "a", "title": "Marlow Vint", "text": "Marlow Vint was a director. He directed Copper Rain in 1962."},
+    {"id": "b", "title": "Copper Rain", "text": "Copper Rain is a film about a lighthouse keeper."},
+    {"id": "c", "title": "Ålevik", "text": "Ålevik is a town with 4,310 inhabitants and a lighthouse."},
+    {"id": "d", "title": "Lighthouse", "text": "A tower with a lamp."},
+]
+
+
+def write_corpus(path: Path, rows: list[dict], *, gzipped: bool = False) -> Path:
+    data = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(data) if gzipped else data)
+    return path
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> BM25Index:
+    folder = tmp_path_factory.mktemp("index")
+    build_index([write_corpus(folder / "corpus.jsonl", ROWS)], folder / "out")
+    return BM25Index.open(folder / "out")
+
+
+def ids(index: BM25Index, query: str, k: int = 10) -> list[str]:
+    return [passage.id for passage in index.search(query, k)]
+
+
+def test_a_title_counts_more_than_the_same_word_in_a_text(index: BM25Index) -> None:
+    assert ids(index, "lighthouse")[0] == "d"
+
+
+def test_inflections_and_accents_of_a_word_are_one_term(index: BM25Index) -> None:
+    assert ids(index, "Who directs?")[0] == "a"
+    assert ids(index, "ALEVIK") == ["c"]
+
+
+def test_passages_come_back_as_written_with_scores_that_fall(index: BM25Index) -> None:
+    found = index.search("copper rain lighthouse", 10)
+    assert [p.score for p in found] == sorted((p.score for p in found), reverse=True)
+    assert {"id": found[0].id, "title": found[0].title, "text": found[0].text} == ROWS[1]
+
+
+@pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "zzzz unseen", "\x00\ud800"])
+def test_a_query_without_a_known_term_finds_nothing(index: BM25Index, query: str) -> None:
+    assert index.search(query, 5) == []
+
+
+def test_words_that_only_ask_are_left_out_unless_nothing_else_is_left() -> None:
+    assert query_terms("Who directed what?") == ["direct"]
+    assert query_terms("The Who") == ["who"]
+
+
+def test_k_beyond_the_corpus_gives_every_passage_that_shares_a_term(index: BM25Index) -> None:
+    assert sorted(ids(index, "lighthouse", k=1000)) == ["b", "c", "d"]
+
+
+def test_k_must_be_positive(index: BM25Index) -> None:
+    with pytest.raises(InvalidRequest, match="k must be 1 or more"):
+        index.search("lighthouse", 0)
+
+
+def test_a_long_query_is_answered(index: BM25Index) -> None:
+    assert ids(index, "lighthouse " + "word " * 2000 + "keeper")[0] in ("b", "d")
+
+
+@given(st.text(max_size=200), st.integers(1, 9))
+def test_any_text_is_a_query(index: BM25Index, query: str, k: int) -> None:
+    found = index.search(query, k)
+    assert len(found) <= k
+    assert all(passage.score > 0 for passage in found)
+
+
+def test_equal_scores_keep_the_order_of_the_corpus(tmp_path: Path) -> None:
+    rows = [{"title": f"t{i}", "text": "same words here"} for i in range(30)]
+    build_index([write_corpus(tmp_path / "c.jsonl", rows)], tmp_path / "out")
+    assert ids(BM25Index.open(tmp_path / "out"), "words", 3) == ["c:1", "c:2", "c:3"]
+
+
+def test_scores_are_those_of_bm25s_used_plainly(tmp_path: Path, index: BM25Index) -> None:
+    import bm25s
+
+    from serving.retrieval import terms
+
+    words = [terms(r["title"]) * 2 + terms(r["text"]) for r in ROWS]
+    plain = bm25s.BM25(k1=1.2, b=0.75, method="lucene")
+    plain.index(words, show_progress=False)
+    expected = plain.get_scores(terms("lighthouse keeper"))
+    found = {p.id: p.score for p in index.search("lighthouse keeper", 4)}
+    assert found == pytest.approx({r["id"]: s for r, s in zip(ROWS, expected, strict=True) if s > 0})
+
+
+def test_gzip_is_known_by_its_content_and_several_corpora_are_one_index(tmp_path: Path) -> None:
+    one = write_corpus(tmp_path / "one.data", ROWS[:2], gzipped=True)
+    two = write_corpus(tmp_path / "two.jsonl", ROWS[2:])
+    manifest = build_index([one, two], tmp_path / "out")
+    assert manifest["count"] == 4
+    assert [c["name"] for c in manifest["corpora"]] == ["one.data", "two.jsonl"]
+
+
+def test_the_same_corpus_and_settings_give_the_same_bytes(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", ROWS)
+    first, second = (build_index([corpus], tmp_path / name) for name in ("x", "y"))
+    assert first == second
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not a line of JSON"),
+        ("[1]", "not an object"),
+        ('{"title": "t"}', "`text` is missing"),
+        ('{"title": 3, "text": "x"}', "`title` is missing or not a string"),
+        ('{"title": "", "text": " "}', "both empty"),
+        ('{"id": [1], "title": "t", "text": "x"}', "`id` is neither"),
+    ],
+)
+def test_a_broken_line_stops_the_build_with_its_place_and_leaves_nothing(
+    tmp_path: Path, line: str, reason: str
+) -> None:
+    corpus = tmp_path / "c.jsonl"
+    corpus.write_text(json.dumps(ROWS[0]) + "\n" + line + "\n")
+    with pytest.raises(DataError, match=reason) as caught:
+        build_index([corpus], tmp_path / "out")
+    assert caught.value.where == f"{corpus}:2"
+    assert [p.name for p in tmp_path.iterdir()] == ["c.jsonl"]
+
+
+def test_an_id_that_is_used_twice_is_refused_with_both_places(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", [ROWS[0], ROWS[1], ROWS[0]])
+    with pytest.raises(DataError, match=r"id 'a' was used already at .*c\.jsonl:1") as caught:
+        build_index([corpus], tmp_path / "out")
+    assert caught.value.where == f"{corpus}:3"
+
+
+def test_an_empty_corpus_a_missing_one_and_a_cut_gzip_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no passage"):
+        build_index([write_corpus(tmp_path / "empty.jsonl", [])], tmp_path / "out")
+    with pytest.raises(DataError, match="no such corpus"):
+        build_index([tmp_path / "absent.jsonl"], tmp_path / "out")
+    cut = tmp_path / "cut.jsonl.gz"
+    cut.write_bytes(gzip.compress(json.dumps(ROWS[0]).encode() * 50)[:-12])
+    with pytest.raises(DataError, match="cannot be read"):
+        build_index([cut], tmp_path / "out")
+
+
+def test_a_corpus_of_stop_words_alone_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no passage holds a word"):
+        build_index([write_corpus(tmp_path / "c.jsonl", [{"title": "The", "text": "of and"}])], tmp_path / "out")
+
+
+def test_a_folder_that_is_no_index_is_neither_opened_nor_replaced(tmp_path: Path) -> None:
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").write_text("words")
+    with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
+        BM25Index.open(precious)
+    with pytest.raises(ArtifactError, match="is not an index"):
+        build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], precious)
+    assert (precious / "thesis.txt").read_text() == "words"
+
+
+def test_a_damaged_index_names_the_file(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], out)
+    data = (out / "passages.jsonl").read_bytes()
+    (out / "passages.jsonl").write_bytes(data.replace(b"lamp", b"lump"))
+    assert BM25Index.open(out)
+    with pytest.raises(ArtifactError, match="has changed") as caught:
+        read_manifest(out, verify=True)
+    assert caught.value.where == str(out / "passages.jsonl")
+    (out / "passages.jsonl").write_bytes(data[:-5])
+    with pytest.raises(ArtifactError, match="of another size"):
+        BM25Index.open(out)
+
+
+def test_an_index_of_another_format_is_refused(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    manifest = build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], out)
+    (out / "manifest.json").write_text(json.dumps({**manifest, "format": "other-9"}))
+    with pytest.raises(ArtifactError, match="'other-9'"):
+        BM25Index.open(out)
+
+
+@given(st.lists(st.text(max_size=40), min_size=1, max_size=8))
+def test_the_store_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory, texts: list[str]) -> None:
+    from revelator.trace import Passage
+
+    folder = tmp_path_factory.mktemp("store")
+    with PassageWriter(folder) as writer:
+        for i, text in enumerate(texts):
+            writer.add(Passage(str(i), "", text))
+    store = PassageStore(folder)
+    assert [store[i].text for i in range(len(store))] == texts
+
+
+async def test_the_retriever_answers_many_queries_at_once(index: BM25Index) -> None:
+    retriever = LocalRetriever(index)
+    queries = ["lighthouse", "director", "copper", ""] * 10
+    found = await asyncio.gather(*(retriever.search(query, 2) for query in queries))
+    assert found == [index.search(query, 2) for query in queries]
+    retriever.close()
+
+
+@pytest.mark.parametrize(
+    ("tokenised", "readable"),
+    [
+        ("Oh ! The Sea ( once Oh ! A Lake ) is a series .", "Oh! The Sea (once Oh! A Lake) is a series."),
+        ("the Fox network 's show , and it did n't end", "the Fox network's show, and it didn't end"),
+        ("The players ' strike cost $ 527 million , or 12 % .", "The players' strike cost $527 million, or 12%."),
+        ('He wrote" Low Tide" and\" High Tide\".', 'He wrote "Low Tide" and "High Tide".'),
+        ("Anna Brek( born 1962) is his half- sister .", "Anna Brek (born 1962) is his half-sister."),
+    ],
+)  # fmt: skip
+def test_text_with_punctuation_apart_becomes_readable(tokenised: str, readable: str) -> None:
+    assert detokenize(tokenised) == readable
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'She said "no" (twice) in pre- and post-war Norway; it cost $4.50, 12% more.',
+        "James L. Brooks' f(x) = 3.5 - 2 at 10:30 in the U.S. is 6'5\" tall.",
+        "C++ and .NET, sub- or super-script, rock 'n' roll",
+    ],
+)
+def test_text_that_is_set_well_stays_as_it_is(text: str) -> None:
+    assert detokenize(text) == text
+
+
+@given(st.text(alphabet="ab1 .,!?()[]'\"$%-", max_size=60))
+def test_no_letter_or_digit_is_touched(text: str) -> None:
+    assert [c for c in detokenize(text) if c.isalnum()] == [c for c in text if c.isalnum()]
+
+
+def test_detokenizing_is_an_explicit_setting_of_the_index(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "c.jsonl", [{"title": "Oh !", "text": "One , two ( three ) ."}])
+    build_index([corpus], tmp_path / "out", IndexSettings(detokenize=True))
+    found = BM25Index.open(tmp_path / "out").search("three", 1)[0]
+    assert (found.title, found.text) == ("Oh!", "One, two (three).")

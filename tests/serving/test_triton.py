@@ -1,0 +1,332 @@
+"""The four models on a real Triton server: what they answer, how they fail, and that no request disturbs another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
+
+from revelator.client import AsyncClient, Client
+from revelator.errors import (
+    ArtifactError,
+    DeadlineExceeded,
+    ExpressionError,
+    InvalidRequest,
+    Overloaded,
+    PlanError,
+    Unavailable,
+)
+from revelator.tasks import TASKS, RelevanceInput
+from revelator.trace import Passage
+from serving.protocols import GenerateRequest
+from serving.triton import control, repository
+from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.triton.repository import Settings
+
+PLAN = "Who directed Lantern Row? * Where was {director} born?"
+QUESTION = "Where was the director of Lantern Row born?"
+FAST = "Where is Sarnath?"
+WAIT = 30.0
+
+
+@pytest.fixture
+def world(served):
+    """The served world with its endpoint's knowledge as it was before."""
+    served.endpoint.knowledge |= {
+        "Who directed Lantern Row?": ["Ines Calloway"],
+        "Where was Ines Calloway born?": ["Port Velm"],
+        FAST: ["Orland"],
+    }
+    yield served
+    for gate in served.endpoint.gates.values():
+        gate.set()
+    served.endpoint.gates.clear()
+    served.endpoint.down.clear()
+
+
+@pytest.fixture
+def client(world) -> Iterator[Client]:
+    with Client(world.url, timeout=WAIT) as client:
+        yield client
+
+
+@pytest.fixture
+def triton(world) -> Iterator[grpc_client.InferenceServerClient]:
+    with grpc_client.InferenceServerClient(world.url) as triton:
+        yield triton
+
+
+def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
+    assert all(triton.is_model_ready(name, "1") for name in repository.MODELS)
+    assert not triton.is_model_ready("revelator", "2")
+
+
+def test_the_server_listens_on_loopback_alone(world):
+    sockets = [c for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN]
+    assert len(sockets) >= 3
+    assert {c.laddr.ip.removeprefix("::ffff:") for c in sockets} == {"127.0.0.1"}
+
+
+def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
+    answer = client.ask(QUESTION, plan=PLAN)
+    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "complete")
+    leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
+    assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
+    assert leaves[0].documents[0].title == "Lantern Row"
+    assert answer.trace.versions == {"revelator": "1", "retriever": "1", "generator": "1"}
+
+
+async def test_the_async_client_gives_the_same_answer(world):
+    async with AsyncClient(world.url, timeout=WAIT) as client:
+        answers = await asyncio.gather(*(client.ask(QUESTION, plan=PLAN) for _ in range(3)))
+    assert {answer.answer for answer in answers} == {"Port Velm"}
+
+
+async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, triton, base):
+    from serving.engine import Engine
+    from serving.revelator_model import complete
+
+    prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
+    before = triton.get_inference_statistics("revelator").model_stats[0]
+    async with TritonModels(world.url) as models:
+        judged = await RemoteRevelator(models).complete("relevance", prompts)
+    after = triton.get_inference_statistics("revelator").model_stats[0]
+    assert after.inference_stats.success.count - before.inference_stats.success.count == 1
+    assert after.inference_count - before.inference_count == 10
+    folder = repository.repository(world.home) / "revelator" / "1" / "adapter"
+    expected = complete(Engine(base, folder), "relevance", prompts)
+    assert [c.text for c in judged] == [c.text for c in expected]
+    assert [c.tokens_in for c in judged] == [c.tokens_in for c in expected]
+    assert [c.probabilities["yes"] for c in judged] == pytest.approx(
+        [c.probabilities["yes"] for c in expected], abs=1e-3
+    )
+
+
+async def test_a_row_that_cannot_be_judged_fails_alone(world):
+    async with TritonModels(world.url) as models:
+        revelator = RemoteRevelator(models)
+        calls = [("end", "is it known?"), ("end", "word " * 4000), ("no such task", "x"), ("refine", "what next?")]
+        outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
+    good, too_long, unknown, generated = outcomes
+    assert good[0].text in TASKS["end"].labels
+    assert isinstance(too_long, InvalidRequest) and "tokens" in too_long.message
+    assert isinstance(unknown, InvalidRequest) and "no such task" in unknown.message
+    assert generated[0].tokens_out > 0 and generated[0].probabilities == {}
+
+
+async def test_more_prompts_than_a_batch_holds_come_back_in_order(world):
+    prompts = [f"prompt {'x ' * n}" for n in range(70)]
+    async with TritonModels(world.url) as models:
+        judged = await RemoteRevelator(models).complete("end", prompts)
+    assert [c.tokens_in for c in judged] == sorted(c.tokens_in for c in judged)
+    assert len(judged) == 70
+
+
+def test_a_fast_question_is_answered_while_a_slow_one_is_at_work(client, world):
+    slow = "What is shown in Lantern Row?"
+    world.endpoint.gate(slow, "a ferry")
+    pending = client.submit(slow, strategy="single")
+    assert world.endpoint.started[slow].wait(WAIT)
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+    assert not pending.done()
+    world.endpoint.gates[slow].set()
+    assert pending.result(WAIT).answers == ("a ferry",)
+
+
+def test_an_invalid_plan_is_an_invalid_argument_with_diagnostics_and_others_go_on(client, world, triton):
+    slow = "Who is seen in Lantern Row?"
+    world.endpoint.gate(slow, "nobody")
+    pending = client.submit(slow, strategy="single")
+    assert world.endpoint.started[slow].wait(WAIT)
+    with pytest.raises(InferenceServerException) as raw:
+        infer(triton, QUESTION, {"plan": "Where was {director} born?"})
+    assert raw.value.status() == "StatusCode.INVALID_ARGUMENT"
+    [diagnostic] = json.loads(raw.value.message())["diagnostics"]
+    assert {"code", "message", "start", "end", "hint"} == diagnostic.keys()
+    with pytest.raises(PlanError) as unbound:
+        client.ask(QUESTION, plan="Where was {director} born?")
+    assert (unbound.value.diagnostics[0].start, unbound.value.diagnostics[0].end) == (10, 20)
+    with pytest.raises(ExpressionError, match="parenthesis") as syntax:
+        client.ask(QUESTION, plan="Who directed Lantern Row? * (Where was {director} born?")
+    assert "^" in syntax.value.excerpt
+    world.endpoint.gates[slow].set()
+    assert pending.result(WAIT).answers == ("nobody",)
+
+
+def infer(triton: grpc_client.InferenceServerClient, question: str, options: object, **parameters: object):
+    inputs = []
+    for name, text in (
+        ("question", question),
+        ("options", options if isinstance(options, str) else json.dumps(options)),
+    ):
+        tensor = grpc_client.InferInput(name, [1], "BYTES")
+        inputs.append(tensor.set_data_from_numpy(np.array([text.encode()], dtype=np.object_)))
+    return triton.infer("executor", inputs, parameters=parameters or None)
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters", "message"),
+    [
+        ("{", {}, "not JSON"),
+        ([], {}, "JSON object"),
+        ({"colour": "red"}, {}, "no option 'colour'"),
+        ({"strategy": "guess"}, {}, "no strategy 'guess'"),
+        ({"limits": {"leaves": -1}}, {}, "limit leaves"),
+        ({}, {"deadline_ms": "soon"}, "deadline_ms"),
+        ({}, {"deadline_ms": -5}, "deadline_ms"),
+    ],
+)
+def test_a_request_that_is_wrong_says_what_is_wrong(triton, options, parameters, message):
+    with pytest.raises(InferenceServerException) as refused:
+        infer(triton, QUESTION, options, **parameters)
+    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert message in json.loads(refused.value.message())["message"]
+
+
+def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, triton):
+    held = [f"What is number {n} in Lantern Row?" for n in range(4)]
+    for question in held:
+        world.endpoint.gate(question, question[-5:])
+    pending = [client.submit(question, strategy="single") for question in held]
+    assert all(world.endpoint.started[question].wait(WAIT) for question in held)
+    with pytest.raises(Overloaded, match="4 requests are in flight"):
+        client.ask(FAST, strategy="single")
+    with pytest.raises(InferenceServerException) as raw:
+        infer(triton, FAST, {})
+    assert raw.value.status() == "StatusCode.UNAVAILABLE"
+    for question in held:
+        world.endpoint.gates[question].set()
+    assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+
+
+def test_a_deadline_ends_a_question_that_has_no_answer_yet(client, world):
+    slow = "Why was Lantern Row shot?"
+    world.endpoint.gate(slow, "for money")
+    with pytest.raises(DeadlineExceeded, match="within 3000 ms"):
+        client.ask(slow, strategy="single", deadline_ms=3_000)
+    assert world.endpoint.left[slow].wait(WAIT)
+
+
+def test_a_deadline_leaves_a_marked_partial_answer_when_a_part_is_known(client, world):
+    slow = "Why was Lantern Row shot?"
+    world.endpoint.gate(slow, "for money")
+    answer = client.ask("both", plan=f"{slow} + {FAST}", deadline_ms=5_000)
+    assert (answer.outcome, answer.trace.deadline_exceeded) == ("partial", True)
+    assert "Orland" in answer.answer
+    assert world.endpoint.left[slow].wait(WAIT)
+
+
+async def test_cancelling_the_task_cancels_the_work_on_the_server(world):
+    slow = "How was Lantern Row shot?"
+    world.endpoint.gate(slow, "slowly")
+    async with AsyncClient(world.url, timeout=WAIT) as client:
+        task = asyncio.create_task(client.ask(slow, strategy="single"))
+        await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert await asyncio.to_thread(world.endpoint.left[slow].wait, WAIT)
+
+
+def test_cancelling_the_future_cancels_the_work_on_the_server(client, world):
+    slow = "When was Lantern Row shot?"
+    world.endpoint.gate(slow, "then")
+    pending = client.submit(slow, strategy="single")
+    assert world.endpoint.started[slow].wait(WAIT)
+    assert pending.cancel()
+    assert world.endpoint.left[slow].wait(WAIT)
+
+
+def test_a_client_that_stops_waiting_cancels_the_work_on_the_server(world):
+    slow = "Where was Lantern Row shot?"
+    world.endpoint.gate(slow, "there")
+    with Client(world.url, timeout=4.0) as hasty, pytest.raises(DeadlineExceeded):
+        hasty.ask(slow, strategy="single")
+    assert world.endpoint.started[slow].is_set()
+    assert world.endpoint.left[slow].wait(WAIT)
+
+
+def test_a_generator_that_is_down_makes_the_question_unavailable(client, world):
+    question = "Whose is Lantern Row?"
+    world.endpoint.knowledge[question] = ["nobody's"]
+    world.endpoint.down.add(question)
+    with pytest.raises(Unavailable, match="503"):
+        client.ask(question, strategy="single")
+    world.endpoint.down.clear()
+    assert client.ask(question, strategy="single").answers == ("nobody's",)
+
+
+def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_back(client, world):
+    control.unload(world.url, "retriever")
+    try:
+        with pytest.raises(Unavailable, match="retriever"):
+            client.ask(FAST, strategy="single")
+        with pytest.raises(Unavailable, match="retriever"):
+            client.ask(QUESTION, plan=PLAN)
+    finally:
+        control.load(world.url, "retriever", 1)
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+
+
+def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_loaded_again(client, world):
+    stubs = psutil.Process(world.pid).children(recursive=True)
+    retrievers = [p for p in stubs if p.is_running() and any("/retriever/" in argument for argument in p.cmdline())]
+    max(retrievers, key=psutil.Process.create_time).kill()  # one that was unloaded before may still be on its way out
+    try:
+        with pytest.raises(Unavailable, match="retriever"):
+            client.ask(FAST, strategy="single")
+    finally:
+        control.unload(world.url, "retriever")
+        control.load(world.url, "retriever", 1)
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+
+
+async def test_the_retriever_refuses_a_wrong_k_and_searches_on(world):
+    async with TritonModels(world.url) as models:
+        retriever = RemoteRetriever(models)
+        with pytest.raises(InvalidRequest, match="k must be 1 or more"):
+            await retriever.search("Sarnath", 0)
+        found = await retriever.search("Sarnath", 2)
+    assert [passage.title for passage in found] == ["Sarnath", "Tobias Renn"]
+
+
+async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serving(world):
+    request = GenerateRequest(
+        "read", "Who directed Lantern Row?", (Passage("1", "Lantern Row", "It was directed by Ines Calloway."),)
+    )
+    repository.lay_out(world.home, Settings(generator="embedded"))
+    try:
+        control.load(world.url, "generator", 1)
+        async with TritonModels(world.url) as models:
+            reading = await RemoteGenerator(models).answer(request)
+    finally:
+        repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))
+        control.load(world.url, "generator", 1)
+    assert (reading.answers, reading.method) == (("Ines Calloway",), "extractive")
+
+
+def test_a_generator_request_that_is_no_request_is_refused(triton):
+    tensor = grpc_client.InferInput("request", [1], "BYTES")
+    tensor.set_data_from_numpy(np.array([b'{"mode": "read"}'], dtype=np.object_))
+    with pytest.raises(InferenceServerException) as refused:
+        triton.infer("generator", [tensor])
+    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
+
+
+def test_a_model_that_does_not_load_says_why_in_one_line(world):
+    repository.write_config(world.home, "retriever", 1, {"index": "/nowhere"})
+    try:
+        with pytest.raises(ArtifactError) as refused:
+            control.load(world.url, "retriever", 1)
+    finally:
+        repository.lay_out(world.home, Settings(index=world.index))
+        control.load(world.url, "retriever", 1)
+    assert "manifest.json is missing" in refused.value.message
+    assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)

@@ -1,0 +1,94 @@
+"""Dates, quantities and countries as answers write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.values import Date, Quantity, country, normalise, number_text, parse_date, parse_quantity
+
+
+@pytest.mark.parametrize(
+    ("text", "date"),
+    [
+        ("12 May 1957", Date(1957, 5, 12)),
+        ("May 12, 1957", Date(1957, 5, 12)),
+        ("born on Sept. 3, 2001 in Ayr", Date(2001, 9, 3)),
+        ("2nd of May 1999.", Date(1999, 5, 2)),
+        ("May 1957", Date(1957, 5)),
+        ("c. 1957", Date(1957)),
+        ("1957-05-12", Date(1957, 5, 12)),
+        ("2001-12-31T00:00:00Z", Date(2001, 12, 31)),
+        ("31/12/1999", Date(1999, 12, 31)),
+        ("15 March 44 BC", Date(-43, 3, 15)),
+        ("the 1950s", Date(1950)),
+        ("1990–1995", Date(1990)),
+        ("1,957 people", None),
+        ("1204.5 km", None),
+        ("Area 51", None),
+        ("Ayr", None),
+    ],
+)
+def test_dates_are_read_in_many_forms(text, date):
+    assert parse_date(text) == date
+
+
+@given(st.dates())
+def test_every_date_reads_back_from_its_forms(day):
+    expected = Date(day.year, day.month, day.day)
+    assert parse_date(day.isoformat()) == expected
+    assert parse_date(f"{day.day} {day:%B} {day.year:04}") == expected
+    if day.year >= 100:
+        assert parse_date(f"{day:%b} {day.day}, {day.year}") == expected
+
+
+@given(st.dates(), st.dates())
+def test_dates_order_as_the_calendar_does(a, b):
+    first, second = Date(a.year, a.month, a.day), Date(b.year, b.month, b.day)
+    assert first.before(second) == (None if a == b else a < b)
+
+
+def test_dates_that_cannot_be_told_apart_are_not_ordered():
+    assert Date(1957).before(Date(1957, 5)) is None
+    assert Date(1957, 4).before(Date(1957, 5, 1)) is True
+
+
+@pytest.mark.parametrize(
+    ("text", "quantity"),
+    [
+        ("1,204 km", Quantity(1_204_000, "length")),
+        ("about 1 204 567 inhabitants", Quantity(1_204_567)),
+        ("3.5 million", Quantity(3_500_000)),
+        ("$3.2 billion", Quantity(3_200_000_000, "dollar")),
+        ("48%", Quantity(48, "percent")),
+        ("12 km²", Quantity(12_000_000, "area")),
+        ("2 hours 10 minutes", Quantity(7800, "time")),
+        ("120 min", Quantity(7200, "time")),
+        ("twenty-one", Quantity(21)),
+        ("three million two hundred and five thousand", Quantity(3_205_000)),
+        ("-5", Quantity(-5)),
+        ("none", None),
+    ],
+)
+def test_quantities_are_read_with_their_units(text, quantity):
+    assert parse_quantity(text) == quantity
+
+
+def test_feet_and_inches_add_up():
+    assert parse_quantity("6 ft 2 in").value == pytest.approx(1.8796)
+    assert parse_quantity("12 square miles").value == pytest.approx(31_079_857, rel=1e-6)
+
+
+@given(st.integers(0, 10**15))
+def test_whole_numbers_read_back_with_and_without_separators(number):
+    assert parse_quantity(f"{number:,}") == parse_quantity(str(number)) == Quantity(float(number))
+    assert number_text(float(number)) == f"{number:,}"
+
+
+def test_a_country_its_adjective_and_its_short_forms_are_one():
+    assert country("U.S.") == country("American") == country("the United States") == country("USA")
+    assert country("India") == country("Indian") != country("Indonesian")
+
+
+def test_normalised_answers_leave_out_case_accents_marks_and_articles():
+    assert normalise("The Café, Ltd.") == "cafe ltd"
+    assert normalise("The The") == "the the"

@@ -1,0 +1,109 @@
+"""The embedded base, and what it is made of: tokenizer, rows, batches, optimizer."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import safe_open
+from transformers import PreTrainedTokenizerFast
+
+from revelator.tasks import TASKS, RelevanceInput
+from training.muon import Muon, orthogonal
+from training.rows import Example, batches, copy_rows, shortened, task_rows
+from training.tokenizer import train_tokenizer
+
+BASE = Path(__file__).resolve().parents[2] / "training" / "bases" / "tiny"
+LABELS = sorted({label for task in TASKS.values() for label in task.labels or ()})
+TITLES = ["The Tin Drum", "C++ Nights", "Ødegård 1997", "Salt & Straw", "O'Hara", "Łódź (film)", "12 Monkeys"]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> PreTrainedTokenizerFast:
+    return train_tokenizer(
+        [f"Who directed {title}? When was it made?" for title in TITLES] * 50, words=LABELS, size=600
+    )
+
+
+@given(text=st.text(max_size=80))
+@settings(max_examples=300)
+def test_every_text_survives_the_tokenizer(text: str) -> None:
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(BASE)
+    plain = "".join(c for c in text if not 0xD800 <= ord(c) <= 0xDFFF)
+    ids = tokenizer(plain, add_special_tokens=False)["input_ids"]
+    assert tokenizer.decode(ids, clean_up_tokenization_spaces=False) == plain
+
+
+def test_a_label_is_one_token_behind_a_space(tokenizer: PreTrainedTokenizerFast) -> None:
+    for own in (tokenizer, PreTrainedTokenizerFast.from_pretrained(BASE)):
+        assert [len(own(f" {label}", add_special_tokens=False)["input_ids"]) for label in LABELS] == [1] * len(LABELS)
+
+
+def test_a_completion_counts_fully_and_its_prompt_a_little(tokenizer: PreTrainedTokenizerFast) -> None:
+    plan = Example("translate_bnf", "Question: Who directed O'Hara?\nPlan:", " Who directed O'Hara?", "")
+    (row,) = task_rows([plan], tokenizer, 200)
+    prompt = len(tokenizer(plan.prompt, add_special_tokens=False)["input_ids"])
+    assert row.tokens[-1] == tokenizer.eos_token_id
+    assert set(row.weights[:prompt]) == {row.weights[0]}
+    assert 0 < row.weights[0] < 1 == row.weights[prompt:].min()
+
+
+def test_a_row_over_the_length_is_left_out(tokenizer: PreTrainedTokenizerFast) -> None:
+    assert task_rows([Example("refine", "x" * 500, " y", "")], tokenizer, 64) == []
+
+
+def test_a_drill_repeats_titles_that_it_has_shown(tokenizer: PreTrainedTokenizerFast) -> None:
+    for row in copy_rows(TITLES, 20, tokenizer, Random(3)):
+        shown, _, again = tokenizer.decode(row.tokens, skip_special_tokens=True).partition("Plan:")
+        assert all(name in shown for name in again.strip().split(" + "))
+
+
+def test_a_round_of_batches_holds_no_row_twice_and_fits_its_widths(tokenizer: PreTrainedTokenizerFast) -> None:
+    rows = copy_rows(TITLES, 200, tokenizer, Random(1))
+    widths = (64, 128, 256)
+    first = [row for batch in islice(batches(rows, widths, 512, Random(0)), 15) for row in batch]
+    assert len({id(row) for row in first}) == len(first)
+    assert all(len(row.tokens) <= widths[-1] for row in first)
+
+
+def test_a_shortened_document_leaves_question_and_frame_as_they_were() -> None:
+    prompt = TASKS["relevance"].render(RelevanceInput("Who made it?", "A (film)", "word " * 200))
+    short = shortened(Example("relevance", prompt, " yes", "yes"), Random(2)).prompt
+    assert len(short) < len(prompt)
+    assert short.splitlines()[:2] == prompt.splitlines()[:2]
+    assert short.splitlines()[-1] == prompt.splitlines()[-1]
+
+
+@given(rows=st.integers(2, 40), columns=st.integers(2, 40), seed=st.integers(0, 1000))
+@settings(max_examples=60)
+def test_the_update_of_muon_is_nearly_orthogonal(rows: int, columns: int, seed: int) -> None:
+    matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+    kept = torch.linalg.svdvals(matrix) > 0.02 * matrix.norm()  # five steps lift no smaller ones
+    values = torch.linalg.svdvals(orthogonal(matrix))[: int(kept.sum())]
+    assert values.max() < 1.3
+    assert values.min() > 0.3
+
+
+def test_muon_goes_down_a_quadratic() -> None:
+    weight = torch.nn.Parameter(torch.randn(8, 4, generator=torch.Generator().manual_seed(0)))
+    goal = torch.zeros(8, 4)
+    optimizer = Muon([weight], lr=0.05)
+    before = (weight - goal).square().sum().item()
+    for _ in range(100):
+        optimizer.zero_grad()
+        (weight - goal).square().sum().backward()
+        optimizer.step()
+    assert (weight - goal).square().sum().item() < before / 4
+
+
+def test_the_embedded_base_is_small_and_in_bf16_safetensors() -> None:
+    files = [path for path in BASE.iterdir() if path.suffix not in {".md"}]
+    assert sum(path.stat().st_size for path in files) < 20_000_000
+    with safe_open(BASE / "model.safetensors", "pt") as weights:
+        assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
+    assert not list(BASE.glob("*.bin"))

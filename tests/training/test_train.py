@@ -1,0 +1,197 @@
+"""Training end to end on a toy: what it leaves in MLflow, resumption after kill -9, and every refusal."""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import pytest
+
+from revelator import registry
+from revelator.artifact import verify_adapter
+from revelator.durable import sha256_file
+from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
+from tests.training.toy import write_set
+from training import sft
+from training.config import TrainConfig
+
+PROGRAM = Path(sys.executable).with_name("revelator")
+SETTINGS = {
+    "steps": 60,
+    "batch_size": 8,
+    "learning_rate": 1e-2,
+    "save_every": 5,
+    "log_every": 1,
+    "threads": 1,
+    "lora": {"dropout": 0.1},
+    "evaluation": {"every": 30, "rows_per_task": 4},
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    home: Path
+    config: TrainConfig
+    result: dict
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REVELATOR_HOME", str(home))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        config = TrainConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
+        sft.train(config, resume=False)
+        yield Trained(home, config, json.loads((config.work / sft.RESULT).read_text()))
+
+
+def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, set_folder: Path) -> None:
+    manifest = verify_adapter(Path(trained.result["adapter"]), base)
+    assert manifest.base_name == str(base)
+    assert manifest.data_digest == json.loads((set_folder / "manifest.json").read_text())["digest"]
+    assert manifest.run_id == trained.result["run_id"]
+    assert {"adapter_model.safetensors", "adapter_config.json", "tokenizer.json", "config.yaml"} <= set(manifest.files)
+
+
+def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment(trained: Trained) -> None:
+    registry.connect(None, trained.home)
+    run = mlflow.get_run(trained.result["run_id"])
+    assert run.info.status == "FINISHED"
+    assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
+    curve = [m.value for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/loss")]
+    assert len(curve) == 60 and curve[-1] < 0.5 * curve[0]
+    assert {"dev/loss", "dev/accuracy_route", "dev/accuracy_relevance", "dev/accuracy_end"} <= set(run.data.metrics)
+    assert any(name.startswith("system/") for name in run.data.metrics)
+    data = run.inputs.dataset_inputs[0].dataset
+    assert trained.result["adapter"] and data.digest == run.data.params["data_digest"][:36]
+    stored = {item.path for item in mlflow.artifacts.list_artifacts(run_id=run.info.run_id)}
+    assert {"config.yaml", "environment.txt", "set_manifest.json"} <= stored
+
+
+def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+    registry.connect(None, trained.home)
+    version = registry.resolve("revelator", trained.result["version"])
+    folder = registry.download(version, tmp_path / "got")
+    weights = "adapter_model.safetensors"
+    assert sha256_file(folder / weights) == sha256_file(Path(trained.result["adapter"]) / weights)
+    assert version.run_id == trained.result["run_id"]
+
+
+def test_resuming_what_is_finished_trains_and_registers_nothing_again(trained: Trained) -> None:
+    before = sha256_file(Path(trained.result["adapter"]) / "manifest.json")
+    sft.train(trained.config, resume=True)
+    assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
+    assert json.loads((trained.config.work / sft.RESULT).read_text())["version"] == trained.result["version"]
+
+
+def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+    command = [
+        str(PROGRAM),
+        "train",
+        str(_config_file(tmp_path)),
+        "--home",
+        str(tmp_path),
+        "--out",
+        str(tmp_path / "a"),
+    ]
+    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--json"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        for line in process.stderr:
+            if line.startswith("step 22/60"):
+                os.killpg(process.pid, signal.SIGKILL)
+                break
+        process.stderr.close()
+    assert not (tmp_path / "a").exists()
+    torn = tmp_path / "a.work" / "checkpoint-59"
+    torn.mkdir()
+    (torn / "adapter_model.safetensors").write_bytes(b"half")
+
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
+    assert "going on from" in done.stderr and "checkpoint-20" in done.stderr
+    weights = "adapter_model.safetensors"
+    assert sha256_file(tmp_path / "a" / weights) == sha256_file(Path(trained.result["adapter"]) / weights)
+    result = json.loads(done.stdout)
+    assert result["version"] == 1 and not (tmp_path / "a.work").exists()
+
+
+def test_resuming_with_another_configuration_names_the_field(trained: Trained) -> None:
+    other = trained.config.model_copy(update={"learning_rate": 0.5})
+    with pytest.raises(ConfigError, match=r"learning_rate: 0\.01, now 0\.5"):
+        sft.train(other, resume=True)
+
+
+def test_a_full_disk_is_one_clear_error_and_leaves_no_adapter(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "full"
+    lora = trained.config.lora.model_copy(update={"rank": 256})  # a checkpoint of several MB
+    config = trained.config.model_copy(update={"out": out, "steps": 5, "lora": lora})
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (3_000_000, hard))  # a file system whose files end at 3 MB
+    try:
+        with pytest.raises(ArtifactError, match="disk is full or a quota is reached") as caught:
+            sft.train(config, resume=False)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert "--resume" in str(caught.value)
+    assert not out.exists()
+    sft.train(config, resume=True)
+    assert (out / "manifest.json").is_file()
+
+
+def _config_file(folder: Path) -> Path:
+    path = folder / "toy.yaml"
+    path.write_text(json.dumps(SETTINGS))  # JSON is YAML
+    return path
+
+
+def test_a_missing_base_is_refused_before_anything_is_written(set_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match="does not exist"):
+        _train_command(tmp_path, "--set", str(set_folder), "--base", "./nowhere")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.yaml"]
+
+
+def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
+    empty = write_set(tmp_path / "set", train=0, dev=0)
+    config = TrainConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
+    with pytest.raises(DataError, match="the split is empty"):
+        sft.read_inputs(config)
+
+
+def test_an_unreachable_tracking_server_is_said_within_seconds(
+    trained: Trained, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    began = time.monotonic()
+    with pytest.raises(Unavailable, match=r"http://127\.0\.0\.1:1: the tracking server or store cannot be used"):
+        sft.train(trained.config.model_copy(update={"out": trained.home / "none"}), resume=False)
+    assert time.monotonic() - began < 60
+    assert not (trained.home / "none").exists()
+
+
+def test_two_trainings_do_not_write_to_one_folder(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    from training.checkpoints import sole_writer
+
+    with (
+        sole_writer(tmp_path / "a.work"),
+        pytest.raises(ArtifactError, match=f"another training .process {os.getpid()}."),
+    ):
+        _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(tmp_path / "a"))
+
+
+def _train_command(home: Path, *arguments: str) -> None:
+    from training.commands import train
+
+    train.main([str(_config_file(home)), "--home", str(home), *arguments], standalone_mode=False)

@@ -1,0 +1,140 @@
+"""A tiny random base and a tiny invented instruction set, as the real ones lie on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import pyarrow
+import pyarrow.parquet as parquet
+import torch
+from peft import LoraConfig, get_peft_model
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+from revelator.artifact import base_digest, grammar_hash, write_manifest
+from revelator.durable import sha256_file, sha256_text, write_json
+from revelator.language import parse
+from revelator.tasks import (
+    TASKS,
+    DecomposeInput,
+    EndInput,
+    RefineInput,
+    RelevanceInput,
+    RouteInput,
+    Step,
+    TranslateInput,
+    prompt_hash,
+)
+from training.tokenizer import train_tokenizer
+
+PEOPLE = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe", "Ivo Marek", "Lena Haddad")
+PLACES = ("Port Velm", "Sarnath", "Little Quay", "Obra Vale", "North Tessel", "Kaldur")
+
+
+def toy_rows(split: str, count: int) -> list[dict[str, str]]:
+    """`count` invented questions, one row of each task for each."""
+    random = Random(split)
+    rows = []
+    for number in range(count):
+        person, place = random.choice(PEOPLE), random.choice(PLACES)
+        for task, value, gold in _examples(person, place, random.random() < 0.5):
+            plain = TASKS[task].completion(gold).strip() if task == "translate_bnf" else gold
+            rows.append(
+                {
+                    "id": f"{split}-{number}-{task}",
+                    "split": split,
+                    "task": task,
+                    "source": "toy",
+                    "licence": "CC0-1.0",
+                    "teacher": "annotation",
+                    "group": f"{split}-{number}",
+                    "question": value.question,
+                    "prompt": TASKS[task].render(value),
+                    "completion": TASKS[task].completion(gold),
+                    "prompt_hash": TASKS[task].prompt_hash,
+                    "label": gold if TASKS[task].labels else "",
+                    "shape": "A * B" if task == "translate_bnf" else "",
+                    "gold": json.dumps(plain),
+                }
+            )
+    return rows
+
+
+def _examples(person: str, place: str, known: bool):
+    question = f"Where was the mayor of {place} born?"
+    plan = parse(f"Who is the mayor of {place}? * Where was {{mayor}} born?")
+    steps = (Step(f"Who is the mayor of {place}?", person),) if known else ()
+    yield "translate_bnf", TranslateInput(question), plan
+    yield "route", RouteInput(question if known else f"Who is the mayor of {place}?"), "complex" if known else "single"
+    yield (
+        "decompose",
+        DecomposeInput(f"When was {person} born and where is {place}?"),
+        [f"When was {person} born?", f"Where is {place}?"],
+    )
+    yield (
+        "refine",
+        RefineInput(question, steps),
+        f"Where was {person} born?" if known else f"Who is the mayor of {place}?",
+    )
+    yield "end", EndInput(f"Who is the mayor of {place}?", steps), "yes" if known else "no"
+    title = place if known else person
+    yield (
+        "relevance",
+        RelevanceInput(f"Who is the mayor of {place}?", title, f"{title} is well known."),
+        "yes" if known else "no",
+    )
+
+
+def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | None = None) -> Path:
+    """An instruction set in the published layout; `hashed` replaces its prompt hash."""
+    folder.mkdir(parents=True)
+    files = {}
+    for split, count in (("train", train), ("dev", dev), ("test", dev)):
+        path = folder / f"{split}.parquet"
+        rows = toy_rows(split, count)
+        columns = list(toy_rows(split, 1)[0])
+        schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
+        parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
+        files[path.name] = sha256_file(path)
+    manifest = {"format": 1, "prompt_hash": hashed or prompt_hash(), "grammar_hash": grammar_hash(), "files": files}
+    write_json(folder / "manifest.json", manifest | {"digest": sha256_text(json.dumps(files, sort_keys=True))})
+    return folder
+
+
+def write_base(folder: Path, *, seed: int = 0, words: tuple[str, ...] | None = None) -> Path:
+    """A random Llama of width 64 and two layers, with a tokenizer learnt from the toy rows."""
+    torch.manual_seed(seed)
+    texts = [row["prompt"] + row["completion"] for row in toy_rows("train", 20)]
+    labels = words or tuple(sorted({label for task in TASKS.values() for label in task.labels or ()}))
+    tokenizer = train_tokenizer(texts, words=labels, size=700)
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        initializer_range=0.15,  # with 0.02 the frozen output layer could not tell tokens apart
+        bos_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+        pad_token_id=tokenizer.pad_token_id,
+    )
+    LlamaForCausalLM(config).to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def write_adapter(folder: Path, base: Path, *, seed: int = 0, data_digest: str = "", run_id: str = "") -> Path:
+    """An adapter with random weights and its manifest, as training leaves it."""
+    torch.manual_seed(seed)
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    settings = LoraConfig(
+        r=4, lora_alpha=8, target_modules="all-linear", init_lora_weights=False, task_type="CAUSAL_LM"
+    )
+    get_peft_model(model, settings).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(base).save_pretrained(folder)
+    write_manifest(folder, base_name=str(base), base_digest=base_digest(base), data_digest=data_digest, run_id=run_id)
+    return folder

@@ -1,0 +1,97 @@
+"""Checkpoints that a killed run can trust: one is whole when its marker, written last, agrees with its files."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from revelator.durable import sha256_folder, write_json
+from revelator.errors import ArtifactError, ConfigError
+from training.config import TrainConfig
+
+MARKER = "whole.json"
+RUN = "run.json"
+MOVABLE = {"out", "threads", "log_every", "save_every"}  # fields that may change between a run and its resumption
+
+
+def mark_whole(checkpoint: Path) -> None:
+    write_json(checkpoint / MARKER, sha256_folder(checkpoint, leave_out=frozenset({MARKER})))
+
+
+def last_whole(work: Path) -> Path | None:
+    """The latest whole checkpoint; later ones that are not whole are removed."""
+    for checkpoint in sorted(work.glob("checkpoint-*"), key=lambda p: int(p.name.split("-")[1]), reverse=True):
+        if _is_whole(checkpoint):
+            return checkpoint
+        shutil.rmtree(checkpoint)
+    return None
+
+
+def _is_whole(checkpoint: Path) -> bool:
+    marker = checkpoint / MARKER
+    return marker.is_file() and json.loads(marker.read_text()) == sha256_folder(
+        checkpoint, leave_out=frozenset({MARKER})
+    )
+
+
+def identity(config: TrainConfig, base_digest: str, data_digest: str) -> dict:
+    """What two runs must share for one to go on from the other's checkpoint."""
+    return {
+        "config": config.model_dump(mode="json", exclude=MOVABLE | {"base", "set_folder"}),
+        "base_digest": base_digest,
+        "data_digest": data_digest,
+    }
+
+
+def begun_run(work: Path, wanted: dict) -> str | None:
+    """The MLflow run of a killed training, None when there was none; ConfigError when it was another training."""
+    path = work / RUN
+    if not path.is_file():
+        return None
+    begun = json.loads(path.read_text())
+    now, then = _flat(wanted), _flat(begun["identity"])
+    if differing := sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name)):
+        first = differing[0]
+        raise ConfigError(
+            f"cannot resume: the run that was begun had other {', '.join(differing)} "
+            f"({first}: {then.get(first)!r}, now {now.get(first)!r})",
+            where=str(work),
+            hint="run the first configuration again with --resume, or start anew without it",
+        )
+    return begun["run_id"]
+
+
+def _flat(value: dict, prefix: str = "") -> dict:
+    flat: dict = {}
+    for name, part in value.items():
+        flat |= _flat(part, f"{prefix}{name}.") if isinstance(part, dict) else {prefix + name: part}
+    return flat
+
+
+def record_run(work: Path, run_id: str, wanted: dict) -> None:
+    write_json(work / RUN, {"run_id": run_id, "identity": wanted})
+
+
+@contextmanager
+def sole_writer(work: Path) -> Iterator[None]:
+    """Holds `work` for this process; the lock goes with the process, however it ends."""
+    work.mkdir(parents=True, exist_ok=True)
+    with (work / "lock").open("a+") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            lock.seek(0)
+            raise ArtifactError(
+                f"another training (process {lock.read().strip()}) is writing here",
+                where=str(work),
+                hint="wait for it or end it, or choose another --out",
+            ) from error
+        lock.truncate(0)
+        lock.write(str(os.getpid()))
+        lock.flush()
+        yield

@@ -1,0 +1,111 @@
+"""The configuration of a training run: a YAML file, checked field by field."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from revelator.errors import ConfigError
+from revelator.tasks import TASKS
+
+CONFIGS = Path(__file__).parent / "configs"
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Lora(Strict):
+    """LoRA on every linear layer but the output layer, without bias (Hu et al. 2021; QLoRA, Dettmers et al. 2023)."""
+
+    rank: int = Field(16, ge=1, le=256)
+    alpha: int = Field(32, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+
+
+class Evaluation(Strict):
+    """`every` steps, loss and label accuracy on the same `rows_per_task` rows of the dev split."""
+
+    every: int = Field(100, ge=1)
+    rows_per_task: int = Field(50, ge=1)
+    batch_size: int = Field(64, ge=1)
+
+
+class TrainConfig(Strict):
+    """What `revelator train` reads. Lengths are in tokens; `batch_size` rows stand in each process's batch."""
+
+    base: str = "tiny"
+    set_folder: Path | None = None
+    out: Path | None = None
+    seed: int = 7
+    steps: int = Field(ge=1)
+    batch_size: int = Field(32, ge=1)
+    gradient_accumulation: int = Field(1, ge=1)
+    processes: int = Field(1, ge=1)
+    learning_rate: float = Field(gt=0, le=1)
+    schedule: Literal["linear", "cosine", "constant"] = "linear"
+    warmup: float = Field(0.05, ge=0, lt=1)
+    max_length: int = Field(512, ge=16)
+    lost_rows_limit: float = Field(0.01, ge=0, le=1)
+    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))
+    lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    quantization: Literal["none", "nf4"] = "none"
+    gradient_checkpointing: bool = False
+    threads: int | None = Field(None, ge=1)
+    log_every: int = Field(10, ge=1)
+    save_every: int = Field(100, ge=1)
+    evaluation: Evaluation = Field(default_factory=lambda: Evaluation.model_validate({}))
+
+    @field_validator("tasks")
+    @classmethod
+    def known_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
+        if unknown := set(tasks) - set(TASKS):
+            raise ValueError(f"no such task: {', '.join(sorted(unknown))}; tasks: {', '.join(TASKS)}")
+        if any(share < 0 for share in tasks.values()) or not any(tasks.values()):
+            raise ValueError("shares must not be negative, and one must be above zero")
+        return tasks
+
+    @property
+    def global_batch(self) -> int:
+        return self.batch_size * self.gradient_accumulation * self.processes
+
+    @property
+    def work(self) -> Path:
+        """Where checkpoints lie until the adapter is whole: beside `out`."""
+        assert self.out is not None
+        return self.out.with_name(self.out.name + ".work")
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+def find_config(name: str) -> Path:
+    """A path, or the name of a configuration that ships with the package (`demo`, `tiny-cpu`, …)."""
+    for path in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
+        if path.is_file():
+            return path
+    shipped = ", ".join(sorted(p.stem for p in CONFIGS.glob("*.yaml")))
+    raise ConfigError("no such configuration file", where=name, hint=f"give a path, or one that ships: {shipped}")
+
+
+def load_config(path: Path, **changes: Any) -> TrainConfig:
+    """Reads `path`; `changes` that are not None replace fields. Raises ConfigError naming field, value and reason."""
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(
+            f"no valid YAML: {error}", where=str(path), hint="see training/configs/ for examples"
+        ) from error
+    if not isinstance(values, dict):
+        raise ConfigError(
+            "a configuration is a mapping of fields", where=str(path), hint="see training/configs/ for examples"
+        )
+    try:
+        return TrainConfig(**values | {name: value for name, value in changes.items() if value is not None})
+    except ValidationError as error:
+        reasons = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
+        raise ConfigError("; ".join(reasons), where=str(path), hint="fields and bounds: training/config.py") from error
