@@ -14,6 +14,7 @@ from typing import Any
 import mlflow
 from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
+from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
 from training.config import TrainConfig
 
@@ -25,12 +26,21 @@ SYSTEM_METRICS_SECONDS = 5
 def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
     """An MLflow run with system metrics, a new one or the one that a killed process began. Yields its id.
 
-    An error marks the run FAILED; its curves stay.
+    An error marks the run FAILED; its curves stay. The monitor that MLflow would start by itself logs nothing of a run
+    shorter than its interval: this one takes a last sample when the run ends.
     """
-    mlflow.set_system_metrics_sampling_interval(SYSTEM_METRICS_SECONDS)
-    mlflow.set_system_metrics_samples_before_logging(1)
-    with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=True) as run:
-        yield run.info.run_id
+    with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=False) as run:
+        monitor = SystemMetricsMonitor(
+            run.info.run_id, SYSTEM_METRICS_SECONDS, samples_before_logging=1, resume_logging=run_id is not None
+        )
+        monitor.start()
+        try:
+            yield run.info.run_id
+        finally:
+            monitor.finish()
+            monitor.collect_metrics()
+            monitor.publish_metrics(monitor.aggregate_metrics())
+            monitor.mlflow_logger.flush()
 
 
 def log_inputs(config: TrainConfig, manifest: dict, rows: dict[str, int]) -> None:
