@@ -18,7 +18,7 @@ Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Passage:
     """A retrieved document; `score` is the retriever's own scale, `relevance` the revelator's P(relevant) if judged."""
 
@@ -29,7 +29,7 @@ class Passage:
     relevance: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Usage:
     """What work cost: tokens are model tokens in and out, calls are counted one a prompt or search."""
 
@@ -55,7 +55,7 @@ class Usage:
         return cls(*map(sum, zip(*counts, strict=True)))
 
 
-@dataclass
+@dataclass(slots=True)
 class Node:
     """One box of the way a question travels.
 
@@ -82,7 +82,7 @@ class Node:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-@dataclass
+@dataclass(slots=True)
 class Trace:
     """One question from arrival to answer.
 

@@ -10,7 +10,7 @@ from revelator.tasks import Step
 from revelator.trace import Passage
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Completion:
     """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty."""
 
@@ -20,7 +20,7 @@ class Completion:
     tokens_out: int = 0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class GenerateRequest:
     """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers."""
 
@@ -30,7 +30,7 @@ class GenerateRequest:
     steps: tuple[Step, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Reading:
     """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found."""
 
