@@ -13,6 +13,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 import data_gen
 from data_gen.annotated import AnnotatedQuestion
@@ -29,6 +30,7 @@ from evaluation.server import local_server
 from revelator import registry
 from revelator.durable import sha256_file, sha256_text, write_bytes
 from revelator.errors import ArtifactError, ConfigError
+from revelator.terminal import printable
 from serving.retrieval import BM25Index
 from training.config import CONFIGS
 
@@ -237,5 +239,6 @@ def show_some(console: Console, answers: list[AnswerRow], each: int = 3) -> None
     table = Table("question", "plan", "answer", "gold", "EM", show_lines=True)
     for name in SETS:
         for row in [row for row in answers if row.source == name][:each]:
-            table.add_row(row.question, row.plan, row.answer or "none", row.gold[0], f"{row.em:.0f}")
+            cells = row.question, row.plan or "", row.answer or "none", row.gold[0], f"{row.em:.0f}"
+            table.add_row(*[Text(printable(cell)) for cell in cells])
     console.print(table)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
+from revelator.terminal import printable
 from revelator.trace import Node, Passage, Trace
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
@@ -17,11 +19,23 @@ DOCUMENTS_SHOWN = 5
 
 
 def show(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
-    """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node."""
+    """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node.
+
+    Control characters in any text are shown as dots.
+    """
+    trace = Trace.from_json(_printable(trace.to_json()))
     for line in _head(trace):
         console.print(line)
     console.print(tree(trace, documents=documents))
     console.print(_answer(trace))
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {key: _printable(item) for key, item in value.items()}
+    return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
 def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:

@@ -18,13 +18,18 @@ from revelator.language.expression import leaves
 from revelator.language.faults import excerpt
 from revelator.language.parser import parse as parse_expression
 from revelator.language.render import render
+from revelator.terminal import printable
 
 
 def _pretty(expression: Any) -> str:
     return json.dumps(to_json(expression), indent=2)
 
 
-FORMATS = {"tree": to_tree, "json": _pretty, "mermaid": to_mermaid, "letters": to_letters}
+def _tree(expression: Any) -> str:
+    return printable(to_tree(expression))
+
+
+FORMATS = {"tree": _tree, "json": _pretty, "mermaid": to_mermaid, "letters": to_letters}
 
 
 @click.command()

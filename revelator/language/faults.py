@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from rich.cells import cell_len
+
 from revelator.errors import ExpressionError
+from revelator.terminal import printable
 
 EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
 
@@ -29,6 +32,7 @@ def excerpt(text: str, start: int, end: int) -> str:
     window = text[first : first + EXCERPT_WIDTH].partition("\n")[0]
     last = first + len(window)
     before, after = "…" * (first > line_start), "…" * (text[last : last + 1] not in ("", "\n"))
-    carets = max(1, min(end, last) - start)
-    shown = "".join(c if c.isprintable() else "·" for c in window)
-    return f"  {before}{shown}{after}\n  {' ' * (len(before) + start - first)}{'^' * carets}"
+    shown = printable(window)
+    indent = " " * cell_len(before + shown[: start - first])
+    carets = "^" * max(1, cell_len(shown[start - first : end - first]))
+    return f"  {before}{shown}{after}\n  {indent}{carets}"

@@ -76,3 +76,11 @@ def test_what_went_wrong_is_marked():
 def test_a_failed_question_shows_that_it_has_no_answer():
     text = "\n".join(shown(example(outcome="failed", answer="", answers=[])))
     assert "answer   none  (failed)" in text
+
+
+def test_a_document_cannot_write_to_the_terminal() -> None:
+    trace = example(answer="\x1b]0;mine\x07Port Velm")
+    trace.nodes[2].documents.append(Passage("9", "\x1b[2JGone\u202e", "…", 9.0, 0.99))
+    text = "\n".join(shown(trace))
+    assert "·[2JGone·" in text and "·]0;mine·Port Velm" in text
+    assert all(character.isprintable() for line in text.splitlines() for character in line)

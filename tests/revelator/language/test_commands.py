@@ -75,3 +75,8 @@ def test_an_argument_and_standard_input_read_the_same_bytes_alike():
     broken = b"\xff * b {x}"
     assert run("check", broken, "--json").stdout == run("check", "-", given=broken).stdout
     assert run("parse", broken).stdout == run("parse", "-", given=broken).stdout != b""
+
+
+def test_the_tree_shows_control_characters_as_dots():
+    text = "Who \x1b[31mwrote\x07 it?"
+    assert run("parse", text).stdout.decode() == "A  Who ·[31mwrote· it?\n"

@@ -79,3 +79,13 @@ def test_long_faults_are_found_and_shown_shortly(unit):
 def test_a_wide_list_is_read_and_rendered():
     text = " + ".join(["A"] * 20_000)
     assert render(parse(text)) == text
+
+
+def test_the_caret_stands_under_the_fault_behind_characters_two_columns_wide():
+    source, carets = refused("東京 ) 大阪").excerpt.splitlines()
+    assert (source, carets) == ("  東京 ) 大阪", "       ^")
+
+
+def test_control_characters_are_shown_and_not_sent_to_the_terminal():
+    source, _ = refused("a\x1b[31m\u202e ) b").excerpt.splitlines()
+    assert source == "  a·[31m· ) b"

@@ -1,0 +1,8 @@
+"""Text from users, models and documents on a terminal: shown, never obeyed."""
+
+from __future__ import annotations
+
+
+def printable(text: str) -> str:
+    """`text` with a dot for each control, format or bidirectional character; line breaks stay."""
+    return "".join(c if c.isprintable() or c == "\n" else "·" for c in text)
