@@ -2,6 +2,7 @@
 
 import json
 from importlib.resources import files
+from itertools import product
 
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
@@ -11,6 +12,7 @@ from lark import Lark
 
 from revelator import language
 from revelator.language import Atomic, Dependent, ExpressionError, Sequence, bind, check, leaves, parse, render
+from revelator.language.lexer import reads_as_itself
 
 SYNTAX = [
     "+",
@@ -134,11 +136,18 @@ def grammar() -> Lark:
 EARLEY = grammar()
 
 
-@settings(slow, max_examples=60)
+@settings(slow, max_examples=100)
 @given(st.recursive(st.builds(Atomic, syntax_like.filter(lambda text: len(text) < 16)), inner_nodes, max_leaves=3))
 def test_the_grammar_file_alone_accepts_every_canonical_text(plan):
     assume(not any("\ud800" <= c <= "\udfff" for leaf in leaves(plan) for c in leaf.text))
     EARLEY.parse(render(plan))
+
+
+def test_the_grammar_file_accepts_every_short_text_that_is_written_without_quotes():
+    for length in range(1, 6):
+        for signs in product('a+() "', repeat=length):
+            if reads_as_itself(text := "".join(signs)):
+                EARLEY.parse(text)
 
 
 @settings(slow, max_examples=20)
