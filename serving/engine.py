@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from peft import PeftModel
@@ -20,9 +21,19 @@ from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, InvalidRequest
+from revelator.language.decoding import Grammar
+from serving.constrained import Constraint, Vocabulary
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 MAX_NEW_TOKENS = 256
+
+
+class Written(NamedTuple):
+    """A generated text, its number of tokens (the end token counts), and whether its grammar could not be closed."""
+
+    text: str
+    tokens: int
+    degraded: bool = False
 
 
 class Engine:
@@ -70,22 +81,37 @@ class Engine:
         return answers
 
     def generate(
-        self, prompts: Sequence[str], temperature: float = 0.0, max_new_tokens: int = MAX_NEW_TOKENS
-    ) -> list[tuple[str, int]]:
-        """For each prompt, the text that follows it up to the end token, and its number of tokens (the end counts).
+        self,
+        prompts: Sequence[str],
+        temperature: float = 0.0,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        grammars: Sequence[Grammar] | None = None,
+    ) -> list[Written]:
+        """For each prompt, the text that follows it up to the end token.
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
-        temperature. Raises InvalidRequest for a prompt that leaves no room to write.
+        temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
+        leaves no room to write is, too. Without, that raises InvalidRequest.
         """
-        answers: list[tuple[str, int]] = [("", 0) for _ in prompts]
-        for indices, ids, mask in self._batches(prompts, reserve=1):
+        answers = [Written("", 0, degraded=True) for _ in prompts]
+        fitting = range(len(prompts))
+        if grammars is not None:
+            lengths = self.count_tokens(prompts)
+            fitting = [i for i in fitting if lengths[i] < self.max_positions]
+        for members, ids, mask in self._batches([prompts[i] for i in fitting], reserve=1):
+            indices = [fitting[i] for i in members]
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            constraint = Constraint(self._vocabulary, [grammars[i] for i in indices], room) if grammars else None
             with torch.inference_mode():
                 output = self.model.generate(
-                    input_ids=ids, attention_mask=mask, generation_config=self._generation(temperature, room)
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=self._generation(temperature, room),
+                    logits_processor=[constraint] if constraint else None,
                 )
-            for index, row in zip(indices, output[:, ids.shape[1] :].tolist(), strict=True):
-                answers[index] = self._written(row)
+            degraded = constraint.degraded if constraint else [False] * len(indices)
+            for index, row, failed in zip(indices, output[:, ids.shape[1] :].tolist(), degraded, strict=True):
+                answers[index] = self._written(row, failed)
         return answers
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
@@ -101,10 +127,14 @@ class Engine:
             **sampling,
         )
 
-    def _written(self, row: list[int]) -> tuple[str, int]:
+    def _written(self, row: list[int], degraded: bool = False) -> Written:
         end = self.tokenizer.eos_token_id
         length = row.index(end) + 1 if end in row else len(row)
-        return str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length
+        return Written(str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.tokenizer, int(self.model.config.vocab_size))
 
     def _first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
