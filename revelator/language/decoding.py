@@ -86,7 +86,8 @@ def _text(words: tuple[str, ...] | None) -> str:
         for kind, written in _written(terminal.name, words).items():
             name = f"{terminal.name}_{kind.upper()}"
             if name in used:
-                lines.append(f"{name}: {' & '.join(f'/{regex}/' for regex in (_explicit(terminal.pattern.value), *written))}")
+                patterns = [_explicit(terminal.pattern.value), *written]
+                lines.append(f"{name}: {' & '.join(f'/{pattern}/' for pattern in patterns)}")
     return "\n".join(lines) + "\n"
 
 
@@ -179,8 +180,9 @@ def _written(terminal: str, words: tuple[str, ...] | None) -> dict[str, list[str
 
 def _explicit(pattern: str) -> str:
     r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
-    pattern = pattern.replace(r"\s", _class(r"\s"))
-    return re.sub(r"\[[^]]*\]|\\w", lambda m: m[0].replace(r"\w", _class(r"\w")) if m[0][0] == "[" else f"[{_class(chr(92) + 'w')}]", pattern)
+    words, spaces = _class(r"\w"), _class(r"\s")
+    inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
+    return inside.replace(r"\w", f"[{words}]")
 
 
 @cache
