@@ -118,6 +118,12 @@ def test_asking_without_a_server_says_how_to_start_one(tmp_path):
     assert result.returncode == 1 and "127.0.0.1:1" in result.stderr
 
 
+def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = run("serve", "--home", tmp_path / "file")
+    assert result.returncode == 2 and "cannot be written" in result.stderr and "Traceback" not in result.stderr
+
+
 def test_ports_are_checked_before_the_server_starts(served):
     taken = int(served.url.split(":")[1])
     with pytest.raises(ConfigError, match=f"port {taken} is in use"):
