@@ -86,6 +86,6 @@ def _serve(home: Path, ports: str, chosen: tuple[Path | None, str | None, str | 
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
             watch = Watch(home, server.pid, server.url, running.models, click.echo)
             while server.poll() is None:
-                time.sleep(LOOK_SECONDS)
                 watch.look()
+                time.sleep(LOOK_SECONDS)
             raise server.end()
