@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -30,6 +31,8 @@ HOME = click.option("--home", type=FOLDER, default=home_folder, help="[env: REVE
 URI = click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
 REGISTERED = click.option("--name", default=NAME, show_default=True, help="Registered model.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
+
+logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
 
 
 @click.command()
@@ -66,8 +69,6 @@ def evaluate(
       revelator evaluate runs/adapters/mine --set runs/mine/set
       revelator evaluate base --base tiny --set runs/demo/sets/world
     """
-    from evaluation.scoring import pinned_rows
-
     folder: Path | None = None
     tags: dict[str, str] = {}
     if Path(adapter).is_dir():
@@ -76,6 +77,8 @@ def evaluate(
         registry.connect(tracking_uri, home)
         version = registry.resolve(name, adapter)
         folder, tags = _fetched(version, home), version.tags
+    from evaluation.scoring import pinned_rows
+
     rows = pinned_rows(_set_folder(set_folder, tags), split, limit)
     scores = _scored(folder, base, rows, threads, f"{adapter}: ")
     if as_json:
