@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from llguidance import LLMatcher, LLTokenizer
 from llguidance.hf import from_tokenizer
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
-from transformers import LogitsProcessor, PreTrainedTokenizerFast
+from transformers import LogitsProcessor
 
 from revelator.errors import ConfigError
 from revelator.language.decoding import Grammar
@@ -29,7 +30,7 @@ KEPT = 16  # grammars whose matchers are kept
 class Vocabulary:
     """A tokenizer as matchers see it, and the matchers of the grammars met last: a copy of a used one is warm."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast, size: int) -> None:
+    def __init__(self, tokenizer: Any, size: int) -> None:
         self.size = size  # of the model's logits, which may be padded beyond the tokenizer
         self.end = int(tokenizer.eos_token_id)
         self.tokens: LLTokenizer = from_tokenizer(tokenizer, n_vocab=size)
@@ -72,7 +73,7 @@ class Constraint(LogitsProcessor):
     def degraded(self) -> list[bool]:
         return [row.degraded for row in self.rows]
 
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:  # type: ignore[override]
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         if self._written:
             for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
                 row.take(token)

@@ -1,10 +1,10 @@
 """The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
 
 Label tasks take one forward pass over all prompts, which gives a probability for each label; prompts that begin alike,
-as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks generate,
-held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last position of
-every row is where its output begins. On a CPU the weights
-are fp32: without bf16 units bf16 is the slower of the two there.
+as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
+generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
+position of every row is where its output begins. On a CPU the weights are fp32: without bf16 units bf16 is the slower
+of the two there.
 """
 
 from __future__ import annotations

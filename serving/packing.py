@@ -1,7 +1,7 @@
 """Prompts that begin alike as one sequence: what they share is computed once, and nothing is padding.
 
-The shared beginning stands first, then each prompt's own rest. A rest sees the beginning and itself; its positions go on
-from the beginning's. One forward pass over this row gives what one pass a prompt would.
+The shared beginning stands first, then each prompt's own rest. A rest sees the beginning and itself; its positions go
+on from the beginning's. One forward pass over this row gives what one pass a prompt would.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from os.path import commonprefix
 import torch
 
 SHARED = 20  # tokens: more than the instruction of any task, so that a question is shared, too
-TOKENS = 2_048  # in one pack: attention looks at every pair
+TOKENS = 512  # in one pack: attention looks at every pair
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Literal
 
 from revelator.errors import ConfigError
@@ -68,8 +69,8 @@ class LocalRevelator:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        work = complete, self.engine, task, list(prompts), temperature, MAX_NEW_TOKENS, self.decoding
-        return await asyncio.get_running_loop().run_in_executor(self._thread, *work)
+        work = partial(complete, self.engine, task, list(prompts), temperature, decoding=self.decoding)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)

@@ -9,18 +9,19 @@ Whether a part of a plan holds a placeholder becomes grammar. Each rule of the f
 
 A symbol right of TIMES is `some`; a sequence of symbols is `some` if one of them is. Of the spellings that the parser
 reads, only those that `render` could write are left: ` * ` and not ` × `, no escape of what needs none, no control
-characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the limits of an
-executor are no part of it: `Grammar.deepest` tells a decoder when to close.
+characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
+limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from itertools import groupby
 from typing import Any
 
 from lark import Lark
@@ -81,13 +82,14 @@ def _plan_text() -> str:
 def _text(words: tuple[str, ...] | None) -> str:
     rules = _Kinds().rules("start", "unfed")
     lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
+    lines += [f"{name}: /{pattern}/" for name, pattern in _pieces(words).items()]
     used = set(" ".join(lines).split())
     for terminal in _file().terminals:
-        for kind, written in _written(terminal.name, words).items():
-            name = f"{terminal.name}_{kind.upper()}"
-            if name in used:
-                patterns = [_explicit(terminal.pattern.value), *written]
-                lines.append(f"{name}: {' & '.join(f'/{pattern}/' for pattern in patterns)}")
+        if terminal.name in TEXTS:
+            kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN", words is not None)
+            lines.append(f"{terminal.name}: /{_explicit(terminal.pattern.value)}/")
+            named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
+            lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
     return "\n".join(lines) + "\n"
 
 
@@ -161,21 +163,30 @@ def _sign(name: str, pattern: Pattern) -> str:
     return " ".join(json.dumps(piece) for piece in ([" ", value[1:]] if value[0] == " " < value else [value]))
 
 
-def _written(terminal: str, words: tuple[str, ...] | None) -> dict[str, list[str]]:
-    """What a text terminal is intersected with, by kind."""
-    if terminal not in TEXTS:
-        return {}
-    controls = r"\x00-\x1f\x7f-\x9f\u2028\u2029"
-    name = _explicit(rf"\{{{NAME}\}}")
-    escape = r'|\\["\\bfnrt]' if terminal == "QUOTED" else ""
-    plain = rf"(?:[^{{}}{controls}{escape and chr(92) * 2}]{escape})"
-    some = rf"{plain}*(?:{name}{plain}*)+"
-    if words is None:
-        return {"none": [f"{plain}*"], "some": [some], "any": [f"(?:{plain}|{name})*"]}
-    word = f"(?:{'|'.join(map(re.escape, words))})"
-    between = plain.replace("[^", "[^" + _class(r"\w"))
-    none, any_ = (f"{b}*(?:{word}{b}+)*{word}?" for b in (between, f"(?:{between}|{name})"))
-    return {"none": [none], "some": [some, any_], "any": [any_]}
+def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
+    """What texts are made of: placeholders, single characters, and with `words` these; then no other letter is left."""
+    letters = "" if words is None else _class(r"\w")
+    plain = rf"[^{{}}\x00-\x1f\x7f-\x9f\u2028\u2029{letters}]"
+    escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
+    pieces = {"PLACEHOLDER": _explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
+    return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}
+
+
+def _kinds_of_text(plain: str, named: bool) -> dict[str, str]:
+    """What a terminal is intersected with, by kind; `named`: words are allowed ones and stand apart."""
+    between = {"NONE": plain, "ANY": f"({plain} | PLACEHOLDER)"}
+    texts = {kind: f"({b}* (ALLOWED {b}+)* ALLOWED?)" if named else f"{b}*" for kind, b in between.items()}
+    return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
+
+
+def _any_of(words: Sequence[str]) -> str:
+    """A regular expression for these words (sorted, none empty) that follows their common beginnings."""
+    ways = []
+    for first, group in groupby(words, key=lambda word: word[0]):
+        rests = [word[1:] for word in group]
+        longer = [rest for rest in rests if rest]
+        ways.append(first + (_any_of(longer) + "?" * (len(longer) < len(rests)) if longer else ""))
+    return f"(?:{'|'.join(ways)})"
 
 
 def _explicit(pattern: str) -> str:

@@ -50,7 +50,10 @@ def repository(home: Path) -> Path:
 
 
 def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own, and what was chosen for the revelator. Raises ConfigError for settings that cannot work."""
+    """Writes the models that have no versions of their own, and what was chosen for the revelator.
+
+    Raises ConfigError for settings that cannot work.
+    """
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),

@@ -167,7 +167,9 @@ def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine,
     """A long question leaves no positions, and none leaves any within three tokens."""
     prompt = TASKS["translate_bnf"].render(TranslateInput(question))
     fine = TASKS["translate_bnf"].render(TranslateInput("Who is it?"))
-    completion, beside = complete(engine, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40)
+    completion, beside = complete(
+        engine, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40
+    )
     assert completion.degraded
     assert completion.text == render(Atomic(" ".join(question.split())))
     assert beside.degraded == (len(question) < 99)
