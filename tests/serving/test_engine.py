@@ -46,7 +46,7 @@ def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engi
 
 
 def test_documents_of_one_question_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
-    """Prompts that share their beginning are packed; equal ones, one that begins another, and strangers are among them."""
+    """Prompts that begin alike are packed; equal ones, one that begins another, and strangers are among them."""
     task = TASKS["relevance"]
     question = "Who founded the company that distributed the film that Ada Quill wrote in 1987 and why?"
     texts = ["", "x", "x y", "x", "a film of 1987 " * 20, *(f"document {i}" for i in range(8))]
