@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +30,6 @@ HOME = click.option("--home", type=FOLDER, default=home_folder, help="[env: REVE
 URI = click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
 REGISTERED = click.option("--name", default=NAME, show_default=True, help="Registered model.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
-
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
 
 
 @click.command()
