@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,8 +30,6 @@ HOME = click.option("--home", type=FOLDER, default=home_folder, help="[env: REVE
 URI = click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
 REGISTERED = click.option("--name", default=NAME, show_default=True, help="Registered model.")
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
-
-logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
 
 
 @click.command()
@@ -150,13 +147,17 @@ def promote(
     if verdict.passed:
         Console(stderr=as_json).print(table)
     if not verdict.passed:
+        if as_json:
+            click.echo(json.dumps(_summary(about, verdict, moved=False)))
         hint = "the alias stays where it is; train longer or on more data, or see --margin and --rules"
         raise GateRefused("; ".join(verdict.refusals), table=as_text(table), hint=hint)
     if dry_run:
         return _report(as_json, "the gate is open; --dry-run moves nothing", _summary(about, verdict, moved=False))
     _move(about, verdict, ours, theirs)
     was = f", in place of version {champion.version}" if champion else ""
-    _report(as_json, f"version {challenger.version} is champion{was}", _summary(about, verdict, moved=True))
+    store = f" --tracking-uri {tracking_uri}" if tracking_uri else ""
+    text = f"version {challenger.version} is champion{was}\nnext: revelator deploy --home {home}{store}"
+    _report(as_json, text, _summary(about, verdict, moved=True))
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,7 @@ def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
         "moved": moved,
         "mean": verdict.challenger_mean,
         "champion_mean": verdict.champion_mean,
+        "refusals": verdict.refusals,
         "tasks": {
             c.task: {"score": c.score, "n": c.n, "challenger": c.challenger, "champion": c.champion, "needed": c.bar}
             for c in verdict.comparisons

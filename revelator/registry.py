@@ -119,7 +119,8 @@ def store_errors(uri: str | None = None) -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines()[0]
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-            raise ArtifactError(reason, where="model registry", hint="`revelator train` registers a version") from error
+            hint = "is this the right --home or --tracking-uri? `revelator train` registers a version"
+            raise ArtifactError(reason, where="model registry", hint=hint) from error
         import mlflow
 
         raise _unreachable(uri or mlflow.get_tracking_uri(), reason) from error
