@@ -154,7 +154,7 @@ class timed:  # noqa: N801
 def measure_labels(engine: Engine, repeats: int) -> None:
     task = TASKS["relevance"]
     labels = task.labels or ()
-    for words in (1, 8, 30):
+    for words in (0, 1, 8, 30):
         documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
         prompts = [task.render(RelevanceInput(ASKED, title, text)) for title, text in documents]
         lengths = engine.count_tokens(prompts)
@@ -172,7 +172,8 @@ def measure_labels(engine: Engine, repeats: int) -> None:
             two, ten = times[way, 2], times[way, 10]
             print(
                 f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
-                f"  10 documents {statistics.median(ten):6.1f} ms  ratio {statistics.median(ten) / statistics.median(two):.2f}"
+                f"  10 documents {statistics.median(ten):6.1f} ms"
+                f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
                 f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
                 flush=True,
             )
