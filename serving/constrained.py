@@ -1,8 +1,8 @@
 """Generation held to a grammar (llguidance): whatever the model prefers, only tokens that the grammar allows are left.
 
-One matcher a row gives the mask of its next token. Near the end of a row's budget the shortest way to a complete output
-is searched once and its tokens are forced; a row that cannot be closed within its budget is `degraded`: its text is not
-to be used.
+One matcher a row gives the mask of its next token. Near the end of a row's budget, or where the model would end and the
+grammar does not let it, the shortest way to a complete output is searched once and its tokens are forced; a row that
+cannot be closed within its budget is `degraded`: its text is not to be used.
 """
 
 from __future__ import annotations
@@ -78,8 +78,9 @@ class Constraint(LogitsProcessor):
             for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
                 row.take(token)
         masks = allocate_token_bitmask(len(self.rows), self._vocabulary.size)
-        for index, row in enumerate(self.rows):
-            row.fill(masks, index, self._room - self._written)
+        wishes = scores.argmax(-1).tolist()
+        for index, (row, wish) in enumerate(zip(self.rows, wishes, strict=True)):
+            row.fill(masks, index, self._room - self._written, wish == self._vocabulary.end)
         self._written += 1
         words = torch.from_numpy(masks).to(scores.device).unsqueeze(-1)
         allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(self.rows), -1)[:, : scores.shape[1]]
@@ -108,11 +109,12 @@ class _Row:
             self.deep += self.deepenings[token]
             self.length += 1
 
-    def fill(self, masks: np.ndarray, index: int, room: int) -> None:
-        """Writes the mask of the next token; `room` counts this one."""
+    def fill(self, masks: np.ndarray, index: int, room: int, done: bool) -> None:
+        """Writes the mask of the next token; `room` counts this one; `done`: the model would end here."""
         if self.ended:
             return
-        if self.forced is None and (room <= self.opened + self.reserve or self.deep >= self.grammar.deepest):
+        late = room <= self.opened + self.reserve or self.deep >= self.grammar.deepest
+        if self.forced is None and (late or (done and not self.matcher.is_accepting())):
             ending = self._ending(room) if self.length else None
             self.degraded = ending is None
             self.forced = ending or []

@@ -178,6 +178,22 @@ def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine,
     assert beside.degraded == (len(question) < 99)
 
 
+def test_a_model_that_ends_too_early_is_helped_to_an_end(vocabulary: Vocabulary) -> None:
+    """The plan lacks its placeholder: it is added, and nothing else."""
+    wanted = [*vocabulary.tokens.tokenize_str(" Who wrote it? * (When was it? + Where"), vocabulary.end]
+    constraint = Constraint(vocabulary, [plan_grammar()], 256)
+    ids = torch.zeros((1, 1), dtype=torch.long)
+    for step in range(40):
+        logits = torch.zeros((1, vocabulary.size))
+        logits[0, wanted[min(step, len(wanted) - 1)]] = 9.0
+        token = constraint(ids, logits).argmax(-1, keepdim=True)
+        if token.item() == vocabulary.end:
+            break
+        ids = torch.cat([ids, token], dim=1)
+    assert vocabulary.tokens.decode_str(ids[0, 1:].tolist()) == " Who wrote it? * (When was it? + Where {x})"
+    assert constraint.degraded == [False]
+
+
 def test_free_decoding_writes_what_the_model_wants(engine: Engine) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     free = complete(engine, "translate_bnf", prompts, max_new_tokens=12, decoding="free")
