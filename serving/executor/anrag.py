@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Node, Passage, Usage
+from revelator.trace_events import Happening
 from serving.executor.limits import Limits
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
@@ -40,8 +41,11 @@ class Models:
         return [c.text for c in completions]
 
 
-async def anrag(models: Models, node: Node, limits: Limits) -> None:
-    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage.
+Tell = Callable[[Happening, Node], None]
+
+
+async def anrag(models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None) -> None:
+    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
 
     Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
     when none reaches it, the first ones of all are, and the node's detail says so.
@@ -49,6 +53,8 @@ async def anrag(models: Models, node: Node, limits: Limits) -> None:
     question = node.asked or node.question
     found = await models.retriever.search(question, limits.documents)
     node.usage = Usage(retrievals=1)
+    node.documents = list(found)
+    tell("retrieved", node)
     if not found:
         node.status, node.error = "failed", "no document was found"
         return
@@ -60,6 +66,7 @@ async def anrag(models: Models, node: Node, limits: Limits) -> None:
     node.detail["kept"] = [p.id for p in kept]
     if (kept[0].relevance or 0.0) < limits.relevance_threshold:
         node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
+    tell("judged", node)
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
 
 

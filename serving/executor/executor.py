@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Literal, get_args
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.language import Expression
-from revelator.trace import Outcome, Trace
+from revelator.trace import Trace
+from revelator.trace_events import Event
 from serving.executor import routes
 from serving.executor.anrag import Models
+from serving.executor.leaf import answered
 from serving.executor.limits import Limits
 from serving.executor.merging import settle
 from serving.executor.recording import Recorder
@@ -30,6 +32,22 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
 }
 
 
+class Options(TypedDict, total=False):
+    """What a question may be asked with.
+
+    `plan`: an expression to run instead of the model's own. `strategy`: "auto" asks the revelator for the route.
+    `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits` stand in for the executor's
+    own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there was asked and answered takes
+    its documents and answers.
+    """
+
+    plan: str | None
+    strategy: Strategy
+    deadline_ms: float | None
+    limits: Limits | None
+    reuse: Trace | None
+
+
 class Executor:
     """Answers questions with a revelator, a retriever and a generator. It keeps no state between questions."""
 
@@ -39,31 +57,54 @@ class Executor:
         self.models = Models(revelator, retriever, generator)
         self.limits = limits or Limits()
 
-    async def run(
+    async def run(self, question: str, **options: Unpack[Options]) -> Trace:
+        """The trace of one question; `Options` says what may be asked for.
+
+        What fails inside is in the trace: outcome "partial" or "failed". Raises ExpressionError and PlanError for a
+        plan that cannot be run, InvalidRequest, Unavailable when nothing could be answered because a service is down,
+        and DeadlineExceeded when time ran out before any leaf had an answer. Cancelling it cancels every call under way.
+        """
+        return await self._run(question, None, **options)
+
+    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncIterator[Event]:
+        """The same question as events, each when it happens; the last is `finished`. Raises what `run` raises.
+
+        `revelator.trace_events.replay` makes the trace of them. Closing the iterator cancels the question:
+
+            async with contextlib.aclosing(executor.stream(question)) as events:
+                async for event in events: ...
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.create_task(self._run(question, events.put_nowait, **options))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def _run(
         self,
         question: str,
+        listener: Callable[[Event], None] | None,
         *,
         plan: str | None = None,
         strategy: Strategy = "auto",
         deadline_ms: float | None = None,
         limits: Limits | None = None,
+        reuse: Trace | None = None,
     ) -> Trace:
-        """The trace of one question.
-
-        `plan` is an expression to run instead of the model's own; `strategy` "auto" asks the revelator for the route;
-        `deadline_ms` bounds the question end to end, up to the limit of the same name; `limits` stand in for the
-        executor's own. What fails inside is in the trace: outcome "partial" or "failed". Raises ExpressionError and
-        PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing could be answered because a
-        service is down, and DeadlineExceeded when time ran out before any leaf had an answer.
-        """
         limits = limits or self.limits
         limits.check_question(question)
         if strategy not in get_args(Strategy):
             raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
         if deadline_ms is not None and not deadline_ms > 0:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        run = Run(question, self.models, limits, Recorder(question, strategy))
         given = routes.read_plan(plan, limits) if plan is not None else None
+        recorder = Recorder(question, strategy, listener)
+        run = Run(question, self.models, limits, recorder, earlier=answered(reuse) if reuse else {})
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
@@ -72,9 +113,7 @@ class Executor:
             if not scope.expired():
                 raise
             _out_of_time(run, deadline)
-        trace = run.recorder.finish()
-        trace.outcome = _outcome(trace)
-        return trace
+        return recorder.finish()
 
 
 async def _travel(run: Run, given: Expression | None, strategy: str) -> None:
@@ -93,11 +132,3 @@ def _out_of_time(run: Run, deadline_ms: float) -> None:
         )
     run.recorder.trace.deadline_exceeded = True
     settle(run)
-
-
-def _outcome(trace: Trace) -> Outcome:
-    """Complete when there is an answer and every leaf and merge gave its own; partial when any leaf did."""
-    counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
-    if trace.answers and not trace.deadline_exceeded and all(node.status == "ok" for node in counted):
-        return "complete"
-    return "partial" if trace.answers or any(node.answers for node in counted) else "failed"

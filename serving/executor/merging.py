@@ -45,8 +45,9 @@ def settle(run: Run) -> None:
     """The answer from what there is, without another call: for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
-        parts = _parts(run.plan)
-        _write(run, node, _by_code(run.question, parts) or _listed(parts))
+        with run.recorder.running(node):
+            parts = _parts(run.plan)
+            _write(run, node, _by_code(run.question, parts) or _listed(parts))
 
 
 def branches(expression: Expression, first: int = 0) -> list[list[int]]:
