@@ -29,7 +29,7 @@ Happening = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """`at_ms` counts from the start of the trace; `changes` are fields of the node, or of the trace where that is None."""
+    """`at_ms` counts from the start of the trace; `changes` are fields of the node, or, without one, of the trace."""
 
     kind: Happening
     node: str | None

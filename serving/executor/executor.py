@@ -17,6 +17,7 @@ from serving.executor.limits import Limits
 from serving.executor.merging import settle
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
+from serving.guard import Guard
 from serving.protocols import Generator, Retriever, Revelator
 
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "iterate"]
@@ -49,20 +50,29 @@ class Options(TypedDict, total=False):
 
 
 class Executor:
-    """Answers questions with a revelator, a retriever and a generator. It keeps no state between questions."""
+    """Answers questions with a revelator, a retriever and a generator. Of earlier questions it
+    keeps nothing but whether a service is down (`serving.guard`)."""
 
     def __init__(
-        self, revelator: Revelator, retriever: Retriever, generator: Generator, limits: Limits | None = None
+        self,
+        revelator: Revelator,
+        retriever: Retriever,
+        generator: Generator,
+        limits: Limits | None = None,
+        *,
+        searching: Guard | None = None,
+        reading: Guard | None = None,
     ) -> None:
-        self.models = Models(revelator, retriever, generator)
+        guards = searching or Guard("the retriever"), reading or Guard("the generator")
+        self.models = Models(revelator, retriever, generator, *guards)
         self.limits = limits or Limits()
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """The trace of one question; `Options` says what may be asked for.
 
-        What fails inside is in the trace: outcome "partial" or "failed". Raises ExpressionError and PlanError for a
-        plan that cannot be run, InvalidRequest, Unavailable when nothing could be answered because a service is down,
-        and DeadlineExceeded when time ran out before any leaf had an answer. Cancelling it cancels every call under way.
+        What fails inside is in the trace: outcome "partial" or "failed". Cancelling it cancels every call under way.
+        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
+        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
         """
         return await self._run(question, None, **options)
 
