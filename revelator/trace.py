@@ -121,7 +121,7 @@ class Trace:
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Trace:
         """Reads every schema up to this one. DataError for a newer schema and for what is no trace."""
-        schema = value.get("schema", SCHEMA_VERSION)
+        schema = value.get("schema", SCHEMA_VERSION) if isinstance(value, dict) else SCHEMA_VERSION
         if not isinstance(schema, int) or schema > SCHEMA_VERSION:
             hint = "use the version of revelator that wrote it, or a newer one"
             raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)

@@ -52,15 +52,21 @@ class Teller:
         self._told: dict[str | None, dict[str, Any]] = {}
 
     def tell(self, kind: Happening, what: Node | Trace, at_ms: float) -> None:
+        key, changes = self._changes(what)
+        self._listener(Event(kind, key, at_ms, changes))
+        self._told.setdefault(key, {}).update(changes)
+
+    def is_told(self, node: Node) -> bool:
+        return not self._changes(node)[1]
+
+    def _changes(self, what: Node | Trace) -> tuple[str | None, dict[str, Any]]:
         if isinstance(what, Trace):
             key, now = None, asdict(replace(what, nodes=[]))
             del now["nodes"]
         else:
             key, now = what.id, asdict(what)
         told = self._told.get(key, {})
-        self._told[key] = now
-        changes = {name: value for name, value in now.items() if name not in told or told[name] != value}
-        self._listener(Event(kind, key, at_ms, changes))
+        return key, {name: value for name, value in now.items() if name not in told or told[name] != value}
 
 
 class Replay:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
-from revelator.language import Expression
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import routes
@@ -16,11 +15,11 @@ from serving.executor.leaf import answered
 from serving.executor.limits import Limits
 from serving.executor.merging import settle
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import AtomicRunner, Run
 from serving.guard import Guard
 from serving.protocols import Generator, Retriever, Revelator
 
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "iterate"]
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "iterate"]
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.straightforward,
@@ -29,6 +28,7 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "compound": routes.compound,
     "complex": routes.compile_plan,
     "compile": routes.compile_plan,
+    "atomic": routes.atomic,
     "iterate": routes.iterate,
 }
 
@@ -36,10 +36,10 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
 class Options(TypedDict, total=False):
     """What a question may be asked with.
 
-    `plan`: an expression to run instead of the model's own. `strategy`: "auto" asks the revelator for the route.
-    `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits` stand in for the executor's
-    own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there was asked and answered takes
-    its documents and answers.
+    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON. `strategy`: "auto" asks the
+    revelator for the route. `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits`
+    stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there
+    was asked and answered takes its documents and answers.
     """
 
     plan: str | None
@@ -50,8 +50,11 @@ class Options(TypedDict, total=False):
 
 
 class Executor:
-    """Answers questions with a revelator, a retriever and a generator. Of earlier questions it
-    keeps nothing but whether a service is down (`serving.guard`)."""
+    """Answers questions with a revelator, a retriever and a generator.
+
+    Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
+    and the generator; `atomic` runs trees of atomic operators.
+    """
 
     def __init__(
         self,
@@ -62,10 +65,12 @@ class Executor:
         *,
         searching: Guard | None = None,
         reading: Guard | None = None,
+        atomic: AtomicRunner | None = None,
     ) -> None:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards)
         self.limits = limits or Limits()
+        self.atomic = atomic
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """The trace of one question; `Options` says what may be asked for.
@@ -110,25 +115,29 @@ class Executor:
         limits.check_question(question)
         if strategy not in get_args(Strategy):
             raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
+        if strategy == "atomic" and self.atomic is None:
+            hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
+            raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
         if deadline_ms is not None and not deadline_ms > 0:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        given = routes.read_plan(plan, limits) if plan is not None else None
-        recorder = Recorder(question, strategy, listener)
-        run = Run(question, self.models, limits, recorder, earlier=answered(reuse) if reuse else {})
+        if plan is not None and strategy != "atomic":
+            routes.read_plan(plan, limits)
+        run = Run(question, self.models, limits, Recorder(question, strategy, listener))
+        run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
-                await _travel(run, given, strategy)
+                await _travel(run, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
             _out_of_time(run, deadline)
-        return recorder.finish()
+        return run.recorder.finish()
 
 
-async def _travel(run: Run, given: Expression | None, strategy: str) -> None:
-    if given is not None:
-        await routes.run_plan(run, given, "given")
+async def _travel(run: Run, strategy: str) -> None:
+    if run.given is not None and strategy != "atomic":
+        await routes.given_plan(run)
         return
     run.kind = await routes.route(run) if strategy == "auto" else strategy
     await ROUTES[run.kind](run)

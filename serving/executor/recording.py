@@ -84,7 +84,13 @@ class Recorder:
         return [self._nodes[id] for id in in_order(self._nodes)]
 
     def finish(self) -> Trace:
+        """The trace, whole. What still waits is skipped, and what nothing has been told of is told."""
         trace = self.trace
+        for node in self._nodes.values():
+            if node.status == "waiting":
+                node.status, node.error = "skipped", "not reached"
+            if self._teller and not self._teller.is_told(node):
+                self.ended(node)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()

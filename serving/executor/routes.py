@@ -73,10 +73,25 @@ async def compound(run: Run) -> None:
 async def compile_plan(run: Run) -> None:
     expression = await _translate(run)
     if expression is None:
-        run.degrade("no plan that the model wrote could be run: the question went through the loop")
+        said = run.recorder.trace.diagnostics[-1]["message"]
+        run.degrade(f"no plan that the model wrote could be run ({said}): the question went through the loop")
         await iterate(run)
     else:
         await run_plan(run, expression, "model")
+
+
+async def atomic(run: Run) -> None:
+    """A tree of atomic operators: the caller's, which must be one that can be run, or the model's, else the loop."""
+    assert run.atomic
+    run.recorder.trace.plan_language = "art"
+    try:
+        await run.atomic(run, run.given)
+    except (PlanError, TaskOutputError) as error:
+        if run.given is not None:
+            raise
+        run.recorder.trace.plan_language = "bnf"
+        run.degrade(f"the model's tree could not be run ({error.message}): the question went through the loop")
+        await iterate(run)
 
 
 async def iterate(run: Run) -> None:
@@ -92,6 +107,10 @@ async def iterate(run: Run) -> None:
         if await _enough(run):
             break
     await merge_steps(run)
+
+
+async def given_plan(run: Run) -> None:
+    await run_plan(run, read_plan(run.given or "", run.limits), "given")
 
 
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:

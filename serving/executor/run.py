@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
@@ -12,6 +13,16 @@ from serving.executor.leaf import take
 from serving.executor.limits import Limits
 from serving.executor.plan import PlanRun
 from serving.executor.recording import Recorder
+
+
+class AtomicRunner(Protocol):
+    """Answers by a tree of atomic operators over knowledge sources (AtomR): what `serving.knowledge` brings."""
+
+    async def __call__(self, run: Run, plan: str | None) -> None:
+        """Writes the nodes, ends in `run.answer`. `plan`: the caller's tree as JSON; None for one of the model's own.
+
+        Raises PlanError or TaskOutputError for a tree that cannot be run, before any source is asked.
+        """
 
 
 @dataclass
@@ -26,6 +37,8 @@ class Run:
     last: tuple[str, ...] = ()  # ids of the nodes that the next box comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
+    atomic: AtomicRunner | None = None
+    given: str | None = None  # the caller's own plan
     earlier: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
