@@ -24,4 +24,4 @@ def answered(trace: Trace) -> Mapping[str, Node]:
     What was computed from other leaves' answers is left out: the same words may mean other values now.
     """
     ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
-    return {node.asked: node for node in ended if node.asked and "method" not in node.detail}
+    return {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}

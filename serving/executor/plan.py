@@ -19,11 +19,14 @@ from itertools import islice
 from revelator.errors import Unavailable
 from revelator.language import Expression, bind, leaves, substitute
 from revelator.trace import Node
+from serving.executor.branches import before as chains_before
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, combinations, wants_all
 from serving.executor.leaf import take
 from serving.executor.limits import Limits
+from serving.executor.operations import operate
 from serving.executor.plan_nodes import PlanNodes
 from serving.executor.recording import Recorder
+from serving.merge import is_operation
 
 log = logging.getLogger(__name__)
 
@@ -92,6 +95,8 @@ class PlanRun:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
+        if is_operation(self.leaves[leaf].text, list(sources)):
+            await asyncio.gather(*(_members(self._tasks[before]) for before in self._leading_up_to(leaf)))
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
@@ -125,9 +130,27 @@ class PlanRun:
         if next(every, None):
             node.detail["fan_out"] = f"there were more values than the limit lets through: the first {width} were asked"
         if len(choices) == 1:
-            return await self._ask(leaf, node, choices[0])
+            return self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
         return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
+
+    def _leading_up_to(self, leaf: int) -> list[int]:
+        return sorted({before for chain in chains_before(self.expression, leaf) for before in chain})
+
+    def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
+        """By code, where the leaf is an operation over earlier answers and code is sure of it."""
+        text, sources = self.leaves[leaf].text, self._sources[leaf]
+        if not sources or not is_operation(text, list(sources)):
+            return None
+        asked = substitute(text, choice.values)
+        computed = operate(self, leaf, sources, choice, asked)
+        node.detail["method"] = computed.method if computed else "generator"
+        if computed is None:
+            return None
+        node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
+        self._recorder.follows(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
+        with self._recorder.running(node):
+            return Answered(node, choice, computed.answers)
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> Answered:
         node.asked = substitute(self.leaves[leaf].text, choice.values)
