@@ -1,7 +1,7 @@
 """Calls to a source that may fail: tried again where that can help, and left alone while the source is down.
 
 `Guard.call` is for idempotent calls: searches and readings, which change nothing. A call that met `Unavailable` (no
-connection, a restart, too many requests) is made again after a pause that doubles and is drawn at random below its
+connection, a restart) or `Overloaded` is made again after a pause that doubles and is drawn at random below its
 bound, so that many callers do not come back at once. A source that fails again and again is not asked at all for a
 while; then one call tries it, and what it meets decides for the others.
 """
@@ -23,13 +23,13 @@ Result = TypeVar("Result")
 @dataclass(frozen=True)
 class Patience:
     """`attempts` a call; pauses below `pause_seconds`, twice that, … up to `longest_pause_seconds`. After
-    `failures` in a row the source is left alone for `rest_seconds`."""
+    `failures` calls in a row that failed to the last attempt the source is left alone for `rest_seconds`."""
 
     attempts: int = 3
     pause_seconds: float = 0.05
     longest_pause_seconds: float = 1.0
     failures: int = 5
-    rest_seconds: float = 5.0
+    rest_seconds: float = 2.0
 
 
 class Breaker:
@@ -44,13 +44,17 @@ class Breaker:
 
     def enter(self) -> float:
         """0 if the call may be made; otherwise the seconds to wait. `leave` must follow a call that was made."""
-        if self._failures < self._patience.failures:
+        if not self.rests:
             return 0.0
         left = self._rests_until - self._clock()
         if left > 0 or self._trying:
             return max(left, self._patience.pause_seconds)
         self._trying = True
         return 0.0
+
+    @property
+    def rests(self) -> bool:
+        return self._failures >= self._patience.failures
 
     def leave(self, well: bool | None) -> None:
         """`well` None: the call ended without telling anything about the source (it was cancelled)."""
@@ -59,7 +63,7 @@ class Breaker:
             self._failures = 0
         elif well is False:
             self._failures += 1
-            if self._failures >= self._patience.failures:
+            if self.rests:
                 self._rests_until = self._clock() + self._patience.rest_seconds
 
 
@@ -87,23 +91,12 @@ class Guard:
         """What `attempt()` gives. Raises its error when it is of another kind, says that it was retried already, or was
         met in every attempt; Unavailable at once while the source rests. `on_retry` is called before each new attempt.
         """
-        for number in range(1, self.patience.attempts + 1):
-            try:
-                return await self._once(attempt)
-            except (Unavailable, Overloaded) as error:
-                if number == self.patience.attempts or (isinstance(error, Unavailable) and error.retried):
-                    raise
-                on_retry()
-                await self._sleep(self._pause(number))
-        raise AssertionError("attempts is at least 1")
-
-    async def _once(self, attempt: Callable[[], Awaitable[Result]]) -> Result:
         if wait := self._breaker.enter():
             message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
             raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", retried=True)
         well: bool | None = None
         try:
-            result = await attempt()
+            result = await self._attempts(attempt, on_retry)
             well = True
             return result
         except (Unavailable, DeadlineExceeded):
@@ -114,6 +107,17 @@ class Guard:
             raise
         finally:
             self._breaker.leave(well)
+
+    async def _attempts(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
+        for number in range(1, self.patience.attempts):
+            try:
+                return await attempt()
+            except (Unavailable, Overloaded) as error:
+                if self._breaker.rests or (isinstance(error, Unavailable) and error.retried):
+                    raise
+            on_retry()
+            await self._sleep(self._pause(number))
+        return await attempt()
 
     def _pause(self, number: int) -> float:
         bound = self.patience.pause_seconds * 2 ** (number - 1)

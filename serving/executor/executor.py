@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
+from revelator.language import Expression
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import routes
@@ -120,14 +121,13 @@ class Executor:
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
         if deadline_ms is not None and not deadline_ms > 0:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        if plan is not None and strategy != "atomic":
-            routes.read_plan(plan, limits)
+        expression = routes.read_plan(plan, limits) if plan is not None and strategy != "atomic" else None
         run = Run(question, self.models, limits, Recorder(question, strategy, listener))
         run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
-                await _travel(run, strategy)
+                await _travel(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
@@ -135,9 +135,9 @@ class Executor:
         return run.recorder.finish()
 
 
-async def _travel(run: Run, strategy: str) -> None:
-    if run.given is not None and strategy != "atomic":
-        await routes.given_plan(run)
+async def _travel(run: Run, expression: Expression | None, strategy: str) -> None:
+    if expression is not None:
+        await routes.run_plan(run, expression, "given")
         return
     run.kind = await routes.route(run) if strategy == "auto" else strategy
     await ROUTES[run.kind](run)

@@ -95,7 +95,7 @@ class PlanRun:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
-        if is_operation(self.leaves[leaf].text, list(sources)):
+        if is_operation(self.leaves[leaf].text, len(sources) > 1):
             await asyncio.gather(*(_members(self._tasks[before]) for before in self._leading_up_to(leaf)))
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
@@ -140,7 +140,7 @@ class PlanRun:
     def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
         """By code, where the leaf is an operation over earlier answers and code is sure of it."""
         text, sources = self.leaves[leaf].text, self._sources[leaf]
-        if not sources or not is_operation(text, list(sources)):
+        if not sources or not is_operation(text, len(sources) > 1):
             return None
         asked = substitute(text, choice.values)
         computed = operate(self, leaf, sources, choice, asked)

@@ -109,10 +109,6 @@ async def iterate(run: Run) -> None:
     await merge_steps(run)
 
 
-async def given_plan(run: Run) -> None:
-    await run_plan(run, read_plan(run.given or "", run.limits), "given")
-
-
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source

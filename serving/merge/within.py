@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from serving.merge.arithmetic import asks_arithmetic, difference, total
 from serving.merge.comparison import extreme
@@ -32,13 +33,14 @@ _SAME = re.compile(
 )
 
 
-def is_operation(text: str, names: Sequence[str]) -> bool:
+@lru_cache(maxsize=4096)  # a plan is asked twice for each leaf, and plans come again
+def is_operation(text: str, several: bool) -> bool:
     """Whether a leaf's wording asks for an operation over the values of its placeholders, so that it is worth waiting
-    for everything that came of them."""
+    for everything that came of them. `several`: it has more than one placeholder."""
     rest = re.sub(r"\{\w+\}", " ", text)
     if _COUNT.search(text) or selects(text):
         return True
-    over_several = len(names) > 1 or re.search(r"\b(?:of|between|among) (?:the |these |all )?\{", text) is not None
+    over_several = several or re.search(r"\b(?:of|between|among) (?:the |these |all )?\{", text) is not None
     asks = DIFFERENCE.search(rest) or asks_arithmetic(rest) or _SHARED.search(rest) or order(rest, ())
     return over_several and bool(asks)
 

@@ -16,6 +16,9 @@ class Source:
         self.calls = 0
         self.now = 0.0
         self.pauses: list[float] = []
+        self.pausing = asyncio.Event()
+        self.go = asyncio.Event()
+        self.go.set()
         self.guard = Guard(
             "the index", Patience(**patience), clock=lambda: self.now, sleep=self.sleep, chance=lambda: 0.5
         )
@@ -23,6 +26,8 @@ class Source:
     async def sleep(self, seconds: float) -> None:
         self.pauses.append(seconds)
         self.now += seconds
+        self.pausing.set()
+        await self.go.wait()
 
     async def answer(self) -> str:
         self.calls += 1
@@ -67,6 +72,19 @@ async def test_what_another_attempt_cannot_mend_is_raised_at_once(error):
     with pytest.raises(type(error)):
         await source.ask()
     assert source.calls == 1
+
+
+async def test_a_retry_is_given_up_when_other_calls_have_shown_that_the_source_is_down():
+    source = Source(Unavailable("down"), Unavailable("down"), attempts=3, failures=1)
+    source.go.clear()
+    first = asyncio.create_task(source.ask())
+    await source.pausing.wait()
+    with pytest.raises(Unavailable):
+        await source.guard.call(Source(Unavailable("down", retried=True)).answer)
+    source.go.set()
+    with pytest.raises(Unavailable):
+        await first
+    assert source.calls == 2
 
 
 async def test_a_source_that_fails_again_and_again_is_not_asked_until_it_has_rested():

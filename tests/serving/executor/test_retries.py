@@ -47,7 +47,8 @@ async def test_an_index_that_stays_down_is_asked_no_more_than_its_guard_lets_thr
     for n in range(20):
         with pytest.raises(Unavailable):
             await executor_.run(f"Who wrote {n}?", strategy="single")
-    assert len(world.asked) == executor_.models.searching.patience.failures
+    patience = executor_.models.searching.patience
+    assert len(world.asked) == patience.failures * patience.attempts
 
 
 async def test_a_pause_before_a_retry_ends_with_the_question():
