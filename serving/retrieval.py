@@ -85,7 +85,7 @@ def build_index(
     The same corpora and settings give the same bytes. Raises DataError for a broken line, an id that is used twice,
     or no passage at all; ArtifactError when `out` exists and is not an index.
     """
-    if out.exists() and not (out / "manifest.json").exists():
+    if out.exists() and not _is_index(out):  # sets and worlds have a manifest.json too
         raise ArtifactError("exists and is not an index", where=str(out), hint="name a new folder")
     progress = progress or Progress(disable=True)
     with durable.staged_folder(out) as stage:
@@ -103,6 +103,14 @@ def build_index(
         }
         durable.write_json(stage / "manifest.json", manifest)
     return manifest
+
+
+def _is_index(folder: Path) -> bool:
+    try:
+        form = json.loads((folder / "manifest.json").read_bytes())["format"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return str(form).startswith(FORMAT.rstrip("0123456789"))
 
 
 def _read_all(
@@ -181,7 +189,12 @@ class BM25Index:
     @classmethod
     def open(cls, folder: Path) -> BM25Index:
         """Opens a folder that `build_index` made. ArtifactError names the file that is missing or has another size."""
-        return cls(folder, read_manifest(folder))
+        manifest = read_manifest(folder)
+        try:
+            return cls(folder, manifest)
+        except (OSError, ValueError, KeyError) as error:
+            hint = f"see which file is damaged: revelator index info {folder} --verify"
+            raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error
 
     def __len__(self) -> int:
         return len(self.passages)

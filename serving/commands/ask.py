@@ -27,12 +27,21 @@ STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "iter
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="A trace that --json wrote: what is asked again is taken from it.",
 )
-@click.option("--deadline-ms", type=click.FloatRange(min=0, min_open=True), help="Answer with what is known by then.")
 @click.option(
-    "--timeout", default=120.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Seconds."
+    "--deadline-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The server answers by then, with what it knows.",
+)
+@click.option(
+    "--timeout", default=120.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds to wait."
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
-@click.option("--home", type=click.Path(path_type=Path), default=home_folder, help="Home folder.")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    default=home_folder,
+    help="Home folder.  [env: REVELATOR_HOME; default: runs]",
+)
 @click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @click.option("--json", "as_json", is_flag=True, help="Write the trace as JSON.")
 def ask(
@@ -64,8 +73,8 @@ def ask(
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        with Client(url or _address(home), timeout) as client:
-            trace = client.ask(question, plan, strategy, deadline_ms, reuse=earlier).trace
+        with Client(_address(home) if url is None else url, timeout) as client:
+            trace = client.ask(question, plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier).trace
     except RevelatorError as error:
         if as_json:
             click.echo(write_error(error))

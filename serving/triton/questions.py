@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import ValidationError, from_json
 
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from serving.executor import Executor
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+
+_TRACE = TypeAdapter(Trace)
 
 OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
@@ -39,7 +43,7 @@ class Questions:
 def read_options(text: str) -> dict[str, Any]:
     """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them."""
     try:
-        value = json.loads(text or "{}")
+        value = from_json(text or "{}")  # unlike json.loads it refuses what is nested too deep, and lone surrogates
     except ValueError as error:
         raise InvalidRequest(f"the options are not JSON: {error}") from error
     if not isinstance(value, dict):
@@ -55,9 +59,13 @@ def read_options(text: str) -> dict[str, Any]:
 def read_trace(value: dict[str, Any]) -> Trace:
     """The earlier trace of a request. Raises InvalidRequest."""
     try:
-        return Trace.from_json(value)
+        Trace.from_json(value)  # the schema, and that it is a trace at all
+        return _TRACE.validate_python(value)
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(f"option reuse: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _milliseconds(value: object) -> float | None:
