@@ -1,10 +1,11 @@
 """Questions a second with and without batches shared by concurrent questions, in one process.
 
-    python benchmarks/batching.py [--questions 64] [--passages 10] [--words 60] [--base tiny] [--threads 1]
+    python benchmarks/batching.py [--questions 32] [--passages 5] [--words 30] [--base tiny] [--threads 1]
 
 Each question is one step: a search (at once), its passages judged by the base in one label task, a reading (at once).
 Without `BatchedRevelator` each question's passages are one pass of the engine; with it the passages of questions that
-wait together are. Triton's dynamic batching does the same for the served model.
+wait together are. Then the same for a task that generates, one prompt a caller. Triton's dynamic batching does the same
+for the served model.
 """
 
 from __future__ import annotations
@@ -66,9 +67,9 @@ async def rate(executor: Executor, questions: int, concurrent: int) -> float:
 
 
 @click.command()
-@click.option("--questions", default=64, show_default=True, help="Questions of one measurement.")
-@click.option("--passages", default=10, show_default=True, help="Passages judged for a question.")
-@click.option("--words", default=60, show_default=True, help="Words of a passage.")
+@click.option("--questions", default=32, show_default=True, help="Questions of one measurement.")
+@click.option("--passages", default=5, show_default=True, help="Passages judged for a question.")
+@click.option("--words", default=30, show_default=True, help="Words of a passage.")
 @click.option("--base", default="tiny", show_default=True, help="The base: a folder, a Hub id or `tiny`.")
 @click.option("--threads", default=1, show_default=True, help="Threads of the engine.")
 @click.option("--repeats", default=3, show_default=True, help="Rounds; the median counts.")
@@ -94,6 +95,20 @@ def main(questions: int, passages: int, words: int, base: str, threads: int, rep
 
     for concurrent in (1, 4, 16, 64):
         asyncio.run(measure(concurrent))
+
+    async def generate(concurrent: int) -> None:
+        """A text each, up to the engine's limit of new tokens: an untrained base writes that many."""
+        prompts = [f"Split the question number {number}:" for number in range(concurrent)]
+        rates = []
+        for revelator in (local, BatchedRevelator(local)):
+            began = time.perf_counter()
+            await asyncio.gather(*(revelator.complete("decompose", [prompt]) for prompt in prompts))
+            rates.append(concurrent / (time.perf_counter() - began))
+        print(f"{concurrent:10}{rates[0]:12.2f}{rates[1]:12.2f}{rates[1] / rates[0]:8.2f}")
+
+    print(f"\ntexts a second, n = 1\n{'concurrent':>10}{'alone /s':>12}{'batched /s':>12}{'ratio':>8}")
+    for concurrent in (1, 4, 16):
+        asyncio.run(generate(concurrent))
     local.close()
 
 
