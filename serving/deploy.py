@@ -68,9 +68,10 @@ def deploy(
         _clear_leftovers(models)
         previous = repository.served_version(home, REVELATOR)
         previous = None if previous == version.version else previous
+        decoding = repository.recorded_parameters(home, REVELATOR)
         report("fetch and verify")
         promotion = stage(models / str(version.version), version, previous)
-        repository.write_config(home, REVELATOR, version.version)
+        repository.write_config(home, REVELATOR, version.version, decoding)
         running = find_running(home)
         if running:
             report("load, wait until it is ready, ask a smoke question")
@@ -132,7 +133,7 @@ def _put_into_service(home: Path, url: str, version: int, previous: int | None) 
         asyncio.run(smoke_test(url, version))
     except RevelatorError:
         if previous is not None:
-            repository.write_config(home, REVELATOR, previous)
+            repository.write_config(home, REVELATOR, previous, repository.recorded_parameters(home, REVELATOR))
             if not control.is_ready(url, REVELATOR, previous):  # it is when the new version did not load
                 control.load(url, REVELATOR, previous)
         raise

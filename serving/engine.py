@@ -1,16 +1,19 @@
 """The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
 
-Label tasks take one forward pass over all prompts, which gives a probability for each label; the other tasks generate.
-Prompts are padded on the left, so that the last position of every row is where its output begins. On a CPU the weights
-are fp32: without bf16 units bf16 is the slower of the two there.
+Label tasks take one forward pass over all prompts, which gives a probability for each label; prompts that begin alike,
+as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
+generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
+position of every row is where its output begins. On a CPU the weights are fp32: without bf16 units bf16 is the slower
+of the two there.
 """
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from peft import PeftModel
@@ -20,9 +23,20 @@ from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, InvalidRequest
+from revelator.language.decoding import Grammar
+from serving.constrained import Constraint, Vocabulary
+from serving.packing import pack
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 MAX_NEW_TOKENS = 256
+
+
+class Written(NamedTuple):
+    """A generated text, its number of tokens (the end token counts), and whether its grammar could not be closed."""
+
+    text: str
+    tokens: int
+    degraded: bool = False
 
 
 class Engine:
@@ -61,31 +75,64 @@ class Engine:
         """
         first = torch.tensor([self._first_token(label) for label in labels], device=self.device)
         answers: list[dict[str, float]] = [{} for _ in prompts]
-        for indices, ids, mask in self._batches(prompts, reserve=1):
-            with torch.inference_mode():
-                logits = self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits
-            probabilities = logits[:, -1].index_select(1, first).float().softmax(-1).tolist()
+        for indices, logits in self._last_logits(prompts):
+            probabilities = logits.index_select(1, first).float().softmax(-1).tolist()
             for index, row in zip(indices, probabilities, strict=True):
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
+    @torch.inference_mode()
+    def _last_logits(self, prompts: Sequence[str]) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Indices of prompts and the logits after their last tokens, (prompts, vocabulary): a pass each."""
+        rows = self._tokenized(prompts, reserve=1)
+        packs, alone = pack(rows)
+        for group in packs:
+            yield (
+                group.members,
+                self.model(
+                    input_ids=group.ids[None].to(self.device),
+                    attention_mask=group.mask(self.model.dtype, self.device),
+                    position_ids=group.positions[None].to(self.device),
+                    logits_to_keep=group.ends.to(self.device),
+                    use_cache=False,
+                ).logits[0],
+            )
+        for indices, ids, mask in self._batches(alone, rows):
+            yield (
+                indices,
+                self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1],
+            )
+
     def generate(
-        self, prompts: Sequence[str], temperature: float = 0.0, max_new_tokens: int = MAX_NEW_TOKENS
-    ) -> list[tuple[str, int]]:
-        """For each prompt, the text that follows it up to the end token, and its number of tokens (the end counts).
+        self,
+        prompts: Sequence[str],
+        temperature: float = 0.0,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        grammars: Sequence[Grammar] | None = None,
+    ) -> list[Written]:
+        """For each prompt, the text that follows it up to the end token.
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
-        temperature. Raises InvalidRequest for a prompt that leaves no room to write.
+        temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
+        leaves no room to write is, too. Without, that raises InvalidRequest.
         """
-        answers: list[tuple[str, int]] = [("", 0) for _ in prompts]
-        for indices, ids, mask in self._batches(prompts, reserve=1):
+        answers = [Written("", 0, degraded=True) for _ in prompts]
+        rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
+        for indices, ids, mask in self._batches(
+            [i for i, row in enumerate(rows) if len(row) < self.max_positions], rows
+        ):
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            constraint = Constraint(self._vocabulary, [grammars[i] for i in indices], room) if grammars else None
             with torch.inference_mode():
                 output = self.model.generate(
-                    input_ids=ids, attention_mask=mask, generation_config=self._generation(temperature, room)
+                    input_ids=ids,
+                    attention_mask=mask,
+                    generation_config=self._generation(temperature, room),
+                    logits_processor=[constraint] if constraint else None,
                 )
-            for index, row in zip(indices, output[:, ids.shape[1] :].tolist(), strict=True):
-                answers[index] = self._written(row)
+            degraded = constraint.degraded if constraint else [False] * len(indices)
+            for index, row, failed in zip(indices, output[:, ids.shape[1] :].tolist(), degraded, strict=True):
+                answers[index] = self._written(row, failed)
         return answers
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
@@ -101,37 +148,41 @@ class Engine:
             **sampling,
         )
 
-    def _written(self, row: list[int]) -> tuple[str, int]:
+    def _written(self, row: list[int], degraded: bool = False) -> Written:
         end = self.tokenizer.eos_token_id
         length = row.index(end) + 1 if end in row else len(row)
-        return str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length
+        return Written(str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.tokenizer, int(self.model.config.vocab_size))
 
     def _first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
-    def _batches(
-        self, prompts: Sequence[str], *, reserve: int
-    ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-        """Indices of the prompts in the batch, and their ids and mask (rows, width), padded on the left.
-
-        Prompts of like length go together. `reserve` positions stay free for the output.
-        """
-        if not prompts:
-            return
-        rows = self.tokenizer(list(prompts))["input_ids"]
-        longest = max(map(len, rows))
-        if longest > self.max_positions - reserve:
+    def _tokenized(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:
+        """Raises InvalidRequest for a prompt that leaves fewer than `reserve` positions for the output."""
+        rows: list[list[int]] = self.tokenizer(list(prompts))["input_ids"] if prompts else []
+        longest = max(map(len, rows), default=0)
+        if reserve is not None and longest > self.max_positions - reserve:
             raise InvalidRequest(
                 f"a prompt of {longest} tokens: this model reads at most {self.max_positions - reserve}",
                 hint="shorten the question or the document, or serve a base with more positions",
             )
+        return rows
+
+    def _batches(
+        self, indices: Sequence[int], rows: list[list[int]]
+    ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together."""
         waiting: list[int] = []
-        for index in sorted(range(len(rows)), key=lambda i: len(rows[i])):
+        for index in sorted(indices, key=lambda i: len(rows[i])):
             if waiting and len(rows[index]) * (len(waiting) + 1) > BATCH_TOKENS:
                 yield self._padded(waiting, rows)
                 waiting = []
             waiting.append(index)
-        yield self._padded(waiting, rows)
+        if waiting:
+            yield self._padded(waiting, rows)
 
     def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
         batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt").to(self.device)

@@ -12,12 +12,16 @@ from revelator.trace import Passage
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty."""
+    """A revelator's output: `probabilities` by label for a label task (then `text` is the likeliest), else empty.
+
+    `degraded`: the model's own plan could not be closed within its budget; `text` is the question, a plan of one leaf.
+    """
 
     text: str
     probabilities: dict[str, float] = field(default_factory=dict)
     tokens_in: int = 0
     tokens_out: int = 0
+    degraded: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,37 +5,72 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Literal
 
+from revelator.errors import ConfigError
+from revelator.language import Atomic, render
+from revelator.language.decoding import Grammar, plan_grammar
+from revelator.language.names import words_of
 from revelator.tasks import TASKS
-from serving.engine import MAX_NEW_TOKENS, Engine
+from serving.engine import MAX_NEW_TOKENS, Engine, Written
 from serving.protocols import Completion
+
+Decoding = Literal["grammar", "names", "free"]
+DECODINGS = ("grammar", "names", "free")
 
 
 def complete(
-    engine: Engine, task: str, prompts: Sequence[str], temperature: float = 0.0, max_new_tokens: int = MAX_NEW_TOKENS
+    engine: Engine,
+    task: str,
+    prompts: Sequence[str],
+    temperature: float = 0.0,
+    max_new_tokens: int = MAX_NEW_TOKENS,
+    decoding: Decoding = "grammar",
 ) -> list[Completion]:
     """One completion a prompt, in order: the likeliest label with all probabilities, or generated text.
 
-    At a temperature above 0 text is sampled; labels are not, their probabilities say the same.
+    At a temperature above 0 text is sampled; labels are not, their probabilities say the same. Plans are held to their
+    grammar by `decoding`: `grammar`; `names`, whose texts use the question's own words and function words alone; or
+    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, `degraded`.
     """
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
         judged = engine.label_probabilities(prompts, labels)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
-    written = engine.generate(prompts, temperature, max_new_tokens)
-    return [Completion(text, {}, n, out) for (text, out), n in zip(written, lengths, strict=True)]
+    grammars = _grammars(task, prompts, decoding)
+    written = engine.generate(prompts, temperature, max_new_tokens, grammars)
+    return [
+        Completion(_text(task, prompt, row), {}, n, row.tokens, row.degraded)
+        for prompt, row, n in zip(prompts, written, lengths, strict=True)
+    ]
+
+
+def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar] | None:
+    """One a prompt; None where the task's output is no plan."""
+    if decoding not in DECODINGS:
+        raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
+    if task != "translate_bnf" or decoding == "free":
+        return None
+    if decoding == "grammar":
+        return [plan_grammar()] * len(prompts)
+    return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
+
+
+def _text(task: str, prompt: str, row: Written) -> str:
+    return render(Atomic(TASKS[task].question(prompt))) if row.degraded else row.text
 
 
 class LocalRevelator:
     """`serving.protocols.Revelator` over an engine in one worker thread: calls queue, the event loop stays free."""
 
-    def __init__(self, engine: Engine) -> None:
-        self.engine = engine
+    def __init__(self, engine: Engine, decoding: Decoding = "grammar") -> None:
+        self.engine, self.decoding = engine, decoding
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._thread, complete, self.engine, task, list(prompts), temperature)
+        work = partial(complete, self.engine, task, list(prompts), temperature, decoding=self.decoding)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)

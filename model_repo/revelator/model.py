@@ -5,13 +5,14 @@ from pathlib import Path
 import numpy as np
 
 from revelator.errors import Cancelled, RevelatorError
-from serving.triton.backend import array, failure, response, texts
+from serving.triton.backend import array, failure, parameters, response, texts
 from serving.triton.completions import Completions, Row
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.completions = Completions(Path(args["model_repository"]) / args["model_version"])
+        folder = Path(args["model_repository"]) / args["model_version"]
+        self.completions = Completions(folder, parameters(args)["decoding"])
 
     def execute(self, requests):
         read = [self.read(request) for request in requests]
@@ -41,4 +42,5 @@ class TritonPythonModel:
             text=np.array([[o.text.encode()] for o in outcomes], dtype=np.object_),
             probabilities=probabilities,
             usage=np.array([[o.tokens_in, o.tokens_out] for o in outcomes], dtype=np.int32),
+            degraded=np.array([[o.degraded] for o in outcomes], dtype=np.bool_),
         )

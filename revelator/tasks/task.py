@@ -59,6 +59,11 @@ class Task:
             texts["text"] = texts["text"][:DOCUMENT_CHARACTERS].rstrip()
         return _template(self.name).substitute(texts)
 
+    def question(self, prompt: str) -> str:
+        """The question of a prompt that `render` made, its white space folded."""
+        before, _, _ = self.template.partition("$question")
+        return prompt[len(before) :].partition("\n")[0]
+
     def completion(self, gold: Any) -> str:
         """What follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
         return " " + self.write(gold)

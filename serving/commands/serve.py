@@ -25,6 +25,12 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
+@click.option(
+    "--decoding",
+    type=click.Choice(["grammar", "names", "free"]),
+    help="How plans are written: each one valid, of the question's own words, or freely (default: as recorded, else"
+    " grammar).",
+)
 def serve(
     home: Path,
     ports: str,
@@ -32,6 +38,7 @@ def serve(
     generator: str | None,
     generator_model: str | None,
     max_in_flight: int | None,
+    decoding: str | None,
 ) -> None:
     """Serve the deployed version on this machine's loopback until Ctrl-C or SIGTERM.
 
@@ -47,7 +54,7 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        _serve(home, ports, (index, generator, generator_model, max_in_flight))
+        _serve(home, ports, (index, generator, generator_model, max_in_flight, decoding))
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -59,7 +66,10 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _serve(home: Path, ports: str, chosen: tuple[Path | None, str | None, str | None, int | None]) -> None:
+Chosen = tuple[Path | None, str | None, str | None, int | None, str | None]
+
+
+def _serve(home: Path, ports: str, chosen: Chosen) -> None:
     from serving.triton.live import live_server
     from serving.triton.repository import MODELS, Settings, recorded_parameters
     from serving.triton.server import read_ports

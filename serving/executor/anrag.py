@@ -46,6 +46,8 @@ class Models:
         node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
         if TASKS[task].labels:
             node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
+        if any(c.degraded for c in completions):
+            node.detail["degraded"] = True
         return [c.text for c in completions]
 
 

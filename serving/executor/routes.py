@@ -152,6 +152,8 @@ async def _translate(run: Run) -> Expression | None:
                 node, "translate_bnf", [TranslateInput(run.question)], temperature=temperature
             )
             attempts.append({"temperature": temperature, "output": output})
+            if node.detail.get("degraded"):
+                run.degrade("the plan could not be closed within its budget: the question is asked as it stands")
             try:
                 expression = TASKS["translate_bnf"].parse(output)
                 _require_valid(expression, run.limits)

@@ -12,7 +12,7 @@ from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import TASKS
 from serving.engine import Engine
 from serving.protocols import Completion
-from serving.revelator_model import complete
+from serving.revelator_model import Decoding, complete
 from serving.triton.repository import ADAPTER, PROMOTION
 
 TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
@@ -42,8 +42,9 @@ class Row:
 class Completions:
     """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, decoding: Decoding = "grammar") -> None:
         promotion = json.loads((folder / PROMOTION).read_text(encoding="utf-8"))
+        self._decoding = decoding
         self._engine = Engine(promotion["base"]["folder"], folder / ADAPTER)
 
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
@@ -63,7 +64,7 @@ class Completions:
     def _group(self, task: str, prompts: Sequence[str], temperature: float) -> Sequence[Completion | RevelatorError]:
         """One pass; when it fails, a pass a row, so that a prompt that is too long or too large fails alone."""
         try:
-            return complete(self._engine, task, prompts, temperature)
+            return complete(self._engine, task, prompts, temperature, decoding=self._decoding)
         except Exception as error:
             if len(prompts) > 1:
                 return [outcome for prompt in prompts for outcome in self._group(task, [prompt], temperature)]

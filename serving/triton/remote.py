@@ -89,13 +89,15 @@ class RemoteRevelator:
             temperature=np.full((n, 1), temperature, dtype=np.float32),
         )
         labels = TASKS[task].labels or ()
-        texts, rows, usage = (result.as_numpy(name) for name in ("text", "probabilities", "usage"))
+        names = "text", "probabilities", "usage", "degraded"
+        texts, rows, usage, degraded = (result.as_numpy(name) for name in names)
         return [
             Completion(
                 texts[i, 0].decode(),
                 dict(zip(labels, map(float, rows[i]), strict=False)),
                 int(usage[i, 0]),
                 int(usage[i, 1]),
+                bool(degraded[i, 0]),
             )
             for i in range(n)
         ]

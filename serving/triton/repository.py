@@ -33,6 +33,7 @@ class Settings:
     generator: str | None = None  # `embedded` or the base URL of an OpenAI-compatible endpoint
     generator_model: str | None = None
     max_in_flight: int | None = None
+    decoding: str | None = None  # how the revelator writes plans: grammar, names or free
 
 
 def templates() -> Path:
@@ -49,7 +50,10 @@ def repository(home: Path) -> Path:
 
 
 def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own. Raises ConfigError for settings that cannot work."""
+    """Writes the models that have no versions of their own, and what was chosen for the revelator.
+
+    Raises ConfigError for settings that cannot work.
+    """
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
@@ -58,6 +62,9 @@ def lay_out(home: Path, settings: Settings) -> None:
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
         write_config(home, name, 1, parameters[name])
+    version = served_version(home, "revelator")
+    if settings.decoding and version is not None:
+        write_config(home, "revelator", version, {"decoding": settings.decoding})
 
 
 def _index(home: Path, settings: Settings) -> Path:

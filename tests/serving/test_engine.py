@@ -11,8 +11,9 @@ from transformers import AutoModelForCausalLM
 
 from revelator.artifact import MANIFEST
 from revelator.errors import ArtifactError, InvalidRequest
-from revelator.tasks import TASKS
+from revelator.tasks import TASKS, RelevanceInput
 from serving.engine import Engine
+from serving.packing import pack
 from serving.revelator_model import LocalRevelator, complete
 from tests.training.toy import toy_rows, write_adapter, write_base
 
@@ -44,6 +45,19 @@ def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engi
         assert probabilities == pytest.approx(alone, abs=1e-4)  # padding does not count
 
 
+def test_documents_of_one_question_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
+    """Prompts that begin alike are packed; equal ones, one that begins another, and strangers are among them."""
+    task = TASKS["relevance"]
+    question = "Who founded the company that distributed the film that Ada Quill wrote in 1987 and why?"
+    texts = ["", "x", "x y", "x", "a film of 1987 " * 20, *(f"document {i}" for i in range(8))]
+    prompts = [task.render(RelevanceInput(question, "Tin Comet", text)) for text in texts] + PROMPTS
+    packs, alone = pack(engine.tokenizer(prompts)["input_ids"])
+    assert any(len(p.members) > 5 for p in packs) and sum(len(p.members) for p in packs) + len(alone) == len(prompts)
+    together = engine.label_probabilities(prompts, ("yes", "no"))
+    for prompt, probabilities in zip(prompts, together, strict=True):
+        assert probabilities == pytest.approx(engine.label_probabilities([prompt], ("yes", "no"))[0], abs=1e-4)
+
+
 def test_a_labels_probability_is_the_softmax_over_first_tokens_of_the_unmerged_adapter(
     engine: Engine, toy_base: Path, adapter: Path
 ) -> None:
@@ -68,7 +82,7 @@ def test_the_adapter_changes_what_the_base_says(engine: Engine, toy_base: Path) 
 def test_generation_at_temperature_zero_repeats_itself_and_counts_its_tokens(engine: Engine) -> None:
     once = engine.generate(PROMPTS, max_new_tokens=12)
     assert once == engine.generate(PROMPTS, max_new_tokens=12)
-    assert len(once) == len(PROMPTS) and all(1 <= tokens <= 12 for _, tokens in once)
+    assert len(once) == len(PROMPTS) and all(1 <= row.tokens <= 12 for row in once)
 
 
 def test_sampling_follows_the_seed_of_torch(engine: Engine) -> None:
@@ -82,8 +96,8 @@ def test_sampling_follows_the_seed_of_torch(engine: Engine) -> None:
 def test_generation_ends_at_the_end_token_which_counts_and_is_not_text(engine: Engine) -> None:
     end = engine.tokenizer.eos_token_id
     words = engine.tokenizer(" Who is it?")["input_ids"]
-    assert engine._written([*words, end, *words]) == ("Who is it?", len(words) + 1)
-    assert engine._written(words) == ("Who is it?", len(words))
+    assert engine._written([*words, end, *words]) == ("Who is it?", len(words) + 1, False)
+    assert engine._written(words) == ("Who is it?", len(words), False)
 
 
 def test_a_batch_without_prompts_is_an_empty_answer(engine: Engine) -> None:

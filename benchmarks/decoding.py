@@ -1,0 +1,264 @@
+"""Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
+
+    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|mask|labels]
+    python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
+
+`plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
+half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
+(`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
+`+ * ( ) { } "` and words, 10 KB, empty. `mask` times the same batches with and without a grammar, in turn, and the
+constraint's own share. `labels` times judging ten documents beside two, packed and (`each`) a row a prompt.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import json
+import os
+import random
+import re
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import torch
+
+from data_gen.instruction_set import read_records
+from evaluation.metrics import plan_score
+from revelator.artifact import read_manifest
+from revelator.durable import sha256_text
+from revelator.errors import ExpressionError
+from revelator.language import check, leaves, parse, substitute
+from revelator.language.decoding import plan_grammar
+from revelator.language.names import WORD, words_of
+from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from serving.constrained import Constraint
+from serving.engine import Engine
+from serving.protocols import Completion
+from serving.revelator_model import complete
+
+SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
+NAME = re.compile(r"(?:[A-Z0-9][\w'.-]*)(?: [A-Z0-9][\w'.-]*)*\b")
+BATCH = 32
+TOKENS = 96  # of a plan; gold plans of the public sets have 15 to 80
+DOCUMENTS = [
+    ("Tin Comet", "It is a film."),
+    ("Ada Quill", "She wrote it."),
+    ("Port Velm", "A harbour town."),
+    ("Sarnath", "A city in Orland."),
+    ("Orland", "A country."),
+    ("Lantern Row", "A 1987 film."),
+    ("Quill", "A feather."),
+    ("Tessaly", "A river."),
+    ("Tobias Renn", "He directed it."),
+    ("Harrow", "A company."),
+]
+ASKED = (
+    "In which country was the director of the film that the founder of Harrow Pictures produced in 1987 born, and when"
+    " did he die?"
+)
+
+
+def questions(count: int, seed: int = 7) -> Iterator[str]:
+    """A quarter each: real ones, ones full of signs, 10 KB long ones, empty ones."""
+    draw = random.Random(seed)
+    real = list(_real())
+    for number in range(count):
+        kind = number % 4
+        if kind == 0:
+            yield draw.choice(real)
+        elif kind == 1:
+            yield draw.choice(["", " "]).join(draw.choices(SIGNS, k=draw.randint(1, 60)))
+        elif kind == 2:
+            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"'], k=4000))[:10_240]
+        else:
+            yield ""
+
+
+def _real() -> Iterator[str]:
+    file = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "musique" / "musique_decomposed.jsonl.gz"
+    if file.exists():
+        with gzip.open(file, "rt", encoding="utf-8") as lines:
+            yield from (json.loads(line)["question"] for line in islice(lines, 1000))
+    else:
+        yield from (ASKED, "Who founded the company that distributed UHF?", "Is Aruba larger than Prazeres?")
+
+
+def valid(completion: Completion) -> bool:
+    try:
+        return not check(parse(completion.text))
+    except ExpressionError:
+        return False
+
+
+def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for decoding in ("grammar", "free"):
+        start, done = time.perf_counter(), []
+        for at in range(0, len(prompts) if decoding == "grammar" else min(128, len(prompts)), BATCH):
+            for temperature, own in ((0.0, prompts[at : at + BATCH : 2]), (1.0, prompts[at + 1 : at + BATCH : 2])):
+                fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
+                done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
+        good, degraded = sum(map(valid, done)), sum(c.degraded for c in done)
+        forced = sum(c.tokens_out > TOKENS - 20 for c in done)
+        print(
+            f"{name:16} {decoding:8} n={len(done):5}  parse and check {good / len(done):7.2%}  degraded {degraded:4}"
+            f"  closed by force {forced:4}  {time.perf_counter() - start:6.0f} s",
+            flush=True,
+        )
+
+
+def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
+    """Steps differ in what rows still write, so the constraint's own time is taken beside the whole of each step's."""
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for rows in (1, 8, 32):
+        times: dict[str, list[float]] = {"grammar": [], "free": []}
+        shares = []
+        for _ in range(repeats + 1):
+            for decoding, own in times.items():
+                timed.spent = 0.0
+                start = time.perf_counter()
+                grammars = [plan_grammar()] * rows if decoding == "grammar" else None
+                written = engine.generate(prompts[:rows], 1.0, TOKENS, grammars)
+                seconds = time.perf_counter() - start
+                own.append(seconds * 1e3 / max(row.tokens for row in written))
+                if grammars:
+                    shares.append(timed.spent / (seconds - timed.spent))
+        held, free = (statistics.median(own[1:]) for own in times.values())
+        print(
+            f"{rows:3} rows  grammar {held:6.2f} ms a step  free {free:6.2f} ms  ratio {held / free:.3f}"
+            f"  the constraint's own time over the model's {statistics.median(shares[1:]):.3f}",
+            flush=True,
+        )
+
+
+class timed:  # noqa: N801
+    """Sums the seconds inside `Constraint.__call__`."""
+
+    spent = 0.0
+    inner = Constraint.__call__
+
+    def __get__(self, constraint: Constraint, owner: type) -> Callable[..., torch.Tensor]:
+        def call(*given: torch.Tensor) -> torch.Tensor:
+            start = time.perf_counter()
+            scores = timed.inner(constraint, *given)
+            timed.spent += time.perf_counter() - start
+            return scores
+
+        return call
+
+
+def measure_labels(engine: Engine, repeats: int) -> None:
+    task = TASKS["relevance"]
+    labels = task.labels or ()
+    for words in (0, 1, 8, 30):
+        documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
+        prompts = [task.render(RelevanceInput(ASKED, title, text)) for title, text in documents]
+        lengths = engine.count_tokens(prompts)
+        times: dict[tuple[str, int], list[float]] = {}
+        for _ in range(repeats):
+            for count in (2, 10):
+                start = time.perf_counter()
+                engine.label_probabilities(prompts[:count], labels)
+                times.setdefault(("packed", count), []).append((time.perf_counter() - start) * 1e3)
+                start = time.perf_counter()
+                for prompt in prompts[:count]:
+                    engine.label_probabilities([prompt], labels)
+                times.setdefault(("each", count), []).append((time.perf_counter() - start) * 1e3)
+        for way in ("packed", "each"):
+            two, ten = times[way, 2], times[way, 10]
+            print(
+                f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
+                f"  10 documents {statistics.median(ten):6.1f} ms"
+                f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
+                f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
+                flush=True,
+            )
+
+
+def measure_names(adapter: Path, folder: Path, limit: int) -> None:
+    """The dev plans of a set, each source's first by the hash of their ids, under each way of decoding."""
+    engine = Engine(read_manifest(adapter).base_name, adapter)
+    rows = list(read_records(folder, "dev", "translate_bnf"))
+    for source in sorted({row.source for row in rows}):
+        own = sorted([r for r in rows if r.source == source], key=lambda r: sha256_text(r.id))[:limit]
+        own.sort(key=lambda r: len(r.prompt))
+        for decoding in ("free", "grammar", "names"):
+            start, done = time.perf_counter(), []
+            for at in range(0, len(own), BATCH):
+                prompts = [row.prompt for row in own[at : at + BATCH]]
+                done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
+            seconds = time.perf_counter() - start
+            golds = [json.loads(row.gold) for row in own]
+            scores = [plan_score(c.text, parse(gold)) for c, gold in zip(done, golds, strict=True)]
+            asked = [TASKS["translate_bnf"].question(row.prompt) for row in own]
+            copied = [_copied(c.text, gold, q) for c, gold, q in zip(done, golds, asked, strict=True)]
+            copied = [value for value in copied if value is not None]
+            reach = [_reachable(gold, q) for gold, q in zip(golds, asked, strict=True)]
+            print(
+                f"{source:8} {decoding:8} n={len(own)}"
+                f"  valid {_share([s.valid for s in scores])}  letters {_share([s.letters for s in scores])}"
+                f"  exact {_share([s.exact for s in scores])}  names copied {_share(copied)} of {len(copied)}"
+                f"  gold within names {_share(reach)}  {seconds / len(own) * 1e3:.0f} ms a plan",
+                flush=True,
+            )
+
+
+def _share(values: Sequence[bool]) -> str:
+    """With a 95 % bootstrap interval over questions."""
+    draw = random.Random(0)
+    means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(1000))
+    return f"{sum(values) / len(values):.3f} [{means[25]:.3f}, {means[974]:.3f}]"
+
+
+def _copied(plan: str, gold: str, question: str) -> bool | None:
+    """Does each name of the gold plan that stands in the question stand in the plan? A name is a run of words with a
+    capital or a digit, the first word of a leaf apart; None without one."""
+    names = [name for leaf in leaves(parse(gold)) for name in NAME.findall(leaf.text.partition(" ")[2])]
+    wanted = [name for name in names if name in question]
+    return all(name in plan for name in wanted) if wanted else None
+
+
+def _reachable(gold: str, question: str) -> bool:
+    texts = [substitute(leaf.text, dict.fromkeys(leaf.placeholders, " ")) for leaf in leaves(parse(gold))]
+    return set(WORD.findall(" ".join(texts))) <= words_of(question)
+
+
+def randomly_initialised(base: str) -> Engine:
+    """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
+    engine = Engine(base)
+    torch.manual_seed(0)
+    with torch.no_grad():
+        for weights in engine.model.parameters():
+            weights.normal_(0.0, 0.3)
+    return engine
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--questions", type=int, default=1000)
+    options.add_argument("--base", default="tiny")
+    options.add_argument("--repeats", type=int, default=15)
+    options.add_argument("--only", choices=["plans", "mask", "labels"])
+    options.add_argument("--adapter", type=Path)
+    options.add_argument("--set", type=Path, dest="folder")
+    chosen = options.parse_args()
+    if chosen.adapter:
+        return measure_names(chosen.adapter, chosen.folder, chosen.questions)
+    engine = Engine(chosen.base)
+    Constraint.__call__ = timed()  # type: ignore[assignment, method-assign]
+    if chosen.only in (None, "labels"):
+        measure_labels(engine, chosen.repeats)
+    if chosen.only in (None, "mask"):
+        measure_mask(engine, list(islice(_real(), 32)), chosen.repeats)
+    if chosen.only in (None, "plans"):
+        asked = list(questions(chosen.questions))
+        measure_plans("random weights", randomly_initialised(chosen.base), asked)
+        measure_plans("tiny", engine, asked)
+
+
+if __name__ == "__main__":
+    main()

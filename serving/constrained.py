@@ -1,0 +1,166 @@
+"""Generation held to a grammar (llguidance): whatever the model prefers, only tokens that the grammar allows are left.
+
+One matcher a row gives the mask of its next token. Near the end of a row's budget the shortest way to a complete output
+is searched once and its tokens are forced; a row that cannot be closed within its budget is `degraded`: its text is not
+to be used.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from llguidance import LLMatcher, LLTokenizer
+from llguidance.hf import from_tokenizer
+from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
+from transformers import LogitsProcessor
+
+from revelator.errors import ConfigError
+from revelator.language.decoding import Grammar
+
+FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
+TRIED = 400  # states that a search for an end looks at
+BRANCHES = 4  # tokens tried where none of a grammar's closing pieces fits, spread over those allowed
+KEPT = 16  # grammars whose matchers are kept
+
+
+class Vocabulary:
+    """A tokenizer as matchers see it, and the matchers of the grammars met last: a copy of a used one is warm."""
+
+    def __init__(self, tokenizer: Any, size: int) -> None:
+        self.size = size  # of the model's logits, which may be padded beyond the tokenizer
+        self.end = int(tokenizer.eos_token_id)
+        self.tokens: LLTokenizer = from_tokenizer(tokenizer, n_vocab=size)
+        self._pieces = [self.tokens.decode_bytes([token]).decode(errors="replace") for token in range(len(tokenizer))]
+        self._matchers: dict[str, LLMatcher] = {}
+        self._counts: dict[str, list[int]] = {}
+
+    def matcher(self, grammar: Grammar) -> LLMatcher:
+        """A matcher at the start of an output. Raises ConfigError when llguidance cannot use the grammar."""
+        found = self._matchers.pop(grammar.text, None) or LLMatcher(self.tokens, grammar.text)
+        if found.is_error():
+            raise ConfigError(f"this is no grammar to decode by: {found.get_error().splitlines()[0]}")
+        self._matchers[grammar.text] = found  # the last used is the last
+        if len(self._matchers) > KEPT:
+            del self._matchers[next(iter(self._matchers))]
+        return found.deep_copy()
+
+    def counts(self, signs: str) -> list[int]:
+        """How many of `signs` stand in each token; 0 for what is beyond the tokenizer."""
+        if signs not in self._counts:
+            found = [sum(map(piece.count, signs)) for piece in self._pieces]
+            self._counts[signs] = found + [0] * (self.size - len(found))
+        return self._counts[signs]
+
+
+class Constraint(LogitsProcessor):
+    """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
+
+    Afterwards `degraded` says of each row whether it could not be closed.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int) -> None:
+        self.rows = [_Row(vocabulary, grammar) for grammar in grammars]
+        self._vocabulary = vocabulary
+        self._room = room
+        self._written = 0
+        self._bits = torch.arange(32, dtype=torch.int32)
+
+    @property
+    def degraded(self) -> list[bool]:
+        return [row.degraded for row in self.rows]
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        if self._written:
+            for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
+                row.take(token)
+        masks = allocate_token_bitmask(len(self.rows), self._vocabulary.size)
+        for index, row in enumerate(self.rows):
+            row.fill(masks, index, self._room - self._written)
+        self._written += 1
+        words = torch.from_numpy(masks).to(scores.device).unsqueeze(-1)
+        allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(self.rows), -1)[:, : scores.shape[1]]
+        return scores.masked_fill(allowed == 0, -torch.inf)
+
+
+class _Row:
+    """One output: where its grammar stands, the signs that decide when to close, and the tokens that are forced."""
+
+    def __init__(self, vocabulary: Vocabulary, grammar: Grammar) -> None:
+        self.vocabulary, self.grammar = vocabulary, grammar
+        self.matcher = vocabulary.matcher(grammar)
+        self.openings, self.deepenings = vocabulary.counts(grammar.opening), vocabulary.counts(grammar.deepening)
+        self.closing = [vocabulary.tokens.tokenize_str(piece) for piece in grammar.closing]
+        self.brackets = [vocabulary.tokens.tokenize_str(sign) for sign in grammar.brackets]
+        self.reserve = FINISH + max(self.openings)
+        self.opened = self.deep = self.length = 0
+        self.forced: list[int] | None = None
+        self.degraded = self.ended = False
+
+    def take(self, token: int) -> None:
+        self.ended = self.ended or token == self.vocabulary.end
+        if not self.ended:
+            self.matcher.consume_token(token)
+            self.opened += self.openings[token]
+            self.deep += self.deepenings[token]
+            self.length += 1
+
+    def fill(self, masks: np.ndarray, index: int, room: int) -> None:
+        """Writes the mask of the next token; `room` counts this one."""
+        if self.ended:
+            return
+        if self.forced is None and (room <= self.opened + self.reserve or self.deep >= self.grammar.deepest):
+            ending = self._ending(room) if self.length else None
+            self.degraded = ending is None
+            self.forced = ending or []
+        if self.forced is None:
+            fill_next_token_bitmask(self.matcher, masks, index)
+        else:
+            token = self.forced.pop(0) if self.forced else self.vocabulary.end
+            masks[index] = 0
+            masks[index, token // 32] = np.left_shift(np.uint32(1), np.uint32(token % 32)).astype(np.int32)
+
+    def _ending(self, room: int) -> list[int] | None:
+        """Tokens, at most `room`, that complete the output: breadth first over the grammar's closing pieces, depth
+        first where none of them fits, inside a character or a closed set of words, which every path leads out of."""
+        waiting: deque[tuple[list[int], LLMatcher]] = deque([([], self.matcher.deep_copy())])
+        for _ in range(TRIED):
+            if not waiting:
+                break
+            tokens, matcher = waiting.popleft()
+            if matcher.is_accepting():
+                return tokens
+            pieces = [*self._pieces(matcher)]
+            ways = [(tokens + way, _after(matcher, way)) for way in pieces or self._inside(matcher)]
+            (waiting.extend if pieces else waiting.extendleft)(way for way in ways if len(way[0]) <= room)
+        return None
+
+    def _pieces(self, matcher: LLMatcher) -> Iterator[list[int]]:
+        for tokens in [list(self._brackets(matcher.deep_copy())), *self.closing]:
+            if tokens and matcher.validate_tokens(tokens) == len(tokens):
+                yield tokens
+
+    def _inside(self, matcher: LLMatcher) -> list[list[int]]:
+        if forced := matcher.compute_ff_tokens():
+            return [forced]
+        bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
+        allowed = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
+        return [[int(token)] for token in allowed[:: len(allowed) // BRANCHES + 1]]
+
+    def _brackets(self, matcher: LLMatcher) -> Iterator[int]:
+        """Closing brackets as long as one fits, at most as many as were opened and quoted; uses the matcher up."""
+        for _ in range(2 * self.opened + 1):
+            fitting = next((sign for sign in self.brackets if matcher.validate_tokens(sign) == len(sign)), None)
+            if fitting is None or matcher.is_accepting():
+                return
+            matcher.consume_tokens(fitting)
+            yield from fitting
+
+
+def _after(matcher: LLMatcher, tokens: list[int]) -> LLMatcher:
+    reached = matcher.deep_copy()
+    reached.consume_tokens(tokens)
+    return reached

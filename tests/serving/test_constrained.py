@@ -1,0 +1,196 @@
+"""Generation held to a grammar: whatever the logits say, what is written parses and checks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from revelator.artifact import base_folder
+from revelator.errors import ConfigError
+from revelator.language import Atomic, check, leaves, parse, render
+from revelator.language.decoding import Grammar, json_grammar, plan_grammar
+from revelator.language.names import function_words, words_of
+from revelator.tasks import TASKS, TranslateInput
+from serving.constrained import Constraint, Vocabulary
+from serving.engine import Engine
+from serving.revelator_model import complete
+from tests.serving.toy_model import write_base
+
+LOGIC = """
+start: " " any
+any: all (" OR " all)*
+all: term (" AND " term)*
+term: NOT? (STRING | "(" any ")")
+NOT: "NOT "
+STRING: /"[^"\\\\\\x00-\\x1f]+"/
+"""
+SIGNS = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
+seeds = st.integers(0, 2**32 - 1)
+held = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60, derandomize=True)
+
+
+@pytest.fixture(scope="module")
+def vocabulary() -> Vocabulary:
+    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
+    return Vocabulary(tokenizer, len(tokenizer))
+
+
+def write(vocabulary: Vocabulary, grammar: Grammar, room: int, seed: int, bias: float) -> tuple[str, bool]:
+    """What a model with random logits writes, as `generate` would call the constraint; `bias` is for signs."""
+    draw = torch.Generator().manual_seed(seed)
+    constraint = Constraint(vocabulary, [grammar], room)
+    signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
+    ids = torch.zeros((1, 1), dtype=torch.long)
+    for _ in range(room):
+        logits = torch.randn((1, vocabulary.size), generator=draw) * 2
+        logits[0, signs] += bias
+        token = constraint(ids, logits).argmax(-1, keepdim=True)
+        if token.item() == vocabulary.end:
+            break
+        ids = torch.cat([ids, token], dim=1)
+    return vocabulary.tokens.decode_str(ids[0, 1:].tolist()), constraint.degraded[0]
+
+
+@held
+@given(seeds, st.sampled_from([20, 40, 96, 256]), st.sampled_from([0.0, 4.0, 8.0]))
+def test_any_logits_write_a_plan_that_parses_and_checks(
+    vocabulary: Vocabulary, seed: int, room: int, bias: float
+) -> None:
+    text, degraded = write(vocabulary, plan_grammar(), room, seed, bias)
+    assert not degraded
+    assert text[0] == " " and check(parse(text[1:])) == ()
+
+
+@held
+@given(seeds, st.sampled_from([30, 96]))
+def test_any_logits_that_keep_to_names_use_no_other_word(vocabulary: Vocabulary, seed: int, room: int) -> None:
+    question = "Who founded the company that distributed Tin Comet (1997 film)?"
+    text, degraded = write(vocabulary, plan_grammar(words_of(question)), room, seed, 2.0)
+    assert not degraded
+    plan = parse(text[1:])
+    assert check(plan) == ()
+    written = " ".join(leaf.text for leaf in leaves(plan))
+    for name in {name for leaf in leaves(plan) for name in leaf.placeholders}:
+        written = written.replace(f"{{{name}}}", " ")
+    assert words_of(written) <= words_of(question)
+
+
+@pytest.mark.parametrize("sign", ["(", " (", "{", '"', '"(', " * (", " + "])
+def test_one_sign_for_ever_still_ends_as_a_plan(vocabulary: Vocabulary, sign: str) -> None:
+    tokens = vocabulary.tokens.tokenize_str(sign)
+    constraint = Constraint(vocabulary, [plan_grammar()], 400)
+    ids = torch.zeros((1, 1), dtype=torch.long)
+    while True:
+        logits = torch.zeros((1, vocabulary.size))
+        logits[0, tokens] = 9.0
+        token = constraint(ids, logits).argmax(-1, keepdim=True)
+        if token.item() == vocabulary.end or ids.shape[1] > 400:
+            break
+        ids = torch.cat([ids, token], dim=1)
+    assert not constraint.degraded[0]
+    assert check(parse(vocabulary.tokens.decode_str(ids[0, 1:].tolist()))) == ()
+
+
+@held
+@given(seeds)
+def test_a_grammar_of_another_language_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) -> None:
+    from llguidance import LLMatcher
+
+    logic = Grammar(LOGIC, ('"', 'x"', '"x"', " "), brackets=")", opening="(")
+    text, degraded = write(vocabulary, logic, 60, seed, 4.0)
+    matcher = LLMatcher(vocabulary.tokens, LOGIC)
+    assert not degraded
+    assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(text)) and matcher.is_accepting()
+
+
+@held
+@given(seeds)
+def test_a_json_schema_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) -> None:
+    import json
+
+    node = {"$ref": "#/$defs/node"}
+    schema = {
+        "$defs": {
+            "node": {
+                "type": "object",
+                "properties": {
+                    "operator": {"enum": ["Search", "Relate", "Filter"]},
+                    "arguments": {"type": "array", "items": {"type": "string"}, "minItems": 1, "maxItems": 2},
+                    "children": {"type": "array", "items": node, "maxItems": 3},
+                },
+                "required": ["operator", "arguments", "children"],
+                "additionalProperties": False,
+            }
+        },
+        **node,
+    }
+    text, degraded = write(vocabulary, json_grammar(schema), 160, seed, 2.0)
+    if not degraded:
+        assert set(json.loads(text)) == {"operator", "arguments", "children"}
+
+
+def test_a_grammar_that_cannot_be_used_is_refused_in_one_line(vocabulary: Vocabulary) -> None:
+    with pytest.raises(ConfigError, match=r"no grammar to decode by: .*foo"):
+        vocabulary.matcher(Grammar('start: "a" foo', (), "", ""))
+
+
+QUESTIONS = [
+    "",
+    "Who founded the company that distributed UHF?",
+    '+ * ( ) { } "' * 9,
+    '"(({x} * + ) é 电影 \\',
+    "who is the {director} of (the film * 1997)?" * 3,
+]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine(write_base(tmp_path_factory.mktemp("base")), threads=1)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_a_random_model_plans_every_question(engine: Engine, temperature: float) -> None:
+    asked = QUESTIONS * 5
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for completion in complete(engine, "translate_bnf", prompts, temperature, max_new_tokens=48):
+        assert not completion.degraded and 1 <= completion.tokens_out <= 48
+        assert check(parse(completion.text)) == ()
+
+
+@pytest.mark.parametrize("question", ["Who is {x} * (of the", "", "who the film " * 800])
+def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine, question: str) -> None:
+    """A long question leaves no positions, and none leaves any within three tokens."""
+    prompt = TASKS["translate_bnf"].render(TranslateInput(question))
+    fine = TASKS["translate_bnf"].render(TranslateInput("Who is it?"))
+    completion, beside = complete(
+        engine, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40
+    )
+    assert completion.degraded
+    assert completion.text == render(Atomic(" ".join(question.split())))
+    assert beside.degraded == (len(question) < 99)
+
+
+def test_free_decoding_writes_what_the_model_wants(engine: Engine) -> None:
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    free = complete(engine, "translate_bnf", prompts, max_new_tokens=12, decoding="free")
+    assert [c.text for c in free] == [row.text for row in engine.generate(prompts, max_new_tokens=12)]
+    with pytest.raises(ConfigError, match="grammar, names, free"):
+        complete(engine, "translate_bnf", prompts, decoding="none")  # type: ignore[arg-type]
+
+
+def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary) -> None:
+    for text in (
+        "Who is the performer of Hello Love? * What city did {performer} live in? * Which state borders {city}?",
+        "(Which continent is Aruba in? + Which country is Prazeres in?) * Which holding in {continent} had {country}?",
+        'Who sang "You + (Me" in 2015? * (When was {singer}\'s debut? + Is {singer} in *NSYNC (band)?)',
+        '"1 + 1?" * Is {sum} even? + من أخرج الفيلم؟ * أين ولد {المخرج}؟',
+    ):
+        assert check(parse(text)) == ()
+        matcher = vocabulary.matcher(plan_grammar())
+        assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
+    assert "Founder" in function_words() and Path(base_folder("tiny")).is_dir()
