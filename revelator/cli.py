@@ -18,6 +18,7 @@ COMMANDS = {
     "promote": "evaluation.commands:promote",
     "evaluate": "evaluation.commands:evaluate",
     "index": "serving.commands.index:index",
+    "graph": "serving.commands.graph:graph",
     "deploy": "serving.commands.deploy:deploy",
     "serve": "serving.commands.serve:serve",
     "ask": "serving.commands.ask:ask",

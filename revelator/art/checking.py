@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from revelator.art.tree import Art, Numbered, numbered, references
+from revelator.art.tree import Art, Call, Filter, Numbered, Relate, Search, numbered, references
 
 
 @dataclass(frozen=True)
@@ -57,10 +57,17 @@ def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | No
 def _named_texts(node: Art) -> Iterator[tuple[str, str]]:
     yield "question", node.question
     if node.call is not None:
-        way = type(node.call).__name__.lower()
-        names = {"search": ("name", "descriptor"), "relate": ("head", "to")}.get(way)
-        names = names or (*(f"entities[{i}]" for i in range(len(node.call.texts) - 1)), "condition")
-        yield from ((f"{way}.{name}", text) for name, text in zip(names, node.call.texts, strict=True))
+        yield from zip(_names(node.call), node.call.texts, strict=True)
+
+
+def _names(call: Call) -> Iterator[str]:
+    match call:
+        case Search():
+            yield from ("search.name", "search.descriptor")
+        case Relate():
+            yield from ("relate.head", "relate.to")
+        case Filter(entities):
+            yield from (*(f"filter.entities[{place}]" for place in range(len(entities))), "filter.condition")
 
 
 def _place(at: Numbered, name: str) -> str:
