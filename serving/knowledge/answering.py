@@ -102,7 +102,7 @@ def _keep_entities(node: Node, call: Filter) -> None:
     """A filter's answer is a part of its entities, whatever a reply says."""
     said = {key_of(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if key_of(entity) in said]
-    if not node.answers and node.status == "ok":
+    if not node.answers and node.status != "failed":
         node.status, node.error = "failed", "the reply names none of the entities"
 
 

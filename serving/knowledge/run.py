@@ -48,7 +48,7 @@ async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource 
     if running.unavailable and not any(box.answers for box in running.boxes):
         raise running.unavailable
     run.answer(root.answers, root.sentence)
-    run.last = (running.ends[0],)
+    run.last = (root.id,)
 
 
 class ArtRun:
@@ -63,7 +63,6 @@ class ArtRun:
             kind: Kind = "merge" if at.node.call is None else "atomic"
             parent = None if at.parent is None else self.boxes[at.parent].id
             self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
-        self.ends = [box.id for box in self.boxes]  # the trace node that ends each: itself, or its fallback
         self.unavailable: Unavailable | None = None
         self._ids: dict[int, Ids] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -81,24 +80,25 @@ class ArtRun:
         box.detail["art"] = at.number
         if before:
             await asyncio.wait([self._tasks[i] for i in before])
-        self.recorder.follows(box, [self.ends[i] for i in before] or self.first)
+        self.recorder.follows(box, [self.boxes[i].id for i in before] or self.first)
         answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
         box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
         if lacking := [i for i, values in answers.items() if not values]:
             box.status, box.error = "skipped", f"no answer from [{'], ['.join(map(str, lacking))}]"
             return
+        box.asked = substitute(at.node.question, answers)
         async with self._places:
-            box.asked = substitute(at.node.question, answers)
-            await self._attempt(box, self._operate(at, answers) if at.node.call else self._reason(at))
-            if not box.answers:
-                await self._direct_rag(at)
-
-    async def _attempt(self, box: Node, work: Coroutine[None, None, None]) -> None:
-        try:
             with self.recorder.running(box):
-                await work
+                await self._attempt(box, self._operate(at, answers) if at.node.call else self._reason(at))
+                if not box.answers:
+                    await self._direct_rag(at)
+
+    async def _attempt(self, node: Node, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
         except Exception as error:
-            log.warning("node %s failed: %s: %s", box.id, type(error).__name__, error)
+            log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
             if isinstance(error, Unavailable):
                 self.unavailable = error
 
@@ -125,11 +125,9 @@ class ArtRun:
         """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""
         box = self.boxes[at.number]
         [node] = self.recorder.open_members(box, 1)
-        self.recorder.follows(node, [box.id])
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
-        query = direct_query(box.asked or box.question)
-        await self._attempt(node, self._retrieve(node, query))
-        self.ends[at.number] = node.id
+        with self.recorder.running(node):
+            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question)))
         box.detail["fallback"] = {"node": node.id, "because": box.error}
         if node.answers:
             box.answers, box.sentence = list(node.answers), node.sentence

@@ -32,6 +32,7 @@ class Vocabulary:
     wikidata_properties: bool = False
 
     def literal(self, text: str) -> Literal:
+        text = text.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
         return Literal(text, language=self.language) if self.language else Literal(text)
 
 
@@ -72,7 +73,7 @@ def relations_named(name: str, v: Vocabulary, limit: int) -> str:
     if v.wikidata_properties:
         body = f"?property {named} {v.literal(name)} ; {DIRECT_CLAIM} ?x ."
     else:
-        body = f"?x {named} {v.literal(name)} . FILTER(isIRI(?x))"
+        body = f"?x {named} {v.literal(name)} . FILTER EXISTS {{ ?head ?x ?tail }}"
     return f"SELECT DISTINCT ?x WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
