@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
 
 from serving.knowledge.graph_build import build_graph
-from tests.serving.knowledge.toy_web import Handler, Web
+from tests.serving.knowledge.toy_web import Web, serving_web
 
 TRIPLES = [
     ("Tin Comet", "directed_by", "Ada Quill"),
@@ -39,13 +37,5 @@ def films(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def web() -> Iterator[Web]:
-    web = Web()
-    with ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"web": web})) as server:
-        server.daemon_threads = True
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        web.url = f"http://127.0.0.1:{server.server_port}"
+    with serving_web() as web:
         yield web
-        for reply in web.replies.values():
-            if isinstance(reply, threading.Event):
-                reply.set()
-        server.shutdown()

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -71,3 +73,17 @@ class Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+@contextmanager
+def serving_web() -> Iterator[Web]:
+    web = Web()
+    with ThreadingHTTPServer(("127.0.0.1", 0), type("Bound", (Handler,), {"web": web})) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        web.url = f"http://127.0.0.1:{server.server_port}"
+        yield web
+        for reply in web.replies.values():
+            if isinstance(reply, threading.Event):
+                reply.set()
+        server.shutdown()
