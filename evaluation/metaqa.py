@@ -28,17 +28,12 @@ from evaluation.metaqa_plans import plan, topic_of
 from evaluation.metrics import list_score
 from revelator.errors import DataError, RevelatorError
 from revelator.trace import Trace
-from serving.executor.anrag import Models
-from serving.executor.limits import Limits
-from serving.executor.recording import Recorder
-from serving.executor.run import Run
 from serving.generators import EmbeddedGenerator
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.run import run_art
+from serving.knowledge.run import execute
 from serving.knowledge.sources import Sources
-from serving.protocols import Completion
 
 FILE = click.Path(path_type=Path)
 HOPS = (1, 2)
@@ -55,18 +50,6 @@ class Asked:
     ms: float
     generator_calls: int
     retrievals: int
-
-
-class NoRevelator:
-    """Plans come from rules here: no model is asked."""
-
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        raise NotImplementedError(task)
-
-
-class NoRetriever:
-    async def search(self, query: str, k: int) -> list[Any]:
-        raise NotImplementedError(query)
 
 
 @click.command()
@@ -162,11 +145,8 @@ async def _one(hops: int, row: dict[str, Any], sources: Sources, beside: dict[st
 
 async def answer(question: str, sources: Sources) -> Trace:
     """Plan and run; a question that no rule plans has an empty trace."""
-    models = Models(NoRevelator(), NoRetriever(), EmbeddedGenerator())
-    run = Run(question, models, Limits(), Recorder(question, "atomic"))
-    if (tree := plan(question)) is not None:
-        await run_art(run, tree, sources)
-    return run.recorder.finish()
+    tree = plan(question)
+    return await execute(tree, sources, EmbeddedGenerator()) if tree else Trace(question, "atomic")
 
 
 def report(asked: Sequence[Asked]) -> dict[str, Any]:

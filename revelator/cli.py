@@ -19,6 +19,7 @@ COMMANDS = {
     "evaluate": "evaluation.commands:evaluate",
     "index": "serving.commands.index:index",
     "graph": "serving.commands.graph:graph",
+    "art": "serving.commands.art:art",
     "deploy": "serving.commands.deploy:deploy",
     "serve": "serving.commands.serve:serve",
     "ask": "serving.commands.ask:ask",

@@ -12,13 +12,16 @@ from collections.abc import Coroutine, Mapping, Sequence
 
 from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute
 from revelator.errors import PlanError, Unavailable
-from revelator.trace import Kind, Node, PlanSource
+from revelator.trace import Kind, Node, Passage, PlanSource, Trace
+from serving.executor.anrag import Models
 from serving.executor.limits import Limits
+from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.knowledge.answering import Known, operate, reason
 from serving.knowledge.operators import Ids, direct_query, query_of
 from serving.knowledge.source import Query
 from serving.knowledge.sources import Sources
+from serving.protocols import Completion, Generator
 
 log = logging.getLogger(__name__)
 
@@ -49,6 +52,24 @@ async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource 
         raise running.unavailable
     run.answer(root.answers, root.sentence)
     run.last = (root.id,)
+
+
+async def execute(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+    """The trace of a tree that is run on its own, without a model that plans."""
+    models = Models(NoModel(), NoModel(), generator)
+    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"))
+    await run_art(run, art, sources)
+    return run.recorder.finish()
+
+
+class NoModel:
+    """Stands where a tree that is given needs nothing: no plan is compiled and nothing is judged."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        raise NotImplementedError(task)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        raise NotImplementedError(query)
 
 
 class ArtRun:

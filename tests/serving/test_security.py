@@ -23,12 +23,12 @@ from serving.executor.run import Run
 from serving.generators import EndpointGenerator, messages
 from serving.knowledge.graph_build import build_graph
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.run import run_art
+from serving.knowledge.run import NoModel, execute, run_art
 from serving.knowledge.selection import RuleSelector
 from serving.knowledge.sources import Sources
 from serving.knowledge.web import WebSource
 from serving.protocols import Completion, GenerateRequest, Reading
-from tests.serving.knowledge.toy_sources import Nothing, ToyGenerator, ToySource, execute
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web, serving_web
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -200,7 +200,7 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
             return {"brave": 1.0, "serper": 1.0, "text": 1.0}
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
-    run = Run("q?", Models(Nothing(), Nothing(), generator), Limits(), Recorder("q?", "atomic"))
+    run = Run("q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"))
     said = ""
     try:
         await run_art(run, TREE, Sources([*keyed, text], All()))

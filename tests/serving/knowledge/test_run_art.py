@@ -16,9 +16,9 @@ from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import overlap, query_of
-from serving.knowledge.run import run_art
+from serving.knowledge.run import execute, run_art
 from serving.knowledge.sources import Sources
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, execute, new_run
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
 CHAIN = Art(
     "Which films did the director of Tin Comet also direct?",
@@ -181,7 +181,7 @@ async def test_an_answer_with_semicolons_stays_one_answer() -> None:
 async def test_a_tree_that_cannot_run_is_refused_before_anything_is_asked(tree: Art, says: str) -> None:
     text = ToySource()
     with pytest.raises(PlanError, match=says):
-        await execute(tree, Sources([text]))
+        await execute(tree, Sources([text]), ToyGenerator())
     assert text.asked == []
 
 
@@ -194,7 +194,7 @@ async def test_a_generator_that_is_down_is_said_when_nothing_was_answered() -> N
 async def test_nothing_runs_on_after_cancellation() -> None:
     text = ToySource(gate=asyncio.Event())
     tree = Art("q", children=(Art("a", Search("a")), Art("b", Search("b"))))
-    running = asyncio.create_task(execute(tree, Sources([text])))
+    running = asyncio.create_task(execute(tree, Sources([text]), ToyGenerator()))
     await text.asked_times(2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -213,7 +213,7 @@ async def test_what_a_search_told_apart_stays_apart_in_the_next_node(tmp_path: P
         "?", children=(Art("which?", Search("Mercury", "planet")), Art("number of [1]?", Relate("[1]", "number")))
     )
     sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
-    trace = await execute(tree, sources)
+    trace = await execute(tree, sources, ToyGenerator())
     await sources.close()
     assert trace.answers == ["1"]
 

@@ -11,9 +11,10 @@ from revelator.art import Art, Call, Filter, Relate, Search
 from revelator.errors import ConfigError, Unavailable
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import direct_query, query_of
+from serving.knowledge.run import execute
 from serving.knowledge.selection import rule_points
 from serving.knowledge.sources import Sources
-from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, execute
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 

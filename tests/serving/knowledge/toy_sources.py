@@ -6,16 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from revelator.art import Art
-from revelator.trace import Passage, Trace
+from revelator.trace import Passage
 from serving.executor.anrag import Models
 from serving.executor.limits import Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.knowledge.run import run_art
+from serving.knowledge.run import NoModel
 from serving.knowledge.source import Found, Query, SourceKind
-from serving.knowledge.sources import Sources
-from serving.protocols import Completion, GenerateRequest, Reading
+from serving.protocols import GenerateRequest, Reading
 
 
 @dataclass
@@ -78,22 +76,6 @@ class ToyGenerator:
         return Reading(f"It is {', '.join(known)}." if known else "", known, 7, 3, "toy")
 
 
-class Nothing:
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        raise AssertionError(task)
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        raise AssertionError(query)
-
-
 def new_run(question: str, generator: ToyGenerator, limits: Limits | None = None) -> Run:
-    models = Models(Nothing(), Nothing(), generator)
+    models = Models(NoModel(), NoModel(), generator)
     return Run(question, models, limits or Limits(), Recorder(question, "atomic"))
-
-
-async def execute(
-    art: Art, sources: Sources, generator: ToyGenerator | None = None, limits: Limits | None = None
-) -> Trace:
-    run = new_run(art.question, generator or ToyGenerator(), limits)
-    await run_art(run, art, sources)
-    return run.recorder.finish()
