@@ -78,7 +78,7 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
 
 def _write(node: Node, answers: Sequence[str], method: str) -> None:
     node.answers = list(answers)
-    node.sentence = f"{', '.join(answers)}." if answers else ""
+    node.sentence = f"{node.asked or node.question} {', '.join(answers)}." if answers else ""
     node.detail["method"] = method
     if not answers:
         node.status, node.error = "failed", "no answer was found"

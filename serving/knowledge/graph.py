@@ -21,7 +21,8 @@ from serving.knowledge.source import Found, Query, SourceKind
 from serving.knowledge.sparql import Row, Vocabulary
 
 ROWS = 1_000  # of one query
-FACT_ROWS = 5_000
+HEADS = 20  # entities whose facts one query reads
+FACT_ROWS = 5_000  # of one such query
 SHOWN = 12  # facts of an entity that are written into its passage
 
 
@@ -66,6 +67,7 @@ class GraphSource:
         labels = await self.graph.entities(call.name)
         if call.descriptor and len(labels) > 1:
             labels = await self._described(labels, call.descriptor)
+        labels = _certain(labels, call.name)
         return _answers([(NamedNode(label.iri), label.text) for label in labels], "label")
 
     async def _described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
@@ -91,15 +93,16 @@ class GraphSource:
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
+                note += f", cut off at {ROWS:,}" if len(rows) == ROWS else ""
                 return _answers([(row["x"], sparql.shown(row)) for row in rows], note)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
     async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = await self.graph.entities(call.to)
+        tails = _certain(await self.graph.entities(call.to), call.to)
         found: dict[str, str] = {}
         for tail in tails:
-            for head in heads:
+            for head in heads[:HEADS]:
                 rows = await self.graph.select(sparql.relations_between(head, NamedNode(tail.iri), ROWS))
                 found |= {row["p"].value: await self._relation_name(row["p"]) for row in rows}
         return Found(
@@ -128,7 +131,10 @@ class GraphSource:
         return Found(answers=tuple(kept), ids=ids, note="facts", passages=_as_passages(query.heads, known))
 
     async def _facts(self, nodes: Sequence[NamedNode]) -> dict[str, list[Fact]]:
-        rows = await self.graph.select(sparql.facts(nodes, self.graph.vocabulary, FACT_ROWS))
+        rows: list[Row] = []
+        for first in range(0, len(nodes), HEADS):
+            some = nodes[first : first + HEADS]
+            rows += await self.graph.select(sparql.facts(some, self.graph.vocabulary, FACT_ROWS))
         names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
         facts: dict[str, list[Fact]] = {}
         for row in rows:
@@ -145,13 +151,20 @@ class GraphSource:
         """The nodes of each name: those that an earlier answer was found as, or those that are called so."""
         known = query.ids.get(self.name, {})
         strange = [name for name in dict.fromkeys(names) if name not in known]
-        found = dict(zip(strange, await asyncio.gather(*map(self.graph.entities, strange)), strict=True))
+        linked = await asyncio.gather(*map(self.graph.entities, strange))
+        found = {name: _certain(labels, name) for name, labels in zip(strange, linked, strict=True)}
         return {
             name: [NamedNode(iri) for iri in known[name]]
             if name in known
             else [NamedNode(label.iri) for label in found[name]]
             for name in names
         }
+
+
+def _certain(labels: list[Label], name: str) -> list[Label]:
+    """Labels that are the name; of others, which only hold its words, one alone is taken for it."""
+    same = [label for label in labels if key_of(label.text) == key_of(name)]
+    return same or (labels if len({label.iri for label in labels}) == 1 else [])
 
 
 def _answers(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:

@@ -77,7 +77,8 @@ class LabelIndex:
         """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
         key = key_of(name)
         if not key:  # a film may be called "$"
-            return self._read("key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", name, limit)
+            text = name.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
+            return self._read("key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", text, limit)
         same = self._read("key = ? AND kind = 'entity' ORDER BY main DESC, id LIMIT ?", key, 10 * limit)
         if same:
             return ([label for label in same if label.text == name] or same)[:limit]

@@ -50,7 +50,7 @@ async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource 
     root = await running.run()
     if running.unavailable and not any(box.answers for box in running.boxes):
         raise running.unavailable
-    run.answer(root.answers, root.sentence)
+    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
     run.last = (root.id,)
 
 

@@ -78,6 +78,19 @@ async def test_what_an_earlier_node_found_is_not_linked_by_name_again(graph: Gra
     assert (await ask(graph, Relate("that film", "directed by"), ids)).answers == ("Ada Quill",)
 
 
+async def test_a_part_of_a_name_stands_for_an_entity_only_when_it_can_be_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Ada Quill\tmade\tTin Comet\nAda Marsh\tmade\tPaper Moons\n$\tmade\t?\n")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    source = GraphSource(GraphStore(tmp_path / "graph"))
+    assert (await ask(source, Search("Quill"))).answers == ("Ada Quill",)
+    assert (await ask(source, Search("tin COMET!"))).answers == ("Tin Comet",)
+    assert (await ask(source, Search("Ada"))).answers == ()
+    assert (await ask(source, Relate("Ada", "made"))).answers == ()
+    assert (await ask(source, Search("Ada", "tin"))).answers == ("Ada Quill",)
+    assert (await ask(source, Relate("$", "made"))).answers == ("?",)
+    await source.close()
+
+
 HOSTILE = st.one_of(
     st.text(max_size=40),
     st.sampled_from(
