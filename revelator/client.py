@@ -64,10 +64,12 @@ class Client:
         strategy: str = "auto",
         deadline_ms: float | None = None,
         limits: Mapping[str, float] | None = None,
+        reuse: Trace | None = None,
     ) -> Answer:
         """Answers one question. `plan` is an expression to run instead of the model's own; the server stops working on
-        it after `deadline_ms` and answers with what it has by then."""
-        future = self.submit(question, plan, strategy, deadline_ms, limits)
+        it after `deadline_ms` and answers with what it has by then. What a leaf asks that was asked and answered in the
+        trace `reuse` is taken from there."""
+        future = self.submit(question, plan, strategy, deadline_ms, limits, reuse)
         try:
             return future.result()
         except KeyboardInterrupt:
@@ -81,6 +83,7 @@ class Client:
         strategy: str = "auto",
         deadline_ms: float | None = None,
         limits: Mapping[str, float] | None = None,
+        reuse: Trace | None = None,
     ) -> Future[Answer]:
         """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
         future: Future[Answer] = Future()
@@ -95,7 +98,7 @@ class Client:
 
         call = self._client.async_infer(
             MODEL,
-            _inputs(question, plan, strategy, limits),
+            _inputs(question, plan, strategy, limits, reuse),
             done,
             parameters=_parameters(deadline_ms),
             client_timeout=_seconds(self.timeout, deadline_ms),
@@ -128,12 +131,13 @@ class AsyncClient:
         strategy: str = "auto",
         deadline_ms: float | None = None,
         limits: Mapping[str, float] | None = None,
+        reuse: Trace | None = None,
     ) -> Answer:
         """As `Client.ask`."""
         try:
             result = await self._client.infer(
                 MODEL,
-                _inputs(question, plan, strategy, limits),
+                _inputs(question, plan, strategy, limits, reuse),
                 parameters=_parameters(deadline_ms),
                 client_timeout=_seconds(self.timeout, deadline_ms),
             )
@@ -143,9 +147,10 @@ class AsyncClient:
 
 
 def _inputs(
-    question: str, plan: str | None, strategy: str, limits: Mapping[str, float] | None
+    question: str, plan: str | None, strategy: str, limits: Mapping[str, float] | None, reuse: Trace | None
 ) -> list[grpc_client.InferInput]:
-    options = {"plan": plan, "strategy": strategy, "limits": dict(limits or {})}
+    earlier = reuse.to_json() if reuse else None
+    options = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
     inputs = []
     for name, text in (("question", question), ("options", json.dumps(options, ensure_ascii=False))):
         tensor = grpc_client.InferInput(name, [1], "BYTES")

@@ -7,12 +7,12 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
 
-from revelator.errors import InvalidRequest
+from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from serving.executor import Executor
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
-OPTIONS = {"plan": str, "strategy": str, "limits": dict}
+OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
 
 class Questions:
@@ -29,13 +29,15 @@ class Questions:
     async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = read_options(options)
-        limits = self._executor.limits.lowered(wanted.pop("limits", {}))
-        trace = await self._executor.run(question, deadline_ms=_milliseconds(deadline_ms), limits=limits, **wanted)
+        wanted["limits"] = self._executor.limits.lowered(wanted.pop("limits", {}))
+        if "reuse" in wanted:
+            wanted["reuse"] = read_trace(wanted["reuse"])
+        trace = await self._executor.run(question, deadline_ms=_milliseconds(deadline_ms), **wanted)
         return replace(trace, versions={**trace.versions, **self._models.versions})
 
 
 def read_options(text: str) -> dict[str, Any]:
-    """`plan`, `strategy` and `limits` from JSON; an empty text has none of them."""
+    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them."""
     try:
         value = json.loads(text or "{}")
     except ValueError as error:
@@ -48,6 +50,14 @@ def read_options(text: str) -> dict[str, Any]:
         if given is not None and not isinstance(given, OPTIONS[name]):
             raise InvalidRequest(f"option {name} must be a JSON {OPTIONS[name].__name__}, not {given!r}")
     return {name: given for name, given in value.items() if given is not None}
+
+
+def read_trace(value: dict[str, Any]) -> Trace:
+    """The earlier trace of a request. Raises InvalidRequest."""
+    try:
+        return Trace.from_json(value)
+    except DataError as error:
+        raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
 
 
 def _milliseconds(value: object) -> float | None:

@@ -82,6 +82,19 @@ def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     assert answer.trace.versions == {"revelator": "1", "retriever": "1", "generator": "1"}
 
 
+async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(world, client):
+    world.endpoint.knowledge["What is Ines Calloway known for?"] = ["ferries"]
+    trace = client.ask(QUESTION, plan=PLAN).trace
+    edited = PLAN.replace("Where was {director} born?", "What is {director} known for?")
+    async with AsyncClient(world.url, timeout=WAIT) as other:
+        asked = [client.ask(QUESTION, plan=edited, reuse=trace), await other.ask(QUESTION, plan=edited, reuse=trace)]
+    for answer in asked:
+        first, second = (node for node in answer.trace.nodes if node.kind == "atomic")
+        assert answer.answers == ("ferries",) and answer.trace.usage.retrievals == 1
+        assert first.detail["reused_from"] == "2" and "reused_from" not in second.detail
+        assert first.documents[0].title == "Lantern Row"
+
+
 async def test_the_async_client_gives_the_same_answer(world):
     async with AsyncClient(world.url, timeout=WAIT) as client:
         answers = await asyncio.gather(*(client.ask(QUESTION, plan=PLAN) for _ in range(3)))
@@ -178,6 +191,9 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"colour": "red"}, {}, "no option 'colour'"),
         ({"strategy": "guess"}, {}, "no strategy 'guess'"),
         ({"limits": {"leaves": -1}}, {}, "limit leaves"),
+        ({"reuse": "a trace"}, {}, "option reuse"),
+        ({"reuse": {"nodes": []}}, {}, "no trace"),
+        ({"strategy": "atomic"}, {}, "none is configured"),
         ({}, {"deadline_ms": "soon"}, "deadline_ms"),
         ({}, {"deadline_ms": -5}, "deadline_ms"),
     ],
