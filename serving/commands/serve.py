@@ -25,6 +25,7 @@ FOLDER = click.Path(path_type=Path)
 @click.option("--index", type=FOLDER, help="Index to search (default: as recorded, else the only one below --home).")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
+@click.option("--sources", type=FOLDER, help="YAML file of knowledge sources, for the strategy atomic.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 def serve(
     home: Path,
@@ -32,6 +33,7 @@ def serve(
     index: Path | None,
     generator: str | None,
     generator_model: str | None,
+    sources: Path | None,
     max_in_flight: int | None,
 ) -> None:
     """Serve the deployed version on this machine's loopback until Ctrl-C or SIGTERM.
@@ -42,12 +44,13 @@ def serve(
     Examples:
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
+      revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
     """
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        _serve(home, ports, (index, generator, generator_model, max_in_flight))
+        _serve(home, ports, (index, generator, generator_model, max_in_flight, sources))
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -59,7 +62,7 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _serve(home: Path, ports: str, chosen: tuple[Path | None, str | None, str | None, int | None]) -> None:
+def _serve(home: Path, ports: str, chosen: tuple[Path | None, str | None, str | None, int | None, Path | None]) -> None:
     from serving.triton.live import live_server
     from serving.triton.repository import MODELS, Settings
     from serving.triton.server import error_lines, read_ports

@@ -45,7 +45,9 @@ async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource 
     down. What else fails is in the trace.
     """
     require_valid(art, run.limits)
-    run.recorder.trace.plan, run.recorder.trace.plan_source = render(art), plan_source
+    trace = run.recorder.trace
+    trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
+    run.recorder.tell("planned", trace)
     running = ArtRun(run, art, sources)
     root = await running.run()
     if running.unavailable and not any(box.answers for box in running.boxes):
@@ -105,7 +107,7 @@ class ArtRun:
         answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
         box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
         if lacking := [i for i, values in answers.items() if not values]:
-            box.status, box.error = "skipped", f"no answer from [{'], ['.join(map(str, lacking))}]"
+            self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
         box.asked = substitute(at.node.question, answers)
         async with self._places:

@@ -13,6 +13,7 @@ from serving.knowledge.config import open_sources
 from serving.knowledge.planning import tree_of
 from serving.knowledge.run import run_art
 from serving.knowledge.sources import Sources
+from serving.knowledge.text import TextSource
 from serving.protocols import Retriever
 
 
@@ -23,9 +24,9 @@ class AtomicStrategy:
         self.sources = sources
 
     @classmethod
-    def open(cls, path: Path, retriever: Retriever | None = None) -> AtomicStrategy:
-        """Over the sources that a file names (`serving.knowledge.config`)."""
-        return cls(open_sources(path, retriever))
+    def open(cls, path: Path | None, retriever: Retriever) -> AtomicStrategy:
+        """Over the sources that a file names (`serving.knowledge.config`), or over the retriever alone."""
+        return cls(open_sources(path, retriever) if path else Sources([TextSource(retriever)]))
 
     async def __call__(self, run: Run, plan: str | None) -> None:
         """Writes the nodes and ends in `run.answer`. `plan`: the caller's tree as JSON; None: the model's own plan.
