@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -12,6 +13,7 @@ from pydantic_core import ValidationError, from_json
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from serving.executor import Executor
+from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
 _TRACE = TypeAdapter(Trace)
@@ -20,15 +22,21 @@ OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
 
 class Questions:
-    """Answers questions with the three other models of the server at `url`."""
+    """Answers questions with the three other models of the server at `url`.
 
-    def __init__(self, url: str) -> None:
+    `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
+    """
+
+    def __init__(self, url: str, sources: Path | None = None) -> None:
         self.url = url
+        self.sources = sources
 
     async def open(self, stack: AsyncExitStack) -> None:
         self._models = await stack.enter_async_context(TritonModels(self.url))
         services = RemoteRevelator(self._models), RemoteRetriever(self._models), RemoteGenerator(self._models)
-        self._executor = Executor(*services)
+        atomic = AtomicStrategy.open(self.sources, services[1])
+        stack.push_async_callback(atomic.close)
+        self._executor = Executor(*services, atomic=atomic)
 
     async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
