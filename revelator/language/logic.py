@@ -1,4 +1,4 @@
-"""The language of logical retrieval: `"a" AND ("b" OR NOT "c")` (ITLR). Parse, render and check; `serving.retrieval` runs it."""
+"""Logical queries, `"a" AND ("b" OR NOT "c")` (ITLR): parse, render, check. `serving.retrieval` runs them."""
 
 from revelator.language.logic_check import MAX_TERMS, check
 from revelator.language.logic_expression import (

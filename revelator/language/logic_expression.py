@@ -1,7 +1,7 @@
 """A logical query as a value: `Term`, `Not`, `And`, `Or`, frozen and canonical by construction.
 
-`And` and `Or` have two or more operands, none of the same kind straight inside: equal queries in another grouping are equal
-values. The constructors refuse, with ValueError, what has another spelling and what is deeper than `MAX_DEPTH`.
+`And` and `Or` have two or more operands, none of the same kind straight inside: equal queries in another grouping are
+equal values. The constructors refuse, with ValueError, what has another spelling and what is deeper than `MAX_DEPTH`.
 """
 
 from __future__ import annotations

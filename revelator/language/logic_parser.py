@@ -37,8 +37,6 @@ def parse(text: str) -> Query:
         return parsed
     except UnexpectedToken as error:
         raise _misplaced(text, found, error.token) from None
-    except RecursionError:
-        raise _too_deep(text) from None
     except ValueError:
         raise _too_deep(text) from None
 

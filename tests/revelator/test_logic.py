@@ -1,4 +1,4 @@
-"""The language of logical retrieval: parse and render are inverse, faults point, NOT moves inwards without changing meaning."""
+"""The language of logical retrieval: parse and render are inverse, faults point, NOT moves inwards."""
 
 from __future__ import annotations
 
