@@ -17,14 +17,14 @@ DEPTH = 10  # of nDCG
 class Case:
     """A query, what a person would type for it, and the gains of the documents that it is run on.
 
-    `relevant` holds the positions of matching documents; `pool` those that are ranked, None for the whole corpus.
+    `relevant` holds the positions of matching documents, `pool` of all that are ranked.
     """
 
     query: Query
     question: str
     template: int
     relevant: frozenset[int]
-    pool: tuple[int, ...] | None = None
+    pool: tuple[int, ...]
 
     @property
     def negations(self) -> int:

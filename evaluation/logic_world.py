@@ -28,10 +28,14 @@ Truth = tuple[bool, bool, bool]
 
 @dataclass(frozen=True)
 class WorldCases:
-    """Cases, and the texts of all their documents; a case's `pool` holds positions in `texts`."""
+    """Cases, the texts of all their documents, and which of its case's terms each document states.
+
+    A case's `pool` holds positions in `texts` and `truths`.
+    """
 
     cases: list[Case]
     texts: list[str]
+    truths: list[dict[str, bool]]
 
 
 def world_cases(per_template: int, seed: int) -> WorldCases:
@@ -40,6 +44,7 @@ def world_cases(per_template: int, seed: int) -> WorldCases:
     graph = populate(ENTITIES, rng, set())
     cases: list[Case] = []
     texts: list[str] = []
+    truths: list[dict[str, bool]] = []
     for number, template in enumerate(templates()):
         for _ in range(per_template):
             head, chosen = _draw(graph, rng)
@@ -48,9 +53,10 @@ def world_cases(per_template: int, seed: int) -> WorldCases:
             positives, negatives = _combinations(query, terms, rng)
             start = len(texts)
             texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
+            truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
             relevant = frozenset(range(start, start + len(positives)))
             cases.append(Case(query, in_words(query, "saying that"), number, relevant, tuple(range(start, len(texts)))))
-    return WorldCases(cases, texts)
+    return WorldCases(cases, texts, truths)
 
 
 def _draw(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
