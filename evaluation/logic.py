@@ -2,10 +2,10 @@
 
     python -m evaluation.logic --home runs/logic --data DIR
 
-Ways: random order; plain, the cosine of the whole question; logical, the paper's composition of the terms' cosines; calibrated,
-the same of σ((s - τ)λ) with one τ and λ fitted on the labels of the dev cases; ours, calibrated with OR as max, to which a tenth of
-the cosine of the positive terms together is added, both in standard deviations. What ours is was chosen on the dev cases (seed 1);
-the tables are of the test cases (seed 0).
+Ways: random order; plain, the cosine of the whole question; logical, the paper's composition of the terms' cosines;
+calibrated, the same of σ((s - τ)λ) with one τ and λ fitted on the labels of the dev cases; ours, calibrated with OR as
+max, to which a tenth of the cosine of the positive terms together is added, both in standard deviations. What ours is
+was chosen on the dev cases (seed 1); the tables are of the test cases (seed 0).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The queries of the logical benchmark: 32 templates of three terms (ITLR, section 3.1), in logic and in plain words."""
+"""The queries of the logical benchmark: 32 templates of three terms (ITLR, section 3.1), in logic and in words."""
 
 from __future__ import annotations
 

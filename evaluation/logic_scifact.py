@@ -1,12 +1,13 @@
 """Logical cases on SciFact's abstracts, with labels by construction.
 
-Documents are the titles and abstracts as they are, cut to WORDS words. Topics are phrases of two words (no stop word, no
-digit) that stand in at least FEWEST and at most MOST of the cut documents; a document is about a topic exactly if the phrase
-stands in it, compared by stems. No model and no person judges. The label is what a search by words would find, so the table is
-about dense scores only: whether composing them follows the operators, and it is strict with synonyms, which count as misses.
-A case's three topics come from one document and its neighbours: each stands in one document with the first. Ranked are
-the documents about at least one of the three and as many at random about none: over the whole corpus nearly every document would
-match a query like `NOT a OR NOT b`. A case needs a document that matches and one that does not.
+Documents are the titles and abstracts as they are, cut to WORDS words. Topics are phrases of two words (no stop word,
+no digit) that stand in at least FEWEST and at most MOST of the cut documents; a document is about a topic exactly if
+the phrase stands in it, compared by stems. No model and no person judges. The label is what a search by words would
+find, so the table is about dense scores only: whether composing them follows the operators, and it is strict with
+synonyms, which count as misses. A case's three topics come from one document and its neighbours: each stands in one
+document with the first. Ranked are the documents about at least one of the three and as many at random about none:
+over the whole corpus nearly every document would match a query like `NOT a OR NOT b`. A case needs a document that
+matches and one that does not.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import random
 import re
 from collections import defaultdict
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from evaluation.logic_queries import Case, filled, in_words, templates
@@ -27,11 +29,14 @@ from serving.retrieval import STOP_WORDS, terms
 WORDS = 80  # of a document: about 128 tokens of a small encoder
 FEWEST, MOST = 15, 200
 GENERIC = frozenset(  # words that name no topic
-    "results show study studies data suggest found using used role analysis findings association between been shown known"
-    " about more than from main outcome outcomes assess whether who have high low long largely unknown underlying here we"
-    " these those which both were was our its their not but can may during within after before through via using based due"
-    " other also although however well new two three different several many most such only between among protected derived"
-    " expressed required levels recent previously identified leading compared associated observed increased reduced".split()  # noqa: SIM905
+    """
+    about after also although among analysis assess associated association based been before between both but can
+    compared data derived different due during expressed findings found from have here high however identified
+    increased its known largely leading levels long low main many may more most new not observed only other our
+    outcome outcomes previously protected recent reduced required results role several show shown studies study such
+    suggest than their these those three through two underlying unknown used using via was we well were whether
+    which who within
+    """.split()
 )
 _SENTENCE = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _WORD = re.compile(r"[^\W\d_]{3,}")
@@ -85,7 +90,7 @@ def _phrases(text: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for part in re.split(r"[^\w\s'-]+|\s[-–]\s", text.lower()):
         words = part.split()
-        for first, second in zip(words, words[1:], strict=False):
+        for first, second in pairwise(words):
             if _content(first) and _content(second):
                 found.setdefault(" ".join(terms(f"{first} {second}")), f"{first} {second}")
     return found

@@ -2,9 +2,10 @@
 
 A case takes three relations of one type of thing and a value for each: its terms are the sentences that state them.
 Which of the three facts a document states is chosen, not judged: for each combination of true and false terms an own
-document is written by the world's prose, stating the value where the term is true and another value of the same kind where
-it is false. Positives are combinations that match the query, at most three; hard negatives are combinations that do not match
-and differ from a matching one in exactly one term, at most three. Only the documents of a case are ranked for it.
+document is written by the world's prose, stating the value where the term is true and another value of the same kind
+where it is false. Positives are combinations that match the query, at most three; hard negatives are combinations that
+do not match and differ from a matching one in exactly one term, at most three. Only the documents of a case are ranked
+for it.
 """
 
 from __future__ import annotations

@@ -39,7 +39,8 @@ def read_corpus(
     """Line number and passage of each row; a row without `id` gets `<file stem>:<line>`, an empty line none.
 
     The name's ending tells parquet and TSV (`.tsv`, `.tsv.gz`) from JSON lines. A parquet file's rows count from 1, and
-    its progress is in rows; else `progress` is told the position in the file in bytes. Raises DataError (file, line, reason).
+    its progress is in rows; else `progress` is told the position in the file in bytes. Raises DataError (file, line,
+    reason).
     """
     stem = path.name.split(".")[0]
     kind = corpus_kind(path)
@@ -146,7 +147,7 @@ def mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
 
 
 def passage_line(passage: Passage) -> bytes:
-    """A passage as the store keeps it. Surrogates that JSON can escape and UTF-8 cannot hold become replacement marks."""
+    """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
     row = {"id": passage.id, "title": passage.title, "text": passage.text}
     return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
 

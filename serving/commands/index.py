@@ -31,8 +31,8 @@ def choice(literal: Any) -> click.Choice:
 def index() -> None:
     """Build and search an index of passages: BM25, vectors, or both.
 
-    A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or not,
-    or parquet; the id may be left out.
+    A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or
+    not, or parquet; the id may be left out.
 
     \b
     Examples:

@@ -117,8 +117,6 @@ def _write_columns(
         indices[places] = first + passages
         filled += here
         first += len(lengths)
-    data.flush()
-    indices.flush()
 
 
 def _write_vocabulary(stage: Path, vocabulary: dict[str, int]) -> None:

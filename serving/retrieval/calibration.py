@@ -1,4 +1,4 @@
-"""Scores → probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E), fitted on a few documents."""
+"""Scores → probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E), fitted on few."""
 
 from __future__ import annotations
 

@@ -78,7 +78,6 @@ def write(stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensi
     for shard, size in zip(shards, sizes, strict=True):
         matrix[start : start + size] = shard.vectors
         start += size
-    matrix.flush()
     if settings.faiss == "flat":
         return {"kind": "flat"}
     index, parameters = _empty(settings.faiss, count, dimensions)
@@ -94,9 +93,9 @@ def write(stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensi
 def _empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, Any]]:
     inner = faiss.METRIC_INNER_PRODUCT
     if kind == "hnsw":
-        index = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, inner)
-        index.hnsw.efConstruction, index.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
-        return index, {"kind": kind, "links": HNSW_LINKS, "build": HNSW_BUILD, "search": HNSW_SEARCH}
+        graph = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, inner)
+        graph.hnsw.efConstruction, graph.hnsw.efSearch = HNSW_BUILD, HNSW_SEARCH
+        return graph, {"kind": kind, "links": HNSW_LINKS, "build": HNSW_BUILD, "search": HNSW_SEARCH}
     if kind == "pq":
         parts = next(parts for parts in range(max(1, dimensions // 8), 0, -1) if dimensions % parts == 0)
         return faiss.IndexPQ(dimensions, parts, 8, inner), {"kind": kind, "bytes": parts}

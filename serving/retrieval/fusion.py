@@ -24,7 +24,7 @@ def reciprocal_ranks(rankings: Sequence[np.ndarray], constant: int = RRF_CONSTAN
 
 
 def convex(scores: Sequence[np.ndarray], minima: Sequence[float], weights: Sequence[float]) -> np.ndarray:
-    """The weighted sum of scores, each brought to [0, 1] by its theoretical minimum and its maximum here, shape (n,)."""
+    """The weighted sum of scores, each brought to [0, 1] by its least possible and its highest value, shape (n,)."""
     total = np.zeros(len(scores[0]))
     for values, low, weight in zip(scores, minima, weights, strict=True):
         span = float(values.max(initial=low)) - low

@@ -1,8 +1,8 @@
-"""Logical retrieval (ITLR, Faltings, Wei and Bao 2024): the scores of single terms composed into one by a query's operators.
+"""Logical retrieval (ITLR, Faltings, Wei and Bao 2024): a query's operators compose its terms' scores.
 
-NOT is carried down to the terms first (De Morgan): composed as it stands, 1 - (x + y) can be negative, and the product of
-two such parts would rank highest what the query excludes. A score of a term is brought to [0, 1] before: cosines below 0
-are 0, BM25 is divided by the term's best score in the corpus, and a calibrated score is a probability.
+NOT is carried down to the terms first (De Morgan): composed as it stands, 1 - (x + y) can be negative, and the product
+of two such parts would rank highest what the query excludes. A score of a term is brought to [0, 1] before: cosines
+below 0 are 0, BM25 is divided by the term's best score in the corpus, and a calibrated score is a probability.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""A logical query over an index: terms embedded in one batch, scored by one matrix product, composed, and the best taken.
+"""A logical query over an index: terms embedded in one batch, scored by one matrix product, composed.
 
-Where the vectors fit into memory every document is scored. Beyond that the FAISS index proposes candidates: the nearest to each
-term, the farthest from each negated one (the nearest to its opposite), and the nearest to the sum of what each alternative
-asks for less what it excludes; they are scored exactly. `recall` says how much of the exact answer that finds.
+Where the vectors fit into memory every document is scored. Beyond that the FAISS index proposes candidates: the
+nearest to each term, the farthest from each negated one (the nearest to its opposite), and the nearest to the sum of
+what each alternative asks for less what it excludes; they are scored exactly. `recall` says how much of the exact
+answer that finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import faiss
 import numpy as np
@@ -66,7 +67,7 @@ class Found:
 
 
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
-    """The `k` best passages for a logical query. ExpressionError, InvalidRequest or ConfigError say why it cannot run."""
+    """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
     found = run(index, query, k, settings)
     return index.found(found.scores, found.places)
 
@@ -155,17 +156,19 @@ def _cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np
 def products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
     """`vectors @ matrix.T`, float32: FAISS's kernel over blocks of rows that stay in the cache for all vectors.
 
-    For three vectors it takes half the time of a BLAS product, which repacks the matrix (measured with OpenBLAS and MKL).
+    For three vectors it takes half the time of a BLAS product, which repacks the matrix (measured with OpenBLAS and
+    MKL).
     """
     scores = np.empty((len(vectors), len(matrix)), np.float32)
     matrix, dimensions = np.asarray(matrix), matrix.shape[1]
+    kernel: Any = faiss.fvec_inner_products_ny  # type: ignore[attr-defined]
     pointers = [faiss.swig_ptr(vector) for vector in np.ascontiguousarray(vectors, np.float32)]
     for start in range(0, len(matrix), BLOCK):
         block = matrix[start : start + BLOCK]
         rows = faiss.swig_ptr(block)
         for row, vector in zip(scores, pointers, strict=True):
             out = row[start : start + len(block)]
-            faiss.fvec_inner_products_ny(faiss.swig_ptr(out), vector, rows, dimensions, len(block))
+            kernel(faiss.swig_ptr(out), vector, rows, dimensions, len(block))
     return scores
 
 
@@ -173,13 +176,11 @@ def _score(
     index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None, how: LogicalSettings
 ) -> np.ndarray:
     """The term's score in [0, 1] for each document."""
-    parts = []
-    if cosines is not None:
-        parts.append(cosines)
+    parts = [] if cosines is None else [cosines]
     if source != "dense":
         sparse = sparse_scores(index, term)
         parts.append(sparse if places is None else sparse[places])
-    scores = sum(parts) / len(parts)
+    scores: np.ndarray = parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
     if how.calibration == "self":
         return self_labelled(scores)(scores)
     return _likely(term, scores, how)

@@ -1,8 +1,9 @@
 """The exact best documents of a logical query without scoring every term for every document.
 
-One term is scored for all documents. With the other terms at their most favourable, that bounds what a document can reach;
-those whose bound is below the k-th best score found among the most promising cannot be in the answer. Only the rest are
-scored in all terms. It helps where some term must hold (`"a" AND …`), and is left out where none must (`"a" OR …`).
+One term is scored for all documents. With the other terms at their most favourable, that bounds what a document can
+reach; those whose bound is below the k-th best score found among the most promising cannot be in the answer. Only the
+rest are scored in all terms. It helps where some term must hold (`"a" AND …`), and is left out where none must (`"a"
+OR …`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ def pruned(
     score: Score,
     operators: Operators,
 ) -> tuple[np.ndarray, np.ndarray] | None:
-    """(scores, positions) of the `k` best of `count` documents, equal to composing all; None where it is not worth while.
+    """(scores, positions) of the `k` best of `count` documents, equal to composing all; None where that is no gain.
 
     `cosines(terms, places)` gives shape (terms, documents), for all documents where `places` is None.
     """

@@ -1,4 +1,4 @@
-"""A second look at the best passages: a cross-encoder reads query and passage together. Optional, by folder or Hub id."""
+"""A second look at the best passages: a cross-encoder reads query and passage together. By folder or Hub id."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings
     if vectors is not None:
         arrays["vectors"] = vectors
     file = io.BytesIO()
-    np.savez(file, **arrays)  # type: ignore[arg-type]
+    np.savez(file, **arrays)
     durable.write_bytes(path, file.getvalue())
 
 

@@ -1,4 +1,4 @@
-"""Composing scores: truth tables at 0 and 1, parity with a brute-force reading of the query, calibration, and fusion."""
+"""Composing scores: truth tables at 0 and 1, parity with a brute-force reading of the query, calibration, fusion."""
 
 from __future__ import annotations
 

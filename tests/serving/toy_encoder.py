@@ -1,5 +1,5 @@
-"""A sentence-transformers model of a few kilobytes: a text is the mean of random vectors of its words, so that texts which
-share words are near. Words that it does not know share one vector."""
+"""A sentence-transformers model of a few kilobytes: a text is the mean of random vectors of its words, so that texts
+which share words are near. Words that it does not know share one vector."""
 
 from __future__ import annotations
 
