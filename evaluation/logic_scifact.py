@@ -36,7 +36,7 @@ GENERIC = frozenset(  # words that name no topic
     outcome outcomes previously protected recent reduced required results role several show shown studies study such
     suggest than their these those three through two underlying unknown used using via was we well were whether
     which who within
-    """.split()
+    """.split()  # noqa: SIM905
 )
 _SENTENCE = re.compile(r"'((?:[^'\\]|\\.)*)'|\"((?:[^\"\\]|\\.)*)\"")
 _WORD = re.compile(r"[^\W\d_]{3,}")
