@@ -66,8 +66,6 @@ def evaluate(
       revelator evaluate runs/adapters/mine --set runs/mine/set
       revelator evaluate base --base tiny --set runs/demo/sets/world
     """
-    from evaluation.scoring import pinned_rows
-
     folder: Path | None = None
     tags: dict[str, str] = {}
     if Path(adapter).is_dir():
@@ -76,6 +74,8 @@ def evaluate(
         registry.connect(tracking_uri, home)
         version = registry.resolve(name, adapter)
         folder, tags = _fetched(version, home), version.tags
+    from evaluation.scoring import pinned_rows
+
     rows = pinned_rows(_set_folder(set_folder, tags), split, limit)
     scores = _scored(folder, base, rows, threads, f"{adapter}: ")
     if as_json:
@@ -147,13 +147,17 @@ def promote(
     if verdict.passed:
         Console(stderr=as_json).print(table)
     if not verdict.passed:
+        if as_json:
+            click.echo(json.dumps(_summary(about, verdict, moved=False)))
         hint = "the alias stays where it is; train longer or on more data, or see --margin and --rules"
         raise GateRefused("; ".join(verdict.refusals), table=as_text(table), hint=hint)
     if dry_run:
         return _report(as_json, "the gate is open; --dry-run moves nothing", _summary(about, verdict, moved=False))
     _move(about, verdict, ours, theirs)
     was = f", in place of version {champion.version}" if champion else ""
-    _report(as_json, f"version {challenger.version} is champion{was}", _summary(about, verdict, moved=True))
+    store = f" --tracking-uri {tracking_uri}" if tracking_uri else ""
+    text = f"version {challenger.version} is champion{was}\nnext: revelator deploy --home {home}{store}"
+    _report(as_json, text, _summary(about, verdict, moved=True))
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
         "moved": moved,
         "mean": verdict.challenger_mean,
         "champion_mean": verdict.champion_mean,
+        "refusals": verdict.refusals,
         "tasks": {
             c.task: {"score": c.score, "n": c.n, "challenger": c.challenger, "champion": c.champion, "needed": c.bar}
             for c in verdict.comparisons

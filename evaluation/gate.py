@@ -64,7 +64,11 @@ def read_rules(path: Path, margin: float | None = None) -> Rules:
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise ConfigError(f"no rules of a gate: {error}", where=str(path), hint=f"an example: {RULES}") from error
     except ValidationError as error:
-        reasons = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
+        reasons = [
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
+            + (f" (given: {e['input']!r})" if e["type"] != "missing" else "")
+            for e in error.errors()
+        ]
         raise ConfigError("; ".join(reasons), where=str(path), hint=f"an example: {RULES}") from error
 
 

@@ -1,4 +1,4 @@
-"""Errors on the wire: a JSON message inside a gRPC status, read back into the error tree on the other side.
+"""The wire: how a channel to the server is opened, and errors that travel as a JSON message inside a gRPC status.
 
 Triton's Python backend can send UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, UNSUPPORTED,
 ALREADY_EXISTS and CANCELLED. It has no DEADLINE_EXCEEDED: a server that ran out of time says CANCELLED, and the message
@@ -8,6 +8,7 @@ names the error.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import asdict
 from typing import Any
 
@@ -35,6 +36,13 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "CANCELLED": errors.Cancelled,
 }
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
+_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
+
+
+def channel_arguments(url: str) -> list[tuple[str, int]]:
+    """Messages of any size; and to this machine itself no proxy, which gRPC would take from `http_proxy`."""
+    sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
+    return [*sizes, ("grpc.enable_http_proxy", 0)] if _LOOPBACK.match(url) else sizes
 
 
 def grpc_code(error: RevelatorError) -> str:

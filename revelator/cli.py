@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
@@ -54,7 +55,13 @@ def revelator() -> None:
 
 
 def main() -> None:
-    """Entry point: our own errors print as one clear message, with their exit status."""
+    """Entry point: our own errors print as one clear message, with their exit status.
+
+    A terminal that cannot show a character of a question or a document shows `?` in its place.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     try:
         revelator()
     except RevelatorError as error:

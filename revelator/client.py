@@ -15,19 +15,26 @@ import math
 from collections.abc import Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import read_error
-from revelator.errors import DeadlineExceeded, RevelatorError, Unavailable
+from revelator._wire import channel_arguments, read_error
+from revelator.errors import DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
 from revelator.trace import Outcome, Trace
 
 DEFAULT_URL = "127.0.0.1:8001"
 MODEL = "executor"
+DAY = 86_400  # seconds: the longest that a call may be waited for
+
+_HINTS: dict[type[RevelatorError], str | None] = {
+    Unavailable: "is it running, and is this its gRPC address (host:port)? `revelator serve` starts one and prints it",
+    DeadlineExceeded: "allow more time, or ask a simpler question",
+    ServingError: None,
+}
 
 
 @dataclass(frozen=True)
@@ -40,13 +47,22 @@ class Answer:
     trace: Trace
 
 
+class Options(TypedDict, total=False):
+    """What a question may be asked with."""
+
+    plan: str | None  # an expression to run instead of the model's own
+    strategy: str  # auto (as the model says), direct, single, compound, compile or iterate
+    deadline_ms: float | None  # the server ends its work by then, and answers with what it has
+    limits: Mapping[str, float] | None  # of serving.executor.Limits: lower ones than the server's own
+
+
 class Client:
     """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call."""
 
     def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0) -> None:
         self.url = url
-        self.timeout = timeout
-        self._client = grpc_client.InferenceServerClient(url)
+        self.timeout = _bounded("timeout", timeout, DAY)
+        self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     def __enter__(self) -> Client:
         return self
@@ -57,49 +73,29 @@ class Client:
     def close(self) -> None:
         self._client.close()
 
-    def ask(
-        self,
-        question: str,
-        plan: str | None = None,
-        strategy: str = "auto",
-        deadline_ms: float | None = None,
-        limits: Mapping[str, float] | None = None,
-    ) -> Answer:
-        """Answers one question. `plan` is an expression to run instead of the model's own; the server stops working on
-        it after `deadline_ms` and answers with what it has by then."""
-        future = self.submit(question, plan, strategy, deadline_ms, limits)
+    def ask(self, question: str, **options: Unpack[Options]) -> Answer:
+        """Answers one question."""
+        future = self.submit(question, **options)
         try:
             return future.result()
         except KeyboardInterrupt:
             future.cancel()
             raise
 
-    def submit(
-        self,
-        question: str,
-        plan: str | None = None,
-        strategy: str = "auto",
-        deadline_ms: float | None = None,
-        limits: Mapping[str, float] | None = None,
-    ) -> Future[Answer]:
+    def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
         """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
         future: Future[Answer] = Future()
+        request = _request(question, self.timeout, **options)
 
         def done(result: Any, error: InferenceServerException | None) -> None:
             if not future.set_running_or_notify_cancel():
                 return
             if error is not None:
-                future.set_exception(_our_error(self.url, error))
+                future.set_exception(_our_error(error, self.url, request))
             else:
                 future.set_result(_answer(result))
 
-        call = self._client.async_infer(
-            MODEL,
-            _inputs(question, plan, strategy, limits),
-            done,
-            parameters=_parameters(deadline_ms),
-            client_timeout=_seconds(self.timeout, deadline_ms),
-        )
+        call = self._client.async_infer(callback=done, **request)
         future.add_done_callback(lambda future: call.cancel() if future.cancelled() else None)
         return future
 
@@ -109,8 +105,8 @@ class AsyncClient:
 
     def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0) -> None:
         self.url = url
-        self.timeout = timeout
-        self._client = aio_client.InferenceServerClient(url)
+        self.timeout = _bounded("timeout", timeout, DAY)
+        self._client = aio_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -121,45 +117,51 @@ class AsyncClient:
     async def close(self) -> None:
         await self._client.close()
 
-    async def ask(
-        self,
-        question: str,
-        plan: str | None = None,
-        strategy: str = "auto",
-        deadline_ms: float | None = None,
-        limits: Mapping[str, float] | None = None,
-    ) -> Answer:
-        """As `Client.ask`."""
+    async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
+        """Answers one question."""
+        request = _request(question, self.timeout, **options)
         try:
-            result = await self._client.infer(
-                MODEL,
-                _inputs(question, plan, strategy, limits),
-                parameters=_parameters(deadline_ms),
-                client_timeout=_seconds(self.timeout, deadline_ms),
-            )
+            return _answer(await self._client.infer(**request))
         except InferenceServerException as error:
-            raise _our_error(self.url, error) from error
-        return _answer(result)
+            raise _our_error(error, self.url, request) from error
 
 
-def _inputs(
-    question: str, plan: str | None, strategy: str, limits: Mapping[str, float] | None
-) -> list[grpc_client.InferInput]:
-    options = {"plan": plan, "strategy": strategy, "limits": dict(limits or {})}
-    inputs = []
-    for name, text in (("question", question), ("options", json.dumps(options, ensure_ascii=False))):
-        tensor = grpc_client.InferInput(name, [1], "BYTES")
-        inputs.append(tensor.set_data_from_numpy(np.array([text.encode()], dtype=np.object_)))
-    return inputs
+def _request(
+    question: str,
+    timeout: float,
+    plan: str | None = None,
+    strategy: str = "auto",
+    deadline_ms: float | None = None,
+    limits: Mapping[str, float] | None = None,
+) -> dict[str, Any]:
+    """The arguments of `infer`. Raises InvalidRequest for what cannot be sent.
+
+    A call may last as long as the server was given, and the time that its answer needs to travel.
+    """
+    options = json.dumps({"plan": plan, "strategy": strategy, "limits": dict(limits or {})}, ensure_ascii=False)
+    request = {"model_name": MODEL, "inputs": [_text("question", question), _text("options", options)]}
+    if deadline_ms is None:
+        return {**request, "client_timeout": timeout}
+    deadline_ms = math.ceil(_bounded("deadline_ms", deadline_ms, 1000 * DAY))
+    return {
+        **request,
+        "parameters": {"deadline_ms": deadline_ms},
+        "client_timeout": max(timeout, deadline_ms / 1000 + 1),
+    }
 
 
-def _parameters(deadline_ms: float | None) -> dict[str, int] | None:
-    return None if deadline_ms is None else {"deadline_ms": math.ceil(deadline_ms)}
+def _text(name: str, text: str) -> grpc_client.InferInput:
+    try:
+        value = np.array([text.encode()], dtype=np.object_)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"not a text: {error.reason} at character {error.start}", where=name) from error
+    return grpc_client.InferInput(name, [1], "BYTES").set_data_from_numpy(value)
 
 
-def _seconds(timeout: float, deadline_ms: float | None) -> float:
-    """A call may last as long as the server was given, and the time that its answer needs to travel."""
-    return timeout if deadline_ms is None else max(timeout, deadline_ms / 1000 + 1)
+def _bounded(name: str, value: float, most: float) -> float:
+    if not 0 < value <= most:
+        raise InvalidRequest(f"must be more than 0 and at most {most:,}, not {value:g}", where=name)
+    return value
 
 
 def _answer(result: grpc_client.InferResult) -> Answer:
@@ -167,14 +169,12 @@ def _answer(result: grpc_client.InferResult) -> Answer:
     return Answer(result.as_numpy("answer")[0].decode(), tuple(trace.answers), trace.outcome, trace)
 
 
-def _our_error(url: str, error: InferenceServerException) -> RevelatorError:
+def _our_error(error: InferenceServerException, url: str, request: Mapping[str, Any]) -> RevelatorError:
+    """The error that the server raised, or the one that never reached it, with the address and what to do."""
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
-    if found.where is None and type(found) is Unavailable:
-        hint = found.hint or "is it running? start it with `revelator serve`"
-        return Unavailable(found.message, where=url, hint=hint)
-    if found.where is None and type(found) is DeadlineExceeded:
-        return DeadlineExceeded(
-            found.message, where=url, hint=found.hint or "allow more time, or ask a simpler question"
-        )
+    if code == "DEADLINE_EXCEEDED":  # never the server's word: it says CANCELLED, and DeadlineExceeded in the message
+        found = DeadlineExceeded(f"no answer within {request['client_timeout']:g} s")
+    if found.where is None and type(found) in _HINTS:
+        found.where, found.hint = url, found.hint or _HINTS[type(found)]
     return found

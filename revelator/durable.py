@@ -43,12 +43,14 @@ def staged_folder(target: Path) -> Iterator[Path]:
     """A folder beside `target` to fill; on success it takes `target`'s place by rename, on an error it is removed.
 
     A folder that stands at `target` already is set aside first and removed after the rename. What a killed process
-    left beside `target` on this machine is removed first: a stage carries the number of its process.
+    left beside `target` on this machine is tidied first: its stage is removed, and what it had set aside goes back
+    where nothing took its place. Both names carry the number of their process.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
-    _remove_abandoned(target)
-    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_stages(target)}{os.getpid()}-"))
+    _tidy(target)
+    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_aside(target, 'staging')}{os.getpid()}-"))
     stage.chmod(0o755)
+    old = stage.with_name(stage.name.replace(".staging-", ".old-"))
     try:
         yield stage
         for path in stage.rglob("*"):
@@ -56,30 +58,37 @@ def staged_folder(target: Path) -> Iterator[Path]:
                 with path.open("rb") as file:
                     os.fsync(file.fileno())
         sync_folder(stage)
-        old = stage.with_name(stage.name.replace(".staging-", ".old-"))
         if target.exists():
             target.rename(old)
         stage.rename(target)
         sync_folder(target.parent)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
         shutil.rmtree(stage, ignore_errors=True)
         raise
 
 
-def _stages(target: Path) -> str:
-    """How the names of this machine's stages of `target` begin; the number of their process follows."""
-    return f".{target.name}.staging-{platform.node()}-"
+def _aside(target: Path, kind: str) -> str:
+    """How the names of this machine's folders of a `kind` beside `target` begin; the number of a process follows."""
+    return f".{target.name}.{kind}-{platform.node()}-"
 
 
-def _remove_abandoned(target: Path) -> None:
-    start = _stages(target)
-    for stage in target.parent.glob(f"{glob.escape(start)}*"):
-        if not psutil.pid_exists(int(stage.name.removeprefix(start).partition("-")[0])):
-            shutil.rmtree(stage, ignore_errors=True)
-    if target.exists():
-        for old in target.parent.glob(f".{glob.escape(target.name)}.old-*"):
-            shutil.rmtree(old, ignore_errors=True)
+def _tidy(target: Path) -> None:
+    for old in _abandoned(target, "old"):
+        if not target.exists():
+            old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    for stage in _abandoned(target, "staging"):
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _abandoned(target: Path, kind: str) -> list[Path]:
+    """Folders of a `kind` beside `target` whose process is gone."""
+    start = _aside(target, kind)
+    found = target.parent.glob(f"{glob.escape(start)}*")
+    return [path for path in found if not psutil.pid_exists(int(path.name.removeprefix(start).partition("-")[0]))]
 
 
 def sync_folder(folder: Path) -> None:

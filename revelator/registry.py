@@ -68,7 +68,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None) -> str:
     uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
     if uri.startswith(("http://", "https://")):
         _reach(uri)
-    with _store_errors(uri), disk_errors(home):
+    with store_errors(uri), disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
         import mlflow
 
@@ -104,7 +104,7 @@ def _unreachable(uri: str, reason: str) -> Unavailable:
 
 
 @contextmanager
-def _store_errors(uri: str | None = None) -> Iterator[None]:
+def store_errors(uri: str | None = None) -> Iterator[None]:
     """MLflow's errors as ours: what is missing is an ArtifactError, anything else means an unusable store.
 
     With `uri`, while the store is being opened, any error does: MLflow lets those of the file system through.
@@ -119,7 +119,8 @@ def _store_errors(uri: str | None = None) -> Iterator[None]:
             raise
         reason = str(error).strip().splitlines()[0]
         if getattr(error, "error_code", "") == "RESOURCE_DOES_NOT_EXIST":
-            raise ArtifactError(reason, where="model registry", hint="`revelator train` registers a version") from error
+            hint = "is this the right --home or --tracking-uri? `revelator train` registers a version"
+            raise ArtifactError(reason, where="model registry", hint=hint) from error
         import mlflow
 
         raise _unreachable(uri or mlflow.get_tracking_uri(), reason) from error
@@ -139,7 +140,7 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
     """
     verify_files(folder)
     digest = sha256_file(folder / MANIFEST)
-    with _store_errors(), disk_errors(folder):
+    with store_errors(), disk_errors(folder):
         import mlflow
 
         client = mlflow.MlflowClient()
@@ -160,7 +161,7 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
 def resolve(name: str, alias_or_version: str | int) -> Version:
     """The version of a number, of `latest` (the highest number) or of an alias; ArtifactError when there is none."""
     asked = str(alias_or_version)
-    with _store_errors():
+    with store_errors():
         client = _client()
         known = sorted(client.search_model_versions(f"name='{name}'"), key=lambda v: int(v.version))
         if not known:
@@ -189,7 +190,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
 
 def champion(name: str = NAME) -> Version | None:
     """The version that serves, or None before the first promotion."""
-    with _store_errors():
+    with store_errors():
         number = _client().get_registered_model(name).aliases.get(CHAMPION)
     return None if number is None else resolve(name, number)
 
@@ -203,7 +204,7 @@ def download(version: Version, into: Path) -> Path:
     if (into / MANIFEST).is_file() and sha256_file(into / MANIFEST) == wanted:
         verify_files(into)
         return into
-    with _store_errors(), disk_errors(into), staged_folder(into) as stage:
+    with store_errors(), disk_errors(into), staged_folder(into) as stage:
         import mlflow
 
         mlflow.artifacts.download_artifacts(f"models:/{version.name}/{version.version}", dst_path=str(stage))
@@ -219,7 +220,7 @@ def download(version: Version, into: Path) -> Path:
 
 
 def tag_version(version: Version, key: str, value: str) -> None:
-    with _store_errors():
+    with store_errors():
         _client().set_model_version_tag(version.name, str(version.version), key, value)
 
 
@@ -228,7 +229,7 @@ def set_alias(name: str, alias: str, version: int) -> int | None:
 
     Returns the version that it replaced. MLflow has no compare-and-swap, hence the record first.
     """
-    with _store_errors():
+    with store_errors():
         client = _client()
         held = client.get_registered_model(name).aliases.get(alias)
         previous = None if held is None else int(held)

@@ -110,7 +110,11 @@ def _template() -> Path:
 def _promotion(adapter: Path, version: Version, previous: int | None) -> Promotion:
     manifest = read_manifest(adapter)
     base = base_folder(manifest.base_name).resolve()
-    verify_adapter(adapter, base)
+    try:
+        verify_adapter(adapter, base)
+    except ArtifactError as error:  # it names the staging folder, which is gone when this is read
+        where = f"version {version.version} of {version.name}"
+        raise ArtifactError(error.message, where=where, hint=error.hint) from error
     return Promotion(
         model=version.name,
         version=version.version,

@@ -82,11 +82,14 @@ class EndpointGenerator:
         return ServingError(message, where=self.base_url, hint=f"check the model name {self.model!r} and the key")
 
     def _reading(self, reply: Any) -> Reading:
-        if not getattr(reply, "choices", None):
-            raise Unavailable("the reply is not what the protocol promises: no choices", where=self.base_url)
-        sentence, answers, method = read_reply(reply.choices[0].message.content or "")
-        usage = reply.usage
-        tokens_in, tokens_out = (usage.prompt_tokens, usage.completion_tokens) if usage else (0, 0)
+        """The openai client checks no reply, so any JSON may be in this one."""
+        try:
+            sentence, answers, method = read_reply(reply.choices[0].message.content or "")
+        except (AttributeError, IndexError, TypeError) as error:
+            message = "the reply is not what the protocol promises: no choices with a text"
+            raise Unavailable(message, where=self.base_url) from error
+        counts = [getattr(reply.usage, name, None) for name in ("prompt_tokens", "completion_tokens")]
+        tokens_in, tokens_out = (count if isinstance(count, int) else 0 for count in counts)
         return Reading(sentence, answers, tokens_in=tokens_in, tokens_out=tokens_out, method=method)
 
     async def close(self) -> None:

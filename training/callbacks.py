@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 from training.checkpoints import mark_whole
 from training.instructions import Instruction
@@ -51,6 +53,12 @@ class Report(TrainerCallback):
         figures = {NAMES[name]: float(value) for name, value in kwargs["logs"].items() if name in NAMES}
         if not (figures and self.active):
             return
+        for name, value in figures.items():
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"the training diverged: {name} is {value} at step {state.global_step}",
+                    hint="lower learning_rate, or raise warmup, and start anew",
+                )
         self.figures |= figures
         mlflow.log_metrics(figures, step=state.global_step)
         said = "  ".join(f"{n} {v:.3g}" for n, v in figures.items() if "loss" in n or "accuracy" in n)

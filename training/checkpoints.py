@@ -32,6 +32,13 @@ def last_whole(work: Path) -> Path | None:
     return None
 
 
+def forget(work: Path) -> None:
+    """Removes the checkpoints and the record of a run that was broken off."""
+    for checkpoint in work.glob("checkpoint-*"):
+        shutil.rmtree(checkpoint)
+    (work / RUN).unlink(missing_ok=True)
+
+
 def _is_whole(checkpoint: Path) -> bool:
     marker = checkpoint / MARKER
     return marker.is_file() and json.loads(marker.read_text()) == sha256_folder(
@@ -78,10 +85,14 @@ def record_run(work: Path, run_id: str, wanted: dict) -> None:
 
 
 @contextmanager
-def sole_writer(work: Path) -> Iterator[None]:
-    """Holds `work` for this process; the lock goes with the process, however it ends."""
+def sole_writer(work: Path, name: str) -> Iterator[None]:
+    """Holds the lock `name` in `work` for this process; it goes with the process, however that ends.
+
+    `starter` is held by `revelator train`, `writer` by the process that trains: it may take seconds to end after the
+    first was killed. Raises ArtifactError naming the process that holds the lock.
+    """
     work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("a+") as lock:
+    with (work / f"{name}.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

@@ -1,24 +1,28 @@
-"""`revelator train`: checks what can be checked at once, then runs `accelerate launch` of training/sft.py."""
+"""`revelator train`: checks what can be checked at once, then runs `accelerate launch` of training/launched.py."""
 
 from __future__ import annotations
 
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
 from rich.console import Console
 
-from revelator.artifact import base_folder, disk_errors
+from revelator.artifact import base_folder, disk_errors, read_manifest
 from revelator.durable import write_bytes
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.registry import home_folder
-from training.checkpoints import last_whole, sole_writer
+from training.checkpoints import RUN, last_whole, sole_writer
 from training.config import TrainConfig, find_config, load_config
+from training.instructions import verify_set
+from training.launched import INTERRUPTED, STOP_SECONDS
 
 FOLDER = click.Path(path_type=Path)
 
@@ -67,11 +71,20 @@ def train(
     )
     if settings.set_folder is None:
         raise ConfigError("set_folder: no instruction set is named", where=str(path), hint="give --set DIR")
+    verify_set(settings.set_folder)
     base_folder(settings.base)
+    _check_place(settings)
     began = time.monotonic()
-    with disk_errors(settings.work), sole_writer(settings.work):
-        result = _launch(settings, resume, home, tracking_uri)
-    shutil.rmtree(settings.work)
+    with disk_errors(settings.work), sole_writer(settings.work, "starter"):
+        result: dict = {}
+        try:
+            result = _launch(settings, resume, home, tracking_uri)
+        finally:
+            if result.get("exit_status") == 0 or not (settings.work / RUN).exists():
+                shutil.rmtree(settings.work)
+    status = result.pop("exit_status", None)
+    if status != 0:
+        _end_badly(settings, status)
     if as_json:
         click.echo(json.dumps(result | {"seconds": round(time.monotonic() - began, 1)}))
         return
@@ -81,41 +94,97 @@ def train(
     click.echo(f"next: revelator promote --home {home} --version {result['version']}{store}")
 
 
+def _check_place(settings: TrainConfig) -> None:
+    """The adapter takes the place of what stands at `out`: only another adapter may go for it."""
+    out = settings.out
+    assert out is not None
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    try:
+        read_manifest(out)
+    except (ArtifactError, OSError) as error:
+        raise ConfigError(
+            "something stands there that is no adapter", where=f"--out {out}", hint="name another folder, or remove it"
+        ) from error
+
+
 def _launch(settings: TrainConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
-    """Runs the script in its own processes with the resolved configuration; returns what it wrote to result.json."""
+    """Runs the training in its own processes; returns its outcome, which is empty when it ended without one."""
     console = Console(stderr=True)
-    if not resume:
-        for old in settings.work.glob("checkpoint-*"):
-            shutil.rmtree(old)
-        (settings.work / "run.json").unlink(missing_ok=True)
-    elif last_whole(settings.work) is None:
+    begun = last_whole(settings.work)
+    if resume and begun is None:
         console.print("no whole checkpoint to go on from: starting at step 0", highlight=False)
+    if begun and not resume:
+        console.print(
+            f"starting anew: {begun} of a run that was broken off goes before the first step "
+            "(to keep it: Ctrl-C now, then the same command with --resume)",
+            highlight=False,
+            soft_wrap=True,
+        )
     resolved = settings.work / "config.yaml"
     write_bytes(resolved, settings.to_yaml().encode())
     console.print(
         f"[bold]resolved configuration[/] ({resolved})\n{settings.to_yaml()}", highlight=False, soft_wrap=True
     )
-    command = [
-        sys.executable,
-        "-m",
-        "accelerate.commands.launch",
-        *_processes(settings),
-        "-m",
-        "training.sft",
-        str(resolved),
-    ]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *_processes(settings)]
+    command += ["-m", "training.launched", str(resolved), *["--resume"] * resume]
+    process = subprocess.Popen(
+        command,
+        env=_environment(home, tracking_uri),
+        stdin=subprocess.PIPE,  # closed when this process ends, however it ends: see training.launched
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C reaches this process alone
+    )
+    assert process.stdin and process.stdout
+    try:
+        return _outcome(process.stdout)
+    except KeyboardInterrupt:
+        console.print("\nstopping …", highlight=False)
+        process.stdin.close()
+        return _outcome(process.stdout) or {"exit_status": INTERRUPTED}
+    finally:
+        _end(process)
+
+
+def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
     environment = os.environ | {"REVELATOR_HOME": str(home), "TOKENIZERS_PARALLELISM": "false"}
-    environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::UserWarning")
     if tracking_uri:
         environment["MLFLOW_TRACKING_URI"] = tracking_uri
-    status = subprocess.run(command + ["--resume"] * resume, env=environment, stdout=sys.stderr, check=False).returncode
-    if status:
-        raise RevelatorError(
-            "the training ended with an error, told above",
-            where=str(settings.work),
-            hint="once it is mended, the same command with --resume goes on from the last whole checkpoint",
-        )
-    return json.loads((settings.work / "result.json").read_text())
+    environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::UserWarning")
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait take cores from others
+    return environment
+
+
+def _outcome(lines: Iterable[str]) -> dict:
+    """The last line, which is JSON; whatever a library prints before it goes to standard error."""
+    outcome: dict = {}
+    for line in lines:
+        if line.startswith('{"exit_status"'):
+            outcome = json.loads(line)
+        else:
+            click.echo(line, err=True, nl=False)
+    return outcome
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    try:
+        process.wait(STOP_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _end_badly(settings: TrainConfig, status: int | None) -> None:
+    """Exits with `status`, whose reason stands above; None is a training that ended without a word of its own."""
+    begun = last_whole(settings.work)
+    way_on = f"the same command with --resume goes on from {begun}" if begun else None
+    if status is None:
+        hint = way_on or "run the same command again"
+        raise RevelatorError("the training was killed, or ended by the error above", where=str(settings.out), hint=hint)
+    if way_on:
+        click.echo(f"  {way_on}", err=True)
+    sys.exit(status)
 
 
 def _processes(settings: TrainConfig) -> list[str]:

@@ -107,5 +107,9 @@ def load_config(path: Path, **changes: Any) -> TrainConfig:
     try:
         return TrainConfig(**values | {name: value for name, value in changes.items() if value is not None})
     except ValidationError as error:
-        reasons = [f"{'.'.join(map(str, e['loc']))}: {e['msg']} (given: {e['input']!r})" for e in error.errors()]
+        reasons = [
+            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
+            + (f" (given: {e['input']!r})" if e["type"] != "missing" else "")
+            for e in error.errors()
+        ]
         raise ConfigError("; ".join(reasons), where=str(path), hint="fields and bounds: training/config.py") from error

@@ -13,13 +13,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import TYPE_CHECKING
 
 import pyarrow.parquet as parquet
-from transformers import PreTrainedTokenizerBase
 
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, DataError
 from revelator.tasks import TASKS, prompt_hash
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 IGNORED = -100  # the label of tokens that the loss leaves out
 WINDOW = 16  # batches sorted by length together: padding falls to a few percent, the mixture stays even
@@ -54,15 +57,21 @@ def verify_set(folder: Path) -> dict:
             where=str(folder),
             hint="build one: `revelator data build CONFIG.yaml --out DIR`",
         )
-    manifest = json.loads(path.read_text(encoding="utf-8"))
-    if manifest["prompt_hash"] != prompt_hash():
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        hashed, files, _ = manifest["prompt_hash"], manifest["files"], manifest["digest"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(
+            f"not the manifest of an instruction set: {error!r}", where=str(path), hint="build the set again"
+        ) from error
+    if hashed != prompt_hash():
         raise ArtifactError(
-            f"the set was built with other prompts: its prompt hash is {manifest['prompt_hash'][:12]}…, "
+            f"the set was built with other prompts: its prompt hash is {hashed[:12]}…, "
             f"this release's {prompt_hash()[:12]}…",
             where=str(folder),
             hint="build the set again with this release: `revelator data build`",
         )
-    for name, digest in manifest["files"].items():
+    for name, digest in files.items():
         if not (folder / name).is_file() or sha256_file(folder / name) != digest:
             raise DataError(
                 "missing, or changed since the set was built", where=str(folder / name), hint="build the set again"

@@ -1,9 +1,7 @@
-"""LoRA fine-tuning of a base on an instruction set: the script that `revelator train` runs under `accelerate launch`.
+"""LoRA fine-tuning of a base on an instruction set: what `revelator train` runs under `accelerate launch`.
 
-    accelerate launch -m training.sft CONFIG.yaml [--resume]
-
-CONFIG.yaml is a resolved configuration: `set_folder` and `out` are set. In order: read and check, tokenise, load the
-base, train all six tasks with TRL on completion tokens only, write the adapter with its manifest, register it.
+The configuration is a resolved one: `set_folder` and `out` are set. In order: read and check, tokenise, load the base,
+train all six tasks with TRL on completion tokens only, write the adapter with its manifest, register it.
 Design notes:
 * Rows are tokenised here and not by TRL, so that training, evaluation and serving tokenise a prompt by the same call.
 * The order of rows is computed before the first step (training.instructions), so a resumed run ends where the killed
@@ -14,25 +12,18 @@ Design notes:
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import click
+import mlflow
 import torch
 import transformers
 from accelerate import PartialState
 from datasets import Dataset
 from peft import LoraConfig
 from rich.console import Console
-from transformers import (
-    AutoModelForCausalLM,
-    AutoTokenizer,
-    BitsAndBytesConfig,
-    PreTrainedModel,
-    PreTrainedTokenizerBase,
-)
+from transformers import PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
@@ -47,15 +38,15 @@ from revelator.artifact import (
     verify_files,
     write_manifest,
 )
-from revelator.durable import staged_folder, write_bytes, write_json
-from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.durable import staged_folder, write_bytes
+from revelator.errors import ConfigError
+from training.base_model import check_base, load_base, load_tokenizer, precision
 from training.callbacks import LabelAccuracy, Report, WholeCheckpoints
-from training.checkpoints import begun_run, identity, last_whole, record_run
+from training.checkpoints import begun_run, forget, identity, last_whole, record_run, sole_writer
 from training.config import TrainConfig, load_config
 from training.instructions import (
     Instruction,
     TokenRow,
-    check_labels,
     keep_whole,
     pinned,
     read_split,
@@ -65,7 +56,6 @@ from training.instructions import (
 )
 from training.tracking import log_inputs, tracked_run
 
-RESULT = "result.json"
 console = Console(stderr=True)
 
 
@@ -84,33 +74,13 @@ class Inputs:
     lost: int  # training rows over the length
 
 
-def precision(config: TrainConfig) -> torch.dtype:
-    if config.precision != "auto":
-        return torch.bfloat16 if config.precision == "bf16" else torch.float32
-    return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
+@dataclass(frozen=True)
+class Start:
+    """What a training is known by, and the MLflow run and the checkpoint that it goes on from, if any."""
 
-
-def load_base(config: TrainConfig, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
-    quantization = None
-    if config.quantization == "nf4":
-        quantization = BitsAndBytesConfig(
-            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=True
-        )
-    try:
-        return AutoModelForCausalLM.from_pretrained(
-            folder, dtype=dtype, quantization_config=quantization, use_safetensors=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError) as error:
-        raise ArtifactError(
-            f"the base cannot be loaded: {error}", where=str(folder), hint="choose another --base"
-        ) from error
-
-
-def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
-    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
-    check_labels(tokenizer)
-    return tokenizer
+    identity: dict
+    run_id: str | None
+    checkpoint: Path | None
 
 
 def as_dataset(rows: list[TokenRow], order: list[int] | None = None) -> Dataset:
@@ -141,6 +111,7 @@ def trainer_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
         save_total_limit=2,  # the older one stays while the newer is written
         logging_steps=config.log_every,
         logging_first_step=True,
+        logging_nan_inf_filter=False,  # a loss that is no number must be seen: see Report
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
         packing=False,
@@ -191,6 +162,7 @@ def read_inputs(config: TrainConfig) -> Inputs:
     tokens, lost = keep_whole(rows, config.max_length, config.lost_rows_limit)
     dev = pinned(read_split(config.set_folder, "dev"), config.evaluation.rows_per_task)
     dev_tokens, _ = keep_whole(tokenise(dev, tokenizer), config.max_length, 1.0)
+    check_base(base, tokenizer, tokens + dev_tokens)
     order = training_order(tokens, config.tasks, batch_size=config.global_batch, steps=config.steps, seed=config.seed)
     return Inputs(base, base_digest(base), manifest, tokenizer, tokens, order, dev, dev_tokens, lost)
 
@@ -240,40 +212,54 @@ def finished(config: TrainConfig, wanted: dict) -> AdapterManifest | None:
     return manifest if made == wanted else None
 
 
-def train(config: TrainConfig, *, resume: bool) -> None:
-    """The whole training; process 0 of a distributed run tracks, saves, registers and leaves `result.json`."""
+def train(config: TrainConfig, *, resume: bool) -> dict | None:
+    """The whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
+    `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     state = PartialState()
-    uri = registry.connect() if state.is_main_process else ""
+    if not state.is_main_process:
+        inputs, start = prepare(config, state, resume)
+        if not (resume and finished(config, start.identity)):
+            fit(make_trainer(config, inputs, Report(console, active=False)), config, start.checkpoint)
+        return None
+    uri = registry.connect()
+    report = Report(console)
+    with sole_writer(config.work, "writer"), registry.store_errors():
+        inputs, start = prepare(config, state, resume)
+        manifest = finished(config, start.identity) if resume else None
+        if manifest is None:
+            describe(config, inputs)
+            manifest = tracked_fit(make_trainer(config, inputs, report), config, inputs, start)
+        version = register(config, manifest)
+    made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
+    return made | {"tracking_uri": uri, "figures": report.figures}
+
+
+def prepare(config: TrainConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
     inputs = read_inputs(config)
     wanted = identity(config, inputs.base_digest, inputs.manifest["digest"])
     run_id = begun_run(config.work, wanted) if resume else None
     with state.main_process_first():  # process 0 removes what is not whole before the others look
-        checkpoint = last_whole(config.work) if run_id else None
-    report = Report(console, active=state.is_main_process)
-    if not state.is_main_process:
-        return fit(make_trainer(config, inputs, report), config, checkpoint)
+        return inputs, Start(wanted, run_id, last_whole(config.work) if run_id else None)
 
+
+def tracked_fit(trainer: SFTTrainer, config: TrainConfig, inputs: Inputs, start: Start) -> AdapterManifest:
+    """Trains within an MLflow run and saves the adapter. Only now, all being checked, an earlier run's rest goes."""
     assert config.out is not None
-    manifest = finished(config, wanted) if resume else None
-    if manifest is None:
-        describe(config, inputs)
-        with tracked_run(run_id, config.out.name) as run_id:
-            record_run(config.work, run_id, wanted)
-            console.print(f"MLflow run {run_id} at {uri}", highlight=False, soft_wrap=True)
-            if checkpoint:
-                console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
-            else:
-                counts = {"train": len(inputs.tokens), "lost": inputs.lost, "dev": len(inputs.dev_tokens)}
-                log_inputs(config, inputs.manifest, counts)
-            trainer = make_trainer(config, inputs, report)
-            fit(trainer, config, checkpoint)
-            manifest = save_adapter(trainer, config, inputs, run_id)
-    version = register(config, manifest)
-    result = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
-    write_json(config.work / RESULT, result | {"tracking_uri": uri, "figures": report.figures})
+    if start.checkpoint is None:
+        forget(config.work)
+    with tracked_run(start.run_id, config.out.name) as run_id:
+        record_run(config.work, run_id, start.identity)
+        console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
+        if start.checkpoint:
+            console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
+        else:
+            counts = {"train": len(inputs.tokens), "lost": inputs.lost, "dev": len(inputs.dev_tokens)}
+            log_inputs(config, inputs.manifest, counts)
+        fit(trainer, config, start.checkpoint)
+        return save_adapter(trainer, config, inputs, run_id)
 
 
 def describe(config: TrainConfig, inputs: Inputs) -> None:
@@ -284,19 +270,3 @@ def describe(config: TrainConfig, inputs: Inputs) -> None:
         highlight=False,
         soft_wrap=True,
     )
-
-
-@click.command(help=__doc__.split("\n\n")[0])
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--resume", is_flag=True, help="Go on from the last whole checkpoint.")
-def main(config: Path, resume: bool) -> None:
-    try:
-        settings = load_config(config)
-        train(settings, resume=resume)
-    except RevelatorError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)
-
-
-if __name__ == "__main__":
-    main()

@@ -26,8 +26,8 @@ SYSTEM_METRICS_SECONDS = 5
 def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
     """An MLflow run with system metrics, a new one or the one that a killed process began. Yields its id.
 
-    An error marks the run FAILED; its curves stay. The monitor that MLflow would start by itself logs nothing of a run
-    shorter than its interval: this one takes a last sample when the run ends.
+    An error marks the run FAILED, a stop KILLED; its curves stay. The monitor that MLflow would start by itself logs
+    nothing of a run shorter than its interval: this one takes a last sample when the run ends.
     """
     with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=False) as run:
         monitor = SystemMetricsMonitor(
@@ -36,6 +36,9 @@ def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
         monitor.start()
         try:
             yield run.info.run_id
+        except KeyboardInterrupt:
+            mlflow.end_run("KILLED")
+            raise
         finally:
             monitor.finish()
             monitor.collect_metrics()

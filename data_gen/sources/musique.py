@@ -41,14 +41,14 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         route="complex",
         expression=planned.expression,
         steps=planned.steps,
-        answers=tuple(dict.fromkeys([_text(row, "answer"), *row.get("answer_aliases", [])])),
+        answers=tuple(dict.fromkeys([_text(row, "answer"), *_aliases(row)])),
         passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
         entities=planned.entities,
     )
 
 
-def _step(step: dict[str, Any], titles: dict[int, str]) -> GoldStep:
-    title = titles.get(step.get("paragraph_support_idx") or 0, "") if titles else _document(step)
+def _step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
+    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _document(step)
     text, answer = _text(step, "question"), _text(step, "answer")
     if ">>" in text:
         subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
@@ -59,6 +59,13 @@ def _step(step: dict[str, Any], titles: dict[int, str]) -> GoldStep:
 def _document(step: dict[str, Any]) -> str:
     """The title in a `document_id` such as "UHF (film)_0"."""
     return str(step.get("document_id") or "").rpartition("_")[0]
+
+
+def _aliases(row: dict[str, Any]) -> list[str]:
+    aliases = row.get("answer_aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise DataError(f"field 'answer_aliases' must be a list of texts, found {aliases!r:.60}")
+    return aliases
 
 
 def _text(row: dict[str, Any], field: str) -> str:

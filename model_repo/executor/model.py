@@ -15,16 +15,15 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            question, options = text(request, "question"), text(request, "options")
-            sent = json.loads(request.parameters() or "{}")
+            self.loop.accept(request, self.begin)
 
-            async def answer(question=question, options=options, sent=sent):
-                trace = await self.questions.answer(question, options, sent.get("deadline_ms"))
-                return response(
-                    answer=strings(trace.answer), trace=strings(json.dumps(trace.to_json(), ensure_ascii=False))
-                )
+    def begin(self, request):
+        sent = json.loads(request.parameters() or "{}")
+        return self.answer(text(request, "question"), text(request, "options"), sent.get("deadline_ms"))
 
-            self.loop.accept(request, answer)
+    async def answer(self, question, options, deadline_ms):
+        trace = await self.questions.answer(question, options, deadline_ms)
+        return response(answer=strings(trace.answer), trace=strings(json.dumps(trace.to_json(), ensure_ascii=False)))
 
     def finalize(self):
         self.loop.close()

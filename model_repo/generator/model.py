@@ -16,13 +16,14 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            wanted = text(request, "request")
+            self.loop.accept(request, self.begin)
 
-            async def answer(wanted=wanted):
-                reading = await self.readings.answer(wanted)
-                return response(reading=strings(json.dumps(asdict(reading), ensure_ascii=False)))
+    def begin(self, request):
+        return self.answer(text(request, "request"))
 
-            self.loop.accept(request, answer)
+    async def answer(self, wanted):
+        reading = await self.readings.answer(wanted)
+        return response(reading=strings(json.dumps(asdict(reading), ensure_ascii=False)))
 
     def finalize(self):
         self.loop.close()

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from revelator.errors import Cancelled
-from serving.triton.backend import array, failure, response
+from revelator.errors import Cancelled, RevelatorError
+from serving.triton.backend import array, failure, response, texts
 from serving.triton.completions import Completions, Row
 
 
@@ -14,21 +14,22 @@ class TritonPythonModel:
         self.completions = Completions(Path(args["model_repository"]) / args["model_version"])
 
     def execute(self, requests):
-        rows = [self.rows(request) for request in requests]
-        outcomes = iter(self.completions.complete([row for group in rows for row in group]))
-        return [self.reply([next(outcomes) for _ in group]) for group in rows]
+        read = [self.read(request) for request in requests]
+        outcomes = iter(self.completions.complete([row for rows, _ in read for row in rows]))
+        return [failure(error) if error else self.reply([next(outcomes) for _ in rows]) for rows, error in read]
 
-    def rows(self, request):
-        if request.is_cancelled():
-            return []
-        tasks, prompts = array(request, "task"), array(request, "prompt")
-        temperatures = array(request, "temperature")
-        cells = zip(tasks.ravel(), prompts.ravel(), temperatures.ravel(), strict=True)
-        return [Row(task.decode(), prompt.decode(), float(temperature)) for task, prompt, temperature in cells]
+    def read(self, request):
+        """The prompts of a request, or the error that it alone is answered with."""
+        try:
+            if request.is_cancelled():
+                raise Cancelled("the client went away while the request waited")
+            temperatures = array(request, "temperature").ravel().tolist()
+            cells = zip(texts(request, "task"), texts(request, "prompt"), temperatures, strict=True)
+            return [Row(*cell) for cell in cells], None
+        except RevelatorError as error:
+            return [], error
 
     def reply(self, outcomes):
-        if not outcomes:
-            return failure(Cancelled("the client went away while the request waited"))
         for outcome in outcomes:
             if isinstance(outcome, Exception):
                 return failure(outcome)

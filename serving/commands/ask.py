@@ -21,12 +21,21 @@ STRATEGIES = ["auto", "direct", "single", "compound", "compile", "iterate"]
 @click.argument("question")
 @click.option("--plan", metavar="EXPR", help="Run this expression instead of the model's own plan.")
 @click.option("--strategy", default="auto", show_default=True, type=click.Choice(STRATEGIES), help="Which way to go.")
-@click.option("--deadline-ms", type=click.FloatRange(min=0, min_open=True), help="Answer with what is known by then.")
 @click.option(
-    "--timeout", default=120.0, show_default=True, type=click.FloatRange(min=0, min_open=True), help="Seconds."
+    "--deadline-ms",
+    type=click.FloatRange(min=0, min_open=True),
+    help="The server answers by then, with what it knows.",
+)
+@click.option(
+    "--timeout", default=120.0, show_default=True, type=click.FloatRange(0, min_open=True), help="Seconds to wait."
 )
 @click.option("--url", help="host:port of the server's gRPC (default: the server of --home).")
-@click.option("--home", type=click.Path(path_type=Path), default=home_folder, help="Home folder.")
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    default=home_folder,
+    help="Home folder.  [env: REVELATOR_HOME; default: runs]",
+)
 @click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
 @click.option("--json", "as_json", is_flag=True, help="Write the trace as JSON.")
 def ask(
@@ -54,8 +63,8 @@ def ask(
     from revelator.trace_view import show
 
     try:
-        with Client(url or _address(home), timeout) as client:
-            trace = client.ask(question, plan, strategy, deadline_ms).trace
+        with Client(_address(home) if url is None else url, timeout) as client:
+            trace = client.ask(question, plan=plan, strategy=strategy, deadline_ms=deadline_ms).trace
     except RevelatorError as error:
         if as_json:
             click.echo(write_error(error))

@@ -10,12 +10,15 @@ import click
 from rich.console import Console
 
 from revelator import registry
+from revelator.errors import ArtifactError
+
+HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 
 
 @click.command()
 @click.option("--alias", default=registry.CHAMPION, show_default=True, help="Alias or number of the version.")
 @click.option("--name", default=registry.NAME, show_default=True, help="Name of the registered model.")
-@click.option("--home", type=click.Path(path_type=Path), default=registry.home_folder, help="Home folder.")
+@click.option("--home", type=click.Path(path_type=Path), default=registry.home_folder, help=HOME)
 @click.option("--index", type=click.Path(path_type=Path), help="Index to search from now on (default: as recorded).")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--tracking-uri", help="MLflow store (default: MLFLOW_TRACKING_URI, else mlflow.db below --home).")
@@ -35,17 +38,22 @@ def deploy(
     """
     from serving.deploy import deploy as put
     from serving.triton.control import load
-    from serving.triton.repository import Settings, lay_out
+    from serving.triton.repository import Settings, lay_out, recorded_parameters
 
     console = Console(stderr=True)
     with console.status("ask the registry") as status:
         registry.connect(tracking_uri, home)
         version = registry.resolve(name, alias)
+        before = recorded_parameters(home, "retriever").get("index")
         if index:
             lay_out(home, Settings(index=index))
         done = put(home, version, keep=keep, report=status.update)
         if index and done.url:
-            load(done.url, "retriever", 1)
+            try:
+                load(done.url, "retriever", 1)
+            except ArtifactError:  # the old index is still being searched: it stays on record
+                lay_out(home, Settings(index=Path(before) if before else None))
+                raise
     if as_json:
         value = {**asdict(done.promotion), "folder": str(done.folder), "url": done.url, "removed": done.removed}
         click.echo(json.dumps(value))

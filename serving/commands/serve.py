@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 import time
 from pathlib import Path
 
@@ -11,10 +10,10 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from revelator.errors import Unavailable
 from revelator.registry import home_folder
 
 FOLDER = click.Path(path_type=Path)
+LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
 
 @click.command()
@@ -36,7 +35,8 @@ def serve(
 ) -> None:
     """Serve the deployed version on this machine's loopback until Ctrl-C or SIGTERM.
 
-    Addresses are written to serve.json below --home, the server's log to logs/triton.log.
+    Addresses are written to serve.json below --home, the server's log to logs/triton.log. A model whose process dies
+    is loaded again.
 
     \b
     Examples:
@@ -61,26 +61,31 @@ def _stop(*_: object) -> None:
 
 def _serve(home: Path, ports: str, chosen: tuple[Path | None, str | None, str | None, int | None]) -> None:
     from serving.triton.live import live_server
-    from serving.triton.repository import MODELS, Settings
-    from serving.triton.server import error_lines, read_ports
+    from serving.triton.repository import MODELS, Settings, recorded_parameters
+    from serving.triton.server import read_ports
+    from serving.triton.watch import Watch
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
-    with Progress(*columns, console=Console(stderr=True)) as progress:
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         loading = progress.add_task("start the server", total=len(MODELS))
+        waiting = set(MODELS)
 
         def report(model: str) -> None:
-            progress.update(loading, advance=1, description=f"{model} is ready")
+            waiting.discard(model)
+            progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
 
         with live_server(home, read_ports(ports), Settings(*chosen), report) as (server, running):
             progress.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} version {version}: ready")
-            click.echo(
-                f"gRPC    {running.grpc}\nHTTP    {running.http}\nmetrics {running.metrics}\nlog     {running.log}"
-            )
-            click.echo(f'ask: revelator ask "…" --home {home}   stop: Ctrl-C')
-            sys.stdout.flush()
-            while (status := server.poll()) is None:
-                time.sleep(0.5)
-            said = "\n  ".join(error_lines(server.log)[-5:])
-            raise Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(server.log))
+            generator = recorded_parameters(home, "generator")
+            click.echo(f"index   {recorded_parameters(home, 'retriever')['index']}")
+            click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
+            click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}\nmetrics {running.metrics}")
+            click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
+            watch = Watch(home, server.pid, server.url, running.models, click.echo)
+            while server.poll() is None:
+                watch.look()
+                time.sleep(LOOK_SECONDS)
+            raise server.end()

@@ -27,7 +27,7 @@ from revelator.trace import Passage
 from serving.passages import PassageWriter, corpus_size, detokenize, read_corpus
 from serving.retrieval import bm25, dense
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.settings import FORMAT, IndexSettings
+from serving.retrieval.settings import FORMAT, FORMATS, IndexSettings
 from serving.retrieval.shards import Shard, work_folder, write_shard
 from serving.retrieval.words import hash_of
 
@@ -50,7 +50,8 @@ def build_index(
     DataError for a broken line, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is
     not an index, and when the model cannot be read.
     """
-    if out.exists() and not (out / "manifest.json").exists():
+    version = _version(out)
+    if out.exists() and not version:  # sets and worlds have a manifest.json too
         raise ArtifactError("exists and is not an index", where=str(out), hint="name a new folder")
     progress = progress or Progress(disable=True)
     count = _survey(corpora, progress)
@@ -62,20 +63,23 @@ def build_index(
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
     with work_folder(out, plan | {"shard": size}) as work:
         shards = _write_shards(work, corpora, count, size, settings, encoder, progress)
-        version = _version(out) + 1
         with durable.staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)
             files = durable.sha256_folder(stage)
             sizes = {path.name: path.stat().st_size for path in sorted(stage.iterdir())}
-            manifest = plan | more | {"version": version, "files": files, "sizes": sizes}
+            manifest = plan | more | {"version": version + 1, "files": files, "sizes": sizes}
             durable.write_json(stage / "manifest.json", manifest)
     return manifest
 
 
 def _version(out: Path) -> int:
-    """The version of the index that stands at `out`; 0 for none."""
-    path = out / "manifest.json"
-    return json.loads(path.read_bytes()).get("version", 0) if path.is_file() else 0
+    """The version of the index that stands at `out`, of this format or an earlier one; 0 if there is none."""
+    try:
+        manifest = json.loads((out / "manifest.json").read_bytes())
+        form = str(manifest["format"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
+    return int(manifest.get("version", 1)) if form.startswith(FORMATS) else 0
 
 
 def _survey(corpora: Sequence[Path], progress: Progress) -> int:

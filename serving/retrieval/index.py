@@ -41,7 +41,12 @@ class Index:
     @classmethod
     def open(cls, folder: Path) -> Index:
         """Opens a folder that `build_index` made. ArtifactError names the file that is missing or has another size."""
-        return cls(folder, read_manifest(folder))
+        manifest = read_manifest(folder)
+        try:
+            return cls(folder, manifest)
+        except (OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError
+            hint = f"see which file is damaged: revelator index info {folder} --verify"
+            raise ArtifactError(f"cannot be read: {error}", where=str(folder), hint=hint) from error
 
     def __len__(self) -> int:
         return len(self.passages)

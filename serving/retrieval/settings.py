@@ -11,6 +11,7 @@ from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
 
 FORMAT = "revelator-index-2"
+FORMATS = ("revelator-index-", "revelator-bm25-")  # what a build may replace
 Kind = Literal["bm25", "dense", "hybrid"]
 Faiss = Literal["flat", "ivf", "hnsw", "pq"]
 Fusion = Literal["rrf", "convex"]

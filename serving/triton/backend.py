@@ -13,7 +13,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from revelator._wire import grpc_code, write_error
-from revelator.errors import RevelatorError, ServingError
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
 
 log = logging.getLogger(__name__)
 
@@ -29,13 +29,22 @@ def array(request: Any, name: str) -> np.ndarray:
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
 
 
+def texts(request: Any, name: str) -> list[str]:
+    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8."""
+    try:
+        return [value.decode() for value in array(request, name).ravel()]
+    except UnicodeDecodeError as error:
+        raise InvalidRequest(f"the input {name} is not UTF-8: {error.reason} at byte {error.start}") from error
+
+
 def text(request: Any, name: str) -> str:
-    """The one string of an input STRING[1]."""
-    return array(request, name).item().decode()
+    """The one string of an input STRING[1]. Raises InvalidRequest as `texts` does."""
+    return texts(request, name)[0]
 
 
 def strings(*values: str) -> np.ndarray:
-    return np.array([value.encode() for value in values], dtype=np.object_)
+    """A lone surrogate, which JSON can write and UTF-8 cannot, goes out as a question mark."""
+    return np.array([value.encode(errors="replace") for value in values], dtype=np.object_)
 
 
 def response(**outputs: np.ndarray) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,9 @@ from serving.protocols import Completion
 from serving.revelator_model import complete
 from serving.triton.repository import ADAPTER, PROMOTION
 
+TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
+log = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True)
 class Row:
@@ -22,6 +26,17 @@ class Row:
     task: str
     prompt: str
     temperature: float = 0.0
+
+    def refusal(self) -> InvalidRequest | None:
+        """Why no model can complete this."""
+        if self.task not in TASKS:
+            return InvalidRequest(f"there is no task {self.task!r}", hint=f"tasks are {', '.join(TASKS)}")
+        if not self.prompt:
+            return InvalidRequest("the prompt is empty")
+        low, high = TEMPERATURES
+        if self.temperature != 0 and not low <= self.temperature <= high:
+            return InvalidRequest(f"the temperature must be 0, or {low:g} to {high:g}, not {self.temperature:g}")
+        return None
 
 
 class Completions:
@@ -36,21 +51,23 @@ class Completions:
         outcomes: dict[int, Completion | RevelatorError] = {}
         groups: dict[tuple[str, float], list[int]] = {}
         for i, row in enumerate(rows):
-            groups.setdefault((row.task, row.temperature), []).append(i)
+            if refusal := row.refusal():
+                outcomes[i] = refusal
+            else:
+                groups.setdefault((row.task, row.temperature), []).append(i)
         for (task, temperature), members in groups.items():
             prompts = [rows[i].prompt for i in members]
             outcomes.update(zip(members, self._group(task, prompts, temperature), strict=True))
         return [outcomes[i] for i in range(len(rows))]
 
     def _group(self, task: str, prompts: Sequence[str], temperature: float) -> Sequence[Completion | RevelatorError]:
-        """One pass; when it is refused, a pass a row, so that a prompt that is too long fails alone."""
-        if task not in TASKS:
-            return [InvalidRequest(f"there is no task {task!r}", hint=f"tasks are {', '.join(TASKS)}")] * len(prompts)
+        """One pass; when it fails, a pass a row, so that a prompt that is too long or too large fails alone."""
         try:
             return complete(self._engine, task, prompts, temperature)
-        except InvalidRequest as error:
-            if len(prompts) == 1:
+        except Exception as error:
+            if len(prompts) > 1:
+                return [outcome for prompt in prompts for outcome in self._group(task, [prompt], temperature)]
+            if isinstance(error, RevelatorError):
                 return [error]
-            return [outcome for prompt in prompts for outcome in self._group(task, [prompt], temperature)]
-        except RuntimeError as error:  # torch: out of memory, mostly
-            return [ServingError(str(error).splitlines()[0], where=f"task {task}")] * len(prompts)
+            log.exception("task %s", task)
+            return [ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where=f"task {task}")]

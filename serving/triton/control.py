@@ -12,18 +12,21 @@ from contextlib import contextmanager
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
+from revelator._wire import channel_arguments
 from revelator.errors import ArtifactError, Unavailable
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
 _TRACEBACK = re.compile(r"\n+At:\n.*", re.DOTALL)
-_PREFIX = re.compile(r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?")
+_PREFIX = re.compile(
+    r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
+)
 
 
 @contextmanager
 def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
     """A control client; a server that does not answer is Unavailable."""
-    client = grpc_client.InferenceServerClient(url)
+    client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
     try:
         yield client
     except InferenceServerException as error:

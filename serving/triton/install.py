@@ -42,6 +42,7 @@ class Installation:
             **{name: value for name, value in base.items() if name not in left_out},
             "PATH": os.pathsep.join(filter(None, [own, base.get("PATH")])),
             "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+            "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "PASSIVE"),  # threads that wait leave the cores to others
             "PYTHONDONTWRITEBYTECODE": "1",  # a version folder holds what was deployed and nothing else
             "PYTHONUNBUFFERED": "1",
         }

@@ -47,8 +47,13 @@ class Running:
 @contextmanager
 def lock(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[bool]:
     """Whether this process could take the lock `path`, which it then holds until the end of the block."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        hint = "name a folder that you may write, with --home or REVELATOR_HOME"
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path.parent), hint=hint) from error
+    with file:
         yield _take(file, kind)
 
 
@@ -102,6 +107,7 @@ def live_server(
         (home / SERVE_JSON).unlink(missing_ok=True)
         models = models_to_serve(home)
         repository.lay_out(home, settings)
+        repository.write_code(home, REVELATOR, models[REVELATOR])
         server = TritonServer(
             find_server(home / "triton"), repository.repository(home), ports, home / "logs" / "triton.log"
         )

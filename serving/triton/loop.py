@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Callable, Coroutine
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -21,6 +21,7 @@ POLL_SECONDS = 0.1  # a look costs 0.15 ms of message passing
 DRAIN_SECONDS = 5.0
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
+Begin = Callable[[Any], Coroutine[Any, Any, Any]]  # from a request, the coroutine of its response
 
 
 class RequestLoop:
@@ -36,23 +37,30 @@ class RequestLoop:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
 
-    def accept(self, request: Any, answer: Callable[[], Awaitable[Any]]) -> None:
-        """Answers `request` with what `answer()` returns, or with its error; Overloaded at once beyond the limit."""
+    def accept(self, request: Any, begin: Begin) -> None:
+        """Answers `request` with the result or the error of the coroutine that `begin` makes of it.
+
+        `begin` copies the inputs before it returns. Beyond the limit the answer is Overloaded, at once.
+        """
         sender = request.get_response_sender()
-        if len(self._running) >= self.limit:
-            hint = "try again later, or raise max_in_flight in the model's config.pbtxt"
-            send(sender, failure(Overloaded(f"{self.limit} requests are in flight already", hint=hint)))
+        try:
+            if len(self._running) >= self.limit:
+                hint = "try again later, or raise max_in_flight in the model's config.pbtxt"
+                raise Overloaded(f"{self.limit} requests are in flight already", hint=hint)
+            answer = begin(request)
+        except Exception as error:
+            send(sender, failure(error))
             return
         self._running.add(sender)
         self._loop.call_soon_threadsafe(self._start, sender, answer)
 
-    def _start(self, sender: Any, answer: Callable[[], Awaitable[Any]]) -> None:
+    def _start(self, sender: Any, answer: Coroutine[Any, Any, Any]) -> None:
         task = self._loop.create_task(self._serve(sender, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, sender: Any, answer: Callable[[], Awaitable[Any]]) -> None:
-        work = asyncio.ensure_future(answer())
+    async def _serve(self, sender: Any, answer: Coroutine[Any, Any, Any]) -> None:
+        work = asyncio.ensure_future(answer)
         watch = asyncio.create_task(_cancel_when_client_leaves(sender, work))
         try:
             reply = await work

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import Any
+
+from pydantic_core import from_json
 
 from revelator.errors import InvalidRequest
 from revelator.trace import Trace
@@ -37,7 +38,7 @@ class Questions:
 def read_options(text: str) -> dict[str, Any]:
     """`plan`, `strategy` and `limits` from JSON; an empty text has none of them."""
     try:
-        value = json.loads(text or "{}")
+        value = from_json(text or "{}")  # unlike json.loads it refuses what is nested too deep, and lone surrogates
     except ValueError as error:
         raise InvalidRequest(f"the options are not JSON: {error}") from error
     if not isinstance(value, dict):

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import AsyncExitStack
 
+from pydantic import TypeAdapter, ValidationError
+
 from revelator.errors import InvalidRequest
-from revelator.tasks import Step
-from revelator.trace import Passage
 from serving.generators import EmbeddedGenerator, EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
 from serving.triton.repository import EMBEDDED
+
+_REQUEST = TypeAdapter(GenerateRequest)
 
 
 class Readings:
@@ -33,11 +34,10 @@ class Readings:
 
 
 def read_request(text: str) -> GenerateRequest:
-    """The request in its JSON. Raises InvalidRequest."""
+    """The request in its JSON. Raises InvalidRequest that names the first field that is wrong."""
     try:
-        value = json.loads(text)
-        passages = tuple(Passage(**p) for p in value.pop("passages", ()))
-        steps = tuple(Step(**s) for s in value.pop("steps", ()))
-        return GenerateRequest(**value, passages=passages, steps=steps)
-    except (ValueError, TypeError, AttributeError) as error:
-        raise InvalidRequest(f"this is no generator request: {error}") from error
+        return _REQUEST.validate_json(text, strict=True, extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        place = ".".join(map(str, first["loc"])) or "request"
+        raise InvalidRequest(f"this is no generator request: {first['msg']}", where=place) from error

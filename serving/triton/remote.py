@@ -17,7 +17,7 @@ import tritonclient.grpc.aio as grpc_client
 from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from revelator._wire import read_error
+from revelator._wire import channel_arguments, read_error
 from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
@@ -32,7 +32,7 @@ class TritonModels:
     def __init__(self, url: str) -> None:
         self.url = url
         self.versions: dict[str, str] = {}
-        self._client = grpc_client.InferenceServerClient(url)
+        self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     async def __aenter__(self) -> TritonModels:
         return self

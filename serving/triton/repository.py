@@ -56,8 +56,7 @@ def lay_out(home: Path, settings: Settings) -> None:
         "executor": _admission(home, settings),
     }
     for name in PLAIN_MODELS:
-        model = (templates() / name / "model.py").read_bytes()
-        durable.write_bytes(repository(home) / name / "1" / "model.py", model)
+        write_code(home, name, 1)
         write_config(home, name, 1, parameters[name])
 
 
@@ -96,6 +95,12 @@ def _admission(home: Path, settings: Settings) -> dict[str, str]:
     recorded = recorded_parameters(home, "executor").get("max_in_flight")
     limit = settings.max_in_flight or recorded
     return {"max_in_flight": str(limit)} if limit else {}
+
+
+def write_code(home: Path, name: str, version: int) -> None:
+    """This package's model.py into a version folder: an older release may have deployed that version."""
+    code = (templates() / name / "model.py").read_bytes()
+    durable.write_bytes(repository(home) / name / str(version) / "model.py", code)
 
 
 def write_config(home: Path, name: str, version: int, parameters: Mapping[str, str] = {}) -> None:

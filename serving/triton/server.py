@@ -22,6 +22,7 @@ from pathlib import Path
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
+from revelator._wire import channel_arguments
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError, Unavailable
 from serving.triton.install import Installation
@@ -32,6 +33,7 @@ EXIT_SECONDS = 10  # what the server grants running questions when it is told to
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _ERROR_LINE = re.compile(r"^E\d{4} \S+ \d+ \S+\] \"?(.*?)\"?$")
+_TRACEBACK = "\\n\\nAt:"
 _NOISE = ("CudaDriverHelper", "NVML", "DCGM")  # said by every machine without a GPU
 
 
@@ -151,18 +153,26 @@ class TritonServer:
 
     def wait_until_live(self, seconds: float = 60) -> None:
         """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
-        client = grpc_client.InferenceServerClient(self.url)
+        client = grpc_client.InferenceServerClient(self.url, channel_args=channel_arguments(self.url))
         try:
             wait_for(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
         finally:
             client.close()
 
     def _is_running(self) -> bool:
-        status = self.poll()
-        if status is None:
+        if self.poll() is None:
             return True
+        raise self.end()
+
+    def end(self) -> Unavailable:
+        """What to say of a server that has ended by itself: the signal that killed it, or its own last words."""
+        status = self.poll()
+        if status in (-signal.SIGKILL, -signal.SIGTERM):
+            hint = "was memory short? then the kernel ends what takes most: see `dmesg`"
+            name = signal.Signals(-status).name
+            return Unavailable(f"the Triton server was ended by {name}", where=str(self.log), hint=hint)
         said = "\n  ".join(error_lines(self.log)[-5:]) or "it said nothing"
-        raise Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(self.log))
+        return Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(self.log))
 
     def poll(self) -> int | None:
         """The exit status, or None while the server runs."""
@@ -206,5 +216,5 @@ def error_lines(log: Path) -> list[str]:
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()
-    found = [m[1].replace("\\n", "\n    ") for m in map(_ERROR_LINE.match, lines) if m]
+    found = [m[1].split(_TRACEBACK)[0].replace("\\n", "\n    ") for m in map(_ERROR_LINE.match, lines) if m]
     return [line for line in found if not any(noise in line for noise in _NOISE)] or lines[-3:]

@@ -83,6 +83,12 @@ def test_a_malformed_row_is_handed_on_with_file_line_and_reason(write) -> None:
     assert all(reason in outcome.reason for reason, outcome in zip(reasons, outcomes, strict=True))
 
 
+def test_aliases_that_are_one_text_are_refused_and_not_read_letter_by_letter(write, musique_rows) -> None:
+    [outcome] = read_musique(write("m.jsonl", [musique_rows[0] | {"answer_aliases": "A. Quill"}]))
+    assert isinstance(outcome, Refused)
+    assert outcome.reason == "field 'answer_aliases' must be a list of texts, found 'A. Quill'"
+
+
 ANNOTATED = {
     "id": "w:1",
     "source": "mine",

@@ -55,6 +55,10 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
     assert caught.value.exit_status == 1
     assert "FAILED" in caught.value.table and "translate_bnf" in str(caught.value)
     assert registry.champion() is None
+    arguments = ["--home", str(place.home), "--limit", "3", "--threads", "1", "--rules", place.rules(SHUT), "--json"]
+    refused = CliRunner().invoke(promote, arguments)
+    summary = json.loads(refused.stdout)
+    assert summary["moved"] is False and any("under its floor" in reason for reason in summary["refusals"])
 
 
 def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:

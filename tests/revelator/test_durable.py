@@ -70,6 +70,26 @@ def test_a_killed_process_leaves_no_target_and_its_stage_goes_with_the_next_run(
     assert list(tmp_path.iterdir()) == [target]
 
 
+def test_what_a_kill_between_the_two_renames_left_aside_comes_back(tmp_path):
+    code = (
+        "import os, pathlib, sys; from revelator import durable\n"
+        "target = pathlib.Path(sys.argv[1])\n"
+        "with durable.staged_folder(target) as stage:\n"
+        "    (stage / 'a').write_text('new')\n"
+        "    target.rename(stage.with_name(stage.name.replace('.staging-', '.old-')))\n"
+        "    os.kill(os.getpid(), 9)"
+    )
+    target = tmp_path / "set"
+    with durable.staged_folder(target) as stage:
+        (stage / "a").write_text("old")
+    subprocess.run([sys.executable, "-c", code, str(target)], check=False)
+    assert not target.exists()
+    with pytest.raises(RuntimeError), durable.staged_folder(target):
+        raise RuntimeError
+    assert (target / "a").read_text() == "old"
+    assert list(tmp_path.iterdir()) == [target]
+
+
 def test_digests_are_sha256_by_relative_path(tmp_path):
     (tmp_path / "b").mkdir()
     (tmp_path / "b" / "c").write_text("x")

@@ -68,6 +68,33 @@ def test_a_server_that_is_not_there_is_unavailable():
     assert refused.value.where == "127.0.0.1:1" and "revelator serve" in (refused.value.hint or "")
 
 
+@pytest.mark.parametrize(
+    ("question", "options", "where"),
+    [
+        ("who \ud800?", {}, "question"),
+        ("who?", {"plan": "who \ud800?"}, "options"),
+        ("who?", {"deadline_ms": float("nan")}, "deadline_ms"),
+        ("who?", {"deadline_ms": float("inf")}, "deadline_ms"),
+        ("who?", {"deadline_ms": 1e300}, "deadline_ms"),
+        ("who?", {"deadline_ms": 0}, "deadline_ms"),
+    ],
+)
+async def test_what_cannot_be_sent_is_an_invalid_request_that_names_it(question, options, where):
+    with Client("127.0.0.1:1") as client, pytest.raises(errors.InvalidRequest) as refused:
+        client.submit(question, **options)
+    assert refused.value.where == where
+    async with AsyncClient("127.0.0.1:1") as client:
+        with pytest.raises(errors.InvalidRequest, match=where):
+            await client.ask(question, **options)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, float("inf"), float("nan")])
+@pytest.mark.parametrize("kind", [Client, AsyncClient])
+def test_a_timeout_that_no_call_can_have_is_refused(kind, timeout):
+    with pytest.raises(errors.InvalidRequest, match="timeout"):
+        kind("127.0.0.1:1", timeout=timeout)
+
+
 async def test_a_server_that_is_not_there_is_unavailable_for_asyncio_too():
     async with AsyncClient("127.0.0.1:1", timeout=10) as client:
         with pytest.raises(errors.Unavailable):

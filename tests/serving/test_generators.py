@@ -141,7 +141,19 @@ async def test_a_refusal_carries_the_servers_message_and_never_the_key(server: S
     assert len(server.requests) == 1
 
 
-@pytest.mark.parametrize("body", [b"{broken", b"[]", b'{"choices": []}', b""])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{broken",
+        b"[]",
+        b"null",
+        b"",
+        b'{"choices": []}',
+        b'{"choices": "abc"}',
+        b'{"choices": [{"message": null}]}',
+        b'{"choices": [{"message": {"content": 5}}]}',
+    ],
+)
 async def test_a_body_that_is_no_reply_is_unavailable(server: Server, body: bytes) -> None:
     server.replies = [lambda handler: handler.send(200, body)]
     with pytest.raises(Unavailable, match="not what the protocol promises"):
@@ -174,6 +186,14 @@ def test_any_reply_is_read(text: str) -> None:
 async def test_a_reply_without_content_is_no_answer(server: Server) -> None:
     server.replies = [says(None)]
     assert (await endpoint(server).answer(ASKED)).answers == ()
+
+
+@pytest.mark.parametrize("usage", [{}, {"prompt_tokens": "many", "completion_tokens": None}])
+async def test_a_reply_that_counts_no_tokens_is_read(server: Server, usage: dict[str, Any]) -> None:
+    body = {"choices": [{"message": {"content": GOOD}}], "usage": usage}
+    server.replies = [lambda handler: handler.send(200, json.dumps(body).encode())]
+    reading = await endpoint(server).answer(ASKED)
+    assert (reading.answers, reading.tokens_in, reading.tokens_out) == (("Marlow Vint",), 0, 0)
 
 
 @given(st.text(max_size=80))

@@ -105,7 +105,14 @@ def test_a_reranker_gives_its_own_order_and_scores(hybrid: Path, tmp_path: Path)
     from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
 
     (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "cat", "dog"]))
-    config = BertConfig(8, 16, 1, 2, 16, num_labels=1)
+    config = BertConfig(
+        vocab_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=1,
+    )
     BertForSequenceClassification(config).save_pretrained(tmp_path / "cross")
     BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "cross")
     found = call("search", hybrid, "red dog", "--json", "--reranker", tmp_path / "cross")

@@ -173,6 +173,10 @@ def test_a_folder_that_is_no_index_is_neither_opened_nor_replaced(tmp_path: Path
     with pytest.raises(ArtifactError, match="is not an index"):
         build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], precious)
     assert (precious / "thesis.txt").read_text() == "words"
+    (precious / "manifest.json").write_text('{"format": 1}')  # as a set or a world has
+    with pytest.raises(ArtifactError, match="is not an index"):
+        build_index([tmp_path / "c.jsonl"], precious)
+    assert (precious / "thesis.txt").read_text() == "words"
 
 
 def test_a_damaged_index_names_the_file(tmp_path: Path) -> None:
@@ -187,6 +191,11 @@ def test_a_damaged_index_names_the_file(tmp_path: Path) -> None:
     (out / "passages.jsonl").write_bytes(data[:-5])
     with pytest.raises(ArtifactError, match="of another size"):
         BM25Index.open(out)
+    (out / "passages.jsonl").write_bytes(data)
+    (out / "offsets.npy").write_bytes(b"\xff" * (out / "offsets.npy").stat().st_size)
+    with pytest.raises(ArtifactError, match="cannot be read") as unreadable:
+        BM25Index.open(out)
+    assert "--verify" in str(unreadable.value)
 
 
 def test_an_index_of_another_format_is_refused(tmp_path: Path) -> None:

@@ -88,6 +88,34 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
     assert not (home / "serve.json").exists() and find_running(home) is None
 
 
+def stubs(server: int, model: str) -> list[psutil.Process]:
+    """The processes of a model that are alive."""
+    children = psutil.Process(server).children()
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    return [child for child in alive if any(f"/{model}/" in argument for argument in child.cmdline())]
+
+
+def test_a_model_that_dies_is_brought_back_and_a_server_that_dies_ends_the_command(home, index):
+    process = start(home, index)
+    wait_until((home / "serve.json").exists, process)
+    running = find_running(home)
+    assert running is not None and process.stdout is not None
+    children = below(process)
+    stubs(running.server_pid, "retriever")[0].kill()
+    said = list(iter(process.stdout.readline, "retriever version 1: ready\n"))
+    said += iter(process.stdout.readline, "retriever version 1: ready\n")  # the first was of the start
+    assert said[-1] == "retriever: its process died; loading it again\n"
+    asked = run("ask", "When was Sarnath founded?", "--strategy", "single", "--home", home)
+    assert "1388" in asked.stdout, asked.stderr
+    children += below(process)
+    psutil.Process(running.server_pid).kill()
+    output, _ = process.communicate(timeout=WAIT)
+    assert process.returncode == 1 and "the Triton server was ended by SIGKILL" in output
+    _, alive = psutil.wait_procs(children, timeout=WAIT)
+    assert alive == []
+    assert not (home / "serve.json").exists() and shared_memory(home) == []
+
+
 def test_no_process_survives_a_parent_that_is_killed(home, index):
     process = start(home, index)
     wait_until(lambda: len(below(process)) >= 3, process)  # the server, and stubs that are loading their models
@@ -118,6 +146,12 @@ def test_asking_without_a_server_says_how_to_start_one(tmp_path):
     assert result.returncode == 1 and "127.0.0.1:1" in result.stderr
 
 
+def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    result = run("serve", "--home", tmp_path / "file")
+    assert result.returncode == 2 and "cannot be written" in result.stderr and "Traceback" not in result.stderr
+
+
 def test_ports_are_checked_before_the_server_starts(served):
     taken = int(served.url.split(":")[1])
     with pytest.raises(ConfigError, match=f"port {taken} is in use"):
@@ -133,10 +167,11 @@ def test_the_server_log_is_read_for_errors_without_the_noise_of_a_machine_that_l
     log = tmp_path / "triton.log"
     log.write_text(
         'I1121 09:10:24.2 7 server.cc:1] "all is well"\n'
+        'E1121 09:10:24.2 7 pb_stub.cc:7] "failed: a fault\\n\\nAt:\\n  /model.py(1): <module>\\n"\n'
         'E1121 09:10:24.2 7 server.cc:241] "CudaDriverHelper has not been initialized."\n'
         "E1121 09:10:24.3 7 model.cc:6] \"failed to load 'x': no such file\"\n"
     )
-    assert error_lines(log) == ["failed to load 'x': no such file"]
+    assert error_lines(log) == ["failed: a fault", "failed to load 'x': no such file"]
     log.write_text("unrecognised option\nUsage: tritonserver\n")
     assert error_lines(log) == ["unrecognised option", "Usage: tritonserver"]
     assert error_lines(tmp_path / "none.log") == []

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from concurrent.futures import Future
 
 import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc as grpc_client
-from tritonclient.utils import InferenceServerException
+from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from revelator.client import AsyncClient, Client
 from revelator.errors import (
@@ -28,6 +29,7 @@ from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.repository import Settings
+from serving.triton.watch import Watch
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
@@ -189,6 +191,74 @@ def test_a_request_that_is_wrong_says_what_is_wrong(triton, options, parameters,
     assert message in json.loads(refused.value.message())["message"]
 
 
+BAD = b"who \xff?"
+
+
+def tensor(name: str, values: list, shape: list[int]) -> grpc_client.InferInput:
+    array = np.array(values, dtype=np.object_ if isinstance(values[0], bytes) else None).reshape(shape)
+    return grpc_client.InferInput(name, shape, np_to_triton_dtype(array.dtype)).set_data_from_numpy(array)
+
+
+def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[grpc_client.InferInput]:
+    return [
+        tensor("task", [task], [1, 1]),
+        tensor("prompt", [text], [1, 1]),
+        tensor("temperature", [np.float32(temperature)], [1, 1]),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("model", "inputs", "message"),
+    [
+        ("executor", [tensor("question", [BAD], [1]), tensor("options", [b""], [1])], "question is not UTF-8"),
+        ("executor", [tensor("question", [b"q"], [1]), tensor("options", [b"[" * 100_000], [1])], "not JSON"),
+        ("executor", [tensor("question", [b"q"], [1]), tensor("options", [b'{"plan":"\\ud800"}'], [1])], "not JSON"),
+        ("executor", [tensor("question", [b"q"], [1])], "missing required input"),
+        ("executor", [tensor("question", [b"q", b"q"], [2]), tensor("options", [b""], [1])], "unexpected shape"),
+        ("executor", [tensor("question", [7], [1]), tensor("options", [b""], [1])], "data-type"),
+        ("retriever", [tensor("query", [BAD], [1]), tensor("k", [np.int32(1)], [1])], "query is not UTF-8"),
+        ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
+        ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
+        ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "valid string"),
+        ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'direct', 'read' or 'merge'"),
+        ("revelator", prompt(BAD), "prompt is not UTF-8"),
+        ("revelator", prompt(b""), "prompt is empty"),
+        ("revelator", prompt(b"q", b"refine", -1.0), "temperature"),
+        ("revelator", prompt(b"q", b"refine", float("nan")), "temperature"),
+        ("revelator", prompt(b"q", b"refine", 1e-30), "temperature"),
+    ],
+)
+def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, model, inputs, message):
+    with pytest.raises(InferenceServerException, match=message) as refused:
+        triton.infer(model, inputs)
+    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
+    assert "At:" not in refused.value.message()
+
+
+def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton):
+    """Requests that wait while one is at work are one batch; most of these do."""
+    outcomes: list[Future] = [Future() for _ in range(24)]
+
+    def asked(outcome: Future):
+        return lambda result, error: outcome.set_result(error or result)
+
+    for number, outcome in enumerate(outcomes):
+        triton.async_infer("revelator", prompt(BAD if number % 3 == 1 else b"is it known?"), asked(outcome))
+    for number, outcome in enumerate(outcomes):
+        refused = isinstance(outcome.result(WAIT), InferenceServerException)
+        assert refused == (number % 3 == 1)
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(world, monkeypatch):
+    for name in ("http_proxy", "https_proxy", "grpc_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name in ("no_proxy", "NO_PROXY", "no_grpc_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    with Client(world.url, timeout=WAIT) as client:
+        assert client.ask(FAST, strategy="single").answers == ("Orland",)
+    assert control.is_ready(world.url, "executor", 1)
+
+
 def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, triton):
     held = [f"What is number {n} in Lantern Row?" for n in range(4)]
     for question in held:
@@ -275,16 +345,22 @@ def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_ba
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 
-def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_loaded_again(client, world):
-    stubs = psutil.Process(world.pid).children(recursive=True)
-    retrievers = [p for p in stubs if p.is_running() and any("/retriever/" in argument for argument in p.cmdline())]
-    max(retrievers, key=psutil.Process.create_time).kill()  # one that was unloaded before may still be on its way out
+@pytest.mark.parametrize("model", ["retriever", "revelator"])
+def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world, model):
+    said: list[str] = []
+    watch = Watch(world.home, world.pid, world.url, repository.MODELS, said.append)
+    watch.look()
+    assert said == []
+    processes = [p for p in psutil.Process(world.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
+    mine = [p for p in processes if any(f"/{model}/" in argument for argument in p.cmdline())]
+    for process in mine:  # one that was unloaded before may still be on its way out
+        process.kill()
     try:
-        with pytest.raises(Unavailable, match="retriever"):
+        with pytest.raises(Unavailable, match=model):
             client.ask(FAST, strategy="single")
     finally:
-        control.unload(world.url, "retriever")
-        control.load(world.url, "retriever", 1)
+        watch.look()
+    assert said == [f"{model}: its process died; loading it again", f"{model} version 1: ready"]
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import mlflow
+import psutil
 import pytest
 
 from revelator import registry
@@ -20,6 +21,7 @@ from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from tests.training.toy import write_set
 from training import sft
+from training.checkpoints import last_whole, sole_writer
 from training.config import TrainConfig
 
 PROGRAM = Path(sys.executable).with_name("revelator")
@@ -55,8 +57,9 @@ def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFacto
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         config = TrainConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
-        sft.train(config, resume=False)
-        yield Trained(home, config, json.loads((config.work / sft.RESULT).read_text()))
+        result = sft.train(config, resume=False)
+        assert result
+        yield Trained(home, config, result)
 
 
 def test_the_adapter_is_whole_and_fits_its_base(trained: Trained, base: Path, set_folder: Path) -> None:
@@ -93,9 +96,9 @@ def test_the_version_downloads_as_the_same_adapter(trained: Trained, tmp_path: P
 
 def test_resuming_what_is_finished_trains_and_registers_nothing_again(trained: Trained) -> None:
     before = sha256_file(Path(trained.result["adapter"]) / "manifest.json")
-    sft.train(trained.config, resume=True)
+    again = sft.train(trained.config, resume=True)
     assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
-    assert json.loads((trained.config.work / sft.RESULT).read_text())["version"] == trained.result["version"]
+    assert again and again["version"] == trained.result["version"]
 
 
 def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
@@ -109,10 +112,12 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, 
         str(tmp_path / "a"),
     ]
     command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--json"]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         for line in process.stderr:
             if line.startswith("step 22/60"):
-                os.killpg(process.pid, signal.SIGKILL)
+                family = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
+                for member in family:
+                    member.kill()
                 break
         process.stderr.close()
     assert not (tmp_path / "a").exists()
@@ -126,6 +131,40 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, 
     assert sha256_file(tmp_path / "a" / weights) == sha256_file(Path(trained.result["adapter"]) / weights)
     result = json.loads(done.stdout)
     assert result["version"] == 1 and not (tmp_path / "a.work").exists()
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
+def test_a_training_ends_with_the_command_that_started_it(
+    number: int, status: int, trained: Trained, tmp_path: Path
+) -> None:
+    command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--home", str(tmp_path), "--steps", "100000"]
+    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base, "--out", str(tmp_path / "a")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.startswith("step 7/"):
+                process.send_signal(number)
+        # Standard error has ended: no process that was started holds it any more.
+    assert process.returncode == status
+    assert last_whole(tmp_path / "a.work")
+    registry.connect(None, tmp_path)
+    (run,) = mlflow.search_runs(experiment_names=[registry.EXPERIMENT], output_format="list")
+    assert run.info.status == "KILLED"
+
+
+def test_a_training_that_diverges_is_stopped_and_registers_nothing(trained: Trained, tmp_path: Path) -> None:
+    wild = trained.config.model_copy(update={"learning_rate": 1.0, "out": tmp_path / "wild", "warmup": 0.0})
+    wild = wild.model_copy(update={"lora": wild.lora.model_copy(update={"alpha": 10**20})})
+    with pytest.raises(ConfigError, match=r"the training diverged: .* is (nan|inf)"):
+        sft.train(wild, resume=False)
+    assert not (tmp_path / "wild").exists()
+
+
+def test_what_is_refused_at_once_costs_an_earlier_run_nothing(trained: Trained, set_folder: Path) -> None:
+    kept = last_whole(trained.config.work)
+    assert kept
+    with pytest.raises(DataError):
+        sft.train(trained.config.model_copy(update={"set_folder": set_folder / "none"}), resume=False)
+    assert last_whole(trained.config.work) == kept
 
 
 def test_resuming_with_another_configuration_names_the_field(trained: Trained) -> None:
@@ -163,6 +202,33 @@ def test_a_missing_base_is_refused_before_anything_is_written(set_folder: Path, 
     assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.yaml"]
 
 
+def test_a_missing_set_leaves_nothing_behind(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="this is no instruction set"):
+        _train_command(tmp_path, "--set", str(tmp_path / "none"), "--base", str(base))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["toy.yaml"]
+
+
+def test_what_a_started_training_refuses_is_said_once_and_leaves_nothing_behind(
+    base: Path, set_folder: Path, tmp_path: Path
+) -> None:
+    command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--set", str(set_folder), "--base", str(base)]
+    command += ["--home", str(tmp_path), "--tracking-uri", "http://127.0.0.1:1"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr.count("error: ")) == (1, "", 1)
+    assert "Traceback" not in done.stderr and "--resume" not in done.stderr
+    assert not any((tmp_path / "adapters").iterdir())
+
+
+def test_the_adapter_takes_the_place_of_nothing_but_an_adapter(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    taken = tmp_path / "thesis"
+    taken.mkdir()
+    (taken / "chapter").write_text("years of work")
+    for out in (taken, taken / "chapter", set_folder):
+        with pytest.raises(ConfigError, match="something stands there that is no adapter"):
+            _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(out))
+    assert (taken / "chapter").read_text() == "years of work"
+
+
 def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
     empty = write_set(tmp_path / "set", train=0, dev=0)
     config = TrainConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
@@ -182,10 +248,8 @@ def test_an_unreachable_tracking_server_is_said_within_seconds(
 
 
 def test_two_trainings_do_not_write_to_one_folder(base: Path, set_folder: Path, tmp_path: Path) -> None:
-    from training.checkpoints import sole_writer
-
     with (
-        sole_writer(tmp_path / "a.work"),
+        sole_writer(tmp_path / "a.work", "starter"),
         pytest.raises(ArtifactError, match=f"another training .process {os.getpid()}."),
     ):
         _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(tmp_path / "a"))

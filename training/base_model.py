@@ -1,0 +1,79 @@
+"""A base as training loads it, once it is sure that this base can be trained on these rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BitsAndBytesConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerBase,
+)
+
+from revelator.errors import ArtifactError
+from training.config import TrainConfig
+from training.instructions import TokenRow, check_labels
+
+LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
+
+
+def precision(config: TrainConfig) -> torch.dtype:
+    if config.precision != "auto":
+        return torch.bfloat16 if config.precision == "bf16" else torch.float32
+    return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
+
+
+def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
+    """Raises ArtifactError when there is none, or when it cannot tell labels apart."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+    except LOADING as error:
+        raise _unusable(folder, "the base's tokenizer cannot be loaded", error) from error
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    check_labels(tokenizer)
+    return tokenizer
+
+
+def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: Sequence[TokenRow]) -> None:
+    """Raises ArtifactError unless the base is a causal language model with room for every token of `rows`."""
+    try:
+        settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except LOADING as error:
+        raise _unusable(folder, "the base's configuration cannot be read", error) from error
+    architecture = next(iter(settings.architectures or ()), "")
+    if settings.is_encoder_decoder or architecture.endswith("ForMaskedLM"):
+        raise _unusable(folder, f"{architecture or settings.model_type} is no causal language model")
+    text = settings.get_text_config()
+    highest = max(tokenizer.pad_token_id, *(max(row.input_ids) for row in rows))
+    if highest >= text.vocab_size:
+        raise _unusable(
+            folder, f"its tokenizer gives token {highest}, but its embeddings end at {text.vocab_size - 1}: they differ"
+        )
+    longest, positions = max(len(row.input_ids) for row in rows), getattr(text, "max_position_embeddings", None)
+    if positions is not None and longest > positions:
+        raise _unusable(folder, f"the base reads {positions} tokens at most, but rows have up to {longest}")
+
+
+def load_base(config: TrainConfig, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+    quantization = None
+    if config.quantization == "nf4":
+        quantization = BitsAndBytesConfig(
+            load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=dtype, bnb_4bit_use_double_quant=True
+        )
+    try:
+        return AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, quantization_config=quantization, use_safetensors=True, trust_remote_code=False
+        )
+    except LOADING as error:
+        raise _unusable(folder, "the base cannot be loaded", error) from error
+
+
+def _unusable(folder: Path, message: str, error: Exception | None = None) -> ArtifactError:
+    reason = f": {str(error).strip().splitlines()[0]}" if error else ""
+    return ArtifactError(f"{message}{reason}", where=str(folder), hint="choose another --base")
