@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(BIN)/pip install $(QUIET) torch==2.13.0
-	$(BIN)/pip install $(QUIET) -e '.[server,dev]'
+	$(BIN)/pip install $(QUIET) -e '.[server,dense,dev]'
 	@touch $@
 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions

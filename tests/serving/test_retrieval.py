@@ -7,12 +7,13 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
-from serving.passages import PassageStore, PassageWriter, detokenize
+from serving.passages import PassageStore, PassageWriter, detokenize, passage_line
 from serving.retrieval import BM25Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
 
 ROWS = [
@@ -212,7 +213,8 @@ def test_the_store_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory,
     folder = tmp_path_factory.mktemp("store")
     with PassageWriter(folder) as writer:
         for i, text in enumerate(texts):
-            writer.add(Passage(str(i), "", text))
+            line = passage_line(Passage(str(i), "", text))
+            writer.add(line, np.array([len(line)], np.uint64))
     store = PassageStore(folder)
     assert [store[i].text for i in range(len(store))] == texts
 
