@@ -5,7 +5,7 @@
 Ways: random order; plain, the cosine of the whole question; logical, the paper's composition of the terms' cosines;
 calibrated, the same of σ((s - τ)λ) with one τ and λ fitted on the labels of the dev cases; ours, calibrated with OR as
 max, to which a tenth of the cosine of the positive terms together is added, both in standard deviations. What ours is
-was chosen on the dev cases (seed 1); the tables are of the test cases (seed 0).
+was chosen while looking at seeds 1 and 0; the tables are of the test cases (seed 2), run once after that.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose
 from serving.retrieval.logical_search import LogicalSettings, positive_text, recall, run, standardised
 
-TEST, DEV = 0, 1  # seeds
+TEST, DEV = 2, 1  # seeds; 0 was looked at while `ours` was chosen
 DEV_SHARE = 3  # test cases for each dev case
 PLAIN = 0.1
 MAX_TOKENS = 128
 WAYS = ("random", "plain", "logical", "calibrated", "ours")
+PAIRS = (("logical", "plain"), ("ours", "plain"), ("ours", "logical"), ("plain", "random"))
 Labels = Callable[[Case, str, Sequence[int]], Sequence[bool]]
 Rows = dict[str, dict[int, list[float]]]  # way → number of negations → nDCG of each case
 
@@ -139,12 +140,12 @@ def scores(cases: Sequence[Case], matrix: np.ndarray, encoder: Encoder, calibrat
 def _print(name: str, found: Rows) -> None:
     counts = sorted(found["plain"])
     click.echo(f"\n### {name}\n")
-    click.echo("| negations | n | " + " | ".join(WAYS) + " | logical - plain | ours - plain |")
-    click.echo("|---" * (len(WAYS) + 4) + "|")
+    click.echo("| negations | n | " + " | ".join(WAYS) + " | " + " | ".join(f"{a} - {b}" for a, b in PAIRS) + " |")
+    click.echo("|---" * (len(WAYS) + len(PAIRS) + 2) + "|")
     for count in counts:
         cells = [str(bootstrap(found[way][count])) for way in WAYS]
-        for way in ("logical", "ours"):
-            gain = np.array(found[way][count]) - np.array(found["plain"][count])
+        for way, other in PAIRS:
+            gain = np.array(found[way][count]) - np.array(found[other][count])
             cells.append(str(bootstrap(gain)))
         click.echo(f"| {count} | {len(found['plain'][count])} | " + " | ".join(cells) + " |")
 
