@@ -64,8 +64,9 @@ def lay_out(home: Path, settings: Settings) -> None:
         write_code(home, name, 1)
         write_config(home, name, 1, parameters[name])
     version = served_version(home, "revelator")
-    if settings.decoding and version is not None:
-        write_config(home, "revelator", version, {"decoding": settings.decoding})
+    if version is not None:
+        chosen = {"decoding": settings.decoding} if settings.decoding else {}
+        write_config(home, "revelator", version, recorded_parameters(home, "revelator") | chosen)
 
 
 def _index(home: Path, settings: Settings) -> Path:

@@ -16,9 +16,12 @@ from revelator.language import Atomic, check, leaves, parse, render
 from revelator.language.decoding import Grammar, json_grammar, plan_grammar
 from revelator.language.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
+from revelator.trace import Passage
 from serving.constrained import Constraint, Vocabulary
 from serving.engine import Engine
-from serving.revelator_model import complete
+from serving.executor import Executor, Limits
+from serving.protocols import GenerateRequest, Reading
+from serving.revelator_model import LocalRevelator, complete
 from tests.serving.toy_model import write_base
 
 LOGIC = """
@@ -194,3 +197,23 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         matcher = vocabulary.matcher(plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
     assert "Founder" in function_words() and Path(base_folder("tiny")).is_dir()
+
+
+class _Empty:
+    """A corpus without documents, and a generator that knows nothing."""
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        return []
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        return Reading("", ())
+
+
+async def test_a_plan_that_could_not_be_closed_is_marked_in_the_trace(engine: Engine) -> None:
+    revelator = LocalRevelator(engine)
+    question = "电影 " * 500  # within the executor's limit of 2,000 characters, beyond the model's positions
+    trace = await Executor(revelator, _Empty(), _Empty(), Limits()).run(question, strategy="compile")
+    revelator.close()
+    assert trace.degraded and "could not be closed" in (trace.reason or "")
+    assert trace.nodes[0].kind == "translate" and trace.nodes[0].detail["degraded"]
+    assert trace.plan == render(Atomic(question.strip()))
