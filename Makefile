@@ -54,7 +54,7 @@ types: install ## mypy
 real: install ## the whole way on MuSiQue and 2WikiMultiHopQA; writes docs/results.md
 	HF_HUB_OFFLINE=1 $(BIN)/revelator real --home $(REAL_HOME) --data $(REVELATOR_DATA) $(OPTIONS)
 
-bench: install ## speed of the language and of the executor
+bench: install ## what everything costs, side by side with plain alternatives; takes long
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean: ## remove what the demo, the tests and the linters left; keeps .venv and runs/real

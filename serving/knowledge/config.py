@@ -28,7 +28,7 @@ from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, Vocabulary
 from serving.knowledge.text import TextSource
 from serving.knowledge.web import WebSource
 from serving.protocols import Retriever
-from serving.retrieval import BM25Index, LocalRetriever
+from serving.retrieval import Index, LocalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
@@ -110,7 +110,7 @@ def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retrieve
     match settings:
         case Text():
             if settings.index is not None:
-                retriever = LocalRetriever(BM25Index.open(base / settings.index))
+                retriever = LocalRetriever(Index.open(base / settings.index))
             if retriever is None:
                 raise ConfigError("a text source without `index`, and no retriever is served", where=settings.name)
             return TextSource(retriever, settings.name, timeout=settings.timeout)

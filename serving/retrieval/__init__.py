@@ -2,7 +2,6 @@
 
 from serving.retrieval.build import build_index
 from serving.retrieval.index import Index
-from serving.retrieval.index import Index as BM25Index
 from serving.retrieval.local import LocalRetriever
 from serving.retrieval.settings import IndexSettings, read_manifest
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
@@ -10,7 +9,6 @@ from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
 __all__ = [
     "ASKING_WORDS",
     "STOP_WORDS",
-    "BM25Index",
     "Index",
     "IndexSettings",
     "LocalRetriever",
