@@ -196,7 +196,6 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"reuse": "a trace"}, {}, "option reuse"),
         ({"reuse": {"nodes": []}}, {}, "no trace"),
         ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
-        ({"strategy": "atomic"}, {}, "none is configured"),
         ({}, {"deadline_ms": "soon"}, "deadline_ms"),
         ({}, {"deadline_ms": -5}, "deadline_ms"),
     ],

@@ -47,7 +47,7 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
         "Where was Ines Calloway born?": ["Port Velm"],
     }
     with Client(served.url) as client:
-        trace = client.ask(TREE.question, render(TREE), "atomic").trace
+        trace = client.ask(TREE.question, plan=render(TREE), strategy="atomic").trace
         assert trace.answers == ["Port Velm"]
         assert [node.asked for node in trace.nodes][1:] == [
             "Who directed Lantern Row?",
@@ -56,7 +56,7 @@ def test_a_tree_is_asked_over_the_wire(served) -> None:
         assert trace.usage.generator_calls == 2 and trace.usage.retrievals == 2
         for plan, error in (("{", ExpressionError), (render(Art("[4]?", Search("x"))), PlanError)):
             with pytest.raises(error):
-                client.ask("q?", plan, "atomic")
+                client.ask("q?", plan=plan, strategy="atomic")
 
 
 def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_path: Path, index: Path) -> None:
