@@ -35,7 +35,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(BIN)/pip install $(QUIET) torch==2.13.0
-	$(BIN)/pip install $(QUIET) -e '.[server,dev]'
+	$(BIN)/pip install $(QUIET) -e '.[server,dense,dev]'
 	@touch $@
 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions
@@ -54,7 +54,7 @@ types: install ## mypy
 real: install ## the whole way on MuSiQue and 2WikiMultiHopQA; writes docs/results.md
 	HF_HUB_OFFLINE=1 $(BIN)/revelator real --home $(REAL_HOME) --data $(REVELATOR_DATA) $(OPTIONS)
 
-bench: install ## speed of the language and of the executor
+bench: install ## what everything costs, side by side with plain alternatives; takes long
 	@for file in benchmarks/*.py; do echo "== $$file"; $(BIN)/python "$$file"; done
 
 clean: ## remove what the demo, the tests and the linters left; keeps .venv and runs/real

@@ -13,6 +13,10 @@ Three ways through the same plan, in turn, in one process:
 executor adds to its leaves. The other columns stand against the nominal critical path, stages × latency, best and
 median; a timer of the event loop fires up to a millisecond late, which is why even bare is above 1. Processor time is
 that of leaves that wait for nothing.
+
+Then the whole way for 1, 16 and 64 questions at a time: requests a second, `/path` of each question, and the same
+leaves one after the other (each question a task, its leaves depth first). Last, how long the calls of a cancelled
+question live on.
 """
 
 from __future__ import annotations
@@ -27,60 +31,15 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
+from fixed import LIMITS, Fixed, one_after_the_other, plans
+from fixed.concurrency import LEVELS, cancelled, concurrent
 
-from revelator.language import Expression, bind, check, leaves, parse, substitute
-from revelator.trace import Node, Passage
-from serving.executor import Executor, Limits
-from serving.executor.anrag import Models, anrag
+from revelator.language import Expression, bind, check, leaves, parse
+from revelator.trace import Node
+from serving.executor import Executor
 from serving.executor.limits import depth
 from serving.executor.plan import PlanRun
 from serving.executor.recording import Recorder
-from serving.protocols import Completion, GenerateRequest, Reading
-
-LIMITS = Limits(leaves=64, depth=64, concurrency=64)
-
-
-class Fixed:
-    """Services that take `latency` seconds a leaf, all of it in retrieval, and give one answer each."""
-
-    def __init__(self, latency: float, passages: int) -> None:
-        self.latency = latency
-        self.found = [Passage(str(n), f"title {n}", "text " * 100) for n in range(passages)]
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        if self.latency:
-            await asyncio.sleep(self.latency)
-        return self.found
-
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        return [Completion("yes", {"yes": 0.9, "no": 0.1}) for _ in prompts]
-
-    async def answer(self, request: GenerateRequest) -> Reading:
-        return Reading("", (f"value of {request.question[:20]}",))
-
-
-def plans() -> dict[str, str]:
-    tree = "(Who wrote book{n}? * Where was {{writer}} born? + Where is river{n}?) * Who knows {{writer}}?"
-    return {
-        "1 leaf": "Who wrote book?",
-        "list of 8": " + ".join(f"Who wrote book{n}?" for n in range(8)),
-        "list of 64": " + ".join(f"Who wrote book{n}?" for n in range(64)),
-        "chain of 8": " * ".join(["Who wrote book?", *(f"Who taught {{person}} subject{n}?" for n in range(7))]),
-        "tree of 8": " + ".join(f"({tree.format(n=n)})" for n in range(2)),
-        "tree of 64": " + ".join(f"({tree.format(n=n)})" for n in range(16)),
-    }
-
-
-async def one_after_the_other(plan: str, services: Fixed) -> None:
-    """The plan in depth-first order, each leaf after the one before it."""
-    expression = parse(plan)
-    sources = bind(expression).sources
-    answers: list[str] = []
-    for leaf, source in zip(leaves(expression), sources, strict=True):
-        asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
-        node = Node("1", "atomic", leaf.text, asked=asked)
-        await anrag(Models(services, services, services), node, LIMITS)
-        answers.append(node.answers[0])
 
 
 async def bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
@@ -178,7 +137,8 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
 @click.option("--latency", default=20.0, show_default=True, help="Milliseconds that a leaf takes.")
 @click.option("--repeats", default=20, show_default=True, help="Measured runs of each plan, after two that are not.")
 @click.option("--passages", default=1, show_default=True, help="Passages that a leaf retrieves and has judged.")
-def main(latency: float, repeats: int, passages: int) -> None:
+@click.option("--rounds", default=5, show_default=True, help="Questions that each of those at a time asks in turn.")
+def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     """Wall time against the critical path, and what a leaf costs."""
     machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
     print(f"{machine}, Python {platform.python_version()}; {passages} passages, n = {repeats}\n")
@@ -195,6 +155,14 @@ def main(latency: float, repeats: int, passages: int) -> None:
     print("\nprocessor time, µs a leaf, best")
     print(f"{'plan':12}{'bare':>12}{'executor':>12}{'language':>12}{'question':>12}")
     print("\n".join(costs))
+    print(f"\nquestions at a time, leaves of {latency:g} ms (rounds: {rounds})")
+    print(f"{'plan':12}{'at a time':>10}{'requests/s':>12}{'wall / path':>13}{'leaf after leaf/s':>19}{'ratio':>8}")
+    for name in ("1 leaf", "tree of 8"):
+        for level in LEVELS:
+            print(asyncio.run(concurrent(name, plans()[name], latency, passages, level, rounds)))
+    print("\nms from cancelling to the end of the last call (best and median of 20)")
+    for level in LEVELS:
+        print(asyncio.run(cancelled(plans()["list of 64"], level)))
 
 
 if __name__ == "__main__":

@@ -112,7 +112,7 @@ def main(set_folder: Path, adapter: Path, base: str, out: Path) -> None:
     from serving.revelator_model import complete
 
     engine = Engine(base or read_manifest(adapter).base_name, adapter)
-    predict(set_folder, out, lambda task, prompts: complete(engine, task, prompts))
+    predict(set_folder, out, lambda task, prompts: complete(engine, task, prompts, decoding="free"))
 
 
 if __name__ == "__main__":

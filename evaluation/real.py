@@ -31,7 +31,7 @@ from revelator import registry
 from revelator.durable import sha256_file, sha256_text, write_bytes
 from revelator.errors import ArtifactError, ConfigError
 from revelator.terminal import printable
-from serving.retrieval import BM25Index
+from serving.retrieval import Index
 from training.config import CONFIGS
 
 SET_CONFIG = Path(data_gen.__file__).parent / "configs" / "real.yaml"
@@ -124,7 +124,7 @@ def measure_recall(pairs: list[tuple[AnnotatedQuestion, tuple[str, ...]]], index
     todo = [(question, asked) for question, asked in pairs if question.id not in done and gold_titles(question)]
     if not todo:
         return
-    index = BM25Index.open(index_folder)
+    index = Index.open(index_folder)
     held = titles_of(index)
     with progress_bar() as progress:
         for question, asked in progress.track(todo, description=out.stem):

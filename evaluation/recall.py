@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from data_gen.annotated import AnnotatedQuestion
 from evaluation.metrics import title_key
-from serving.retrieval import BM25Index
+from serving.retrieval import Index
 
 DEPTH = 10
 WIKIPEDIA_ID = "/wiki/"
@@ -45,13 +45,13 @@ class Held:
     wikipedia: frozenset[str]
 
 
-def titles_of(index: BM25Index) -> Held:
+def titles_of(index: Index) -> Held:
     keys = [(title_key(passage.title), passage.id) for passage in map(index.passages.__getitem__, range(len(index)))]
     return Held(frozenset(k for k, _ in keys), frozenset(k for k, id in keys if id.startswith(WIKIPEDIA_ID)))
 
 
 def retrieve(
-    question: AnnotatedQuestion, index: BM25Index, held: Held, asked: Sequence[str], depth: int = DEPTH
+    question: AnnotatedQuestion, index: Index, held: Held, asked: Sequence[str], depth: int = DEPTH
 ) -> Retrieved:
     """What the index finds for the question and for each single question in `asked`."""
     gold = gold_titles(question)
@@ -66,5 +66,5 @@ def retrieve(
     )
 
 
-def _titles(index: BM25Index, query: str, k: int) -> tuple[str, ...]:
+def _titles(index: Index, query: str, k: int) -> tuple[str, ...]:
     return tuple(passage.title for passage in index.search(query, k))

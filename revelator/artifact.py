@@ -24,6 +24,7 @@ FORMAT = 1
 MANIFEST = "manifest.json"
 EMBEDDED_BASE = Path(__file__).resolve().parents[1] / "training" / "bases" / "tiny"
 WEIGHTS = "*.safetensors"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 BASE_FILES = (  # what decides a base's output; a model card may change freely
     WEIGHTS,
     "*.safetensors.index.json",
@@ -162,6 +163,12 @@ def read_manifest(folder: Path) -> AdapterManifest:
 def verify_files(folder: Path) -> AdapterManifest:
     """The manifest, once every file that it names is there with its sha256. Raises ArtifactError naming the file."""
     manifest = read_manifest(folder)
+    if ADAPTER_WEIGHTS not in manifest.files:
+        raise ArtifactError(
+            f"the manifest names no {ADAPTER_WEIGHTS}: weights are read from safetensors only",
+            where=str(folder),
+            hint="save the adapter again with save_pretrained, then write its manifest",
+        )
     for name, digest in manifest.files.items():
         path = folder / name
         if not path.is_file():

@@ -19,6 +19,8 @@ COMMANDS = {
     "promote": "evaluation.commands:promote",
     "evaluate": "evaluation.commands:evaluate",
     "index": "serving.commands.index:index",
+    "graph": "serving.commands.graph:graph",
+    "art": "serving.commands.art:art",
     "deploy": "serving.commands.deploy:deploy",
     "serve": "serving.commands.serve:serve",
     "ask": "serving.commands.ask:ask",

@@ -51,9 +51,10 @@ class Options(TypedDict, total=False):
     """What a question may be asked with."""
 
     plan: str | None  # an expression to run instead of the model's own
-    strategy: str  # auto (as the model says), direct, single, compound, compile or iterate
+    strategy: str  # auto (as the model says), direct, single, compound, compile, atomic or iterate
     deadline_ms: float | None  # the server ends its work by then, and answers with what it has
     limits: Mapping[str, float] | None  # of serving.executor.Limits: lower ones than the server's own
+    reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
 
 
 class Client:
@@ -133,13 +134,16 @@ def _request(
     strategy: str = "auto",
     deadline_ms: float | None = None,
     limits: Mapping[str, float] | None = None,
+    reuse: Trace | None = None,
 ) -> dict[str, Any]:
     """The arguments of `infer`. Raises InvalidRequest for what cannot be sent.
 
     A call may last as long as the server was given, and the time that its answer needs to travel.
     """
-    options = json.dumps({"plan": plan, "strategy": strategy, "limits": dict(limits or {})}, ensure_ascii=False)
-    request = {"model_name": MODEL, "inputs": [_text("question", question), _text("options", options)]}
+    earlier = reuse.to_json() if reuse else None
+    wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
+    options = _text("options", json.dumps(wanted, ensure_ascii=False))
+    request = {"model_name": MODEL, "inputs": [_text("question", question), options]}
     if deadline_ms is None:
         return {**request, "client_timeout": timeout}
     deadline_ms = math.ceil(_bounded("deadline_ms", deadline_ms, 1000 * DAY))

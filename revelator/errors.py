@@ -116,9 +116,15 @@ class Overloaded(ServingError):
 
 
 class Unavailable(ServingError):
-    """A model, index, endpoint or server that is needed is down."""
+    """A model, index, endpoint or server that is needed is down; `retried` if the call has been tried again already."""
 
     grpc_code = "UNAVAILABLE"
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, retried: bool = False
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retried = retried
 
 
 class DeadlineExceeded(ServingError):

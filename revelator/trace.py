@@ -10,12 +10,15 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-SCHEMA_VERSION = 1
+from revelator.errors import DataError
+
+SCHEMA_VERSION = 2  # 2 adds plan_language; a trace of an earlier schema is read with the defaults of what it lacks
 
 Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
-Status = Literal["ok", "failed", "skipped"]
+Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
 Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
+PlanLanguage = Literal["bnf", "art"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +64,9 @@ class Node:
 
     `id` is stable within the trace ("3", and "3.1", "3.2" for the members of a fan-out); `parent` is the id of the node
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
-    placeholder to the id of the node that gave its value. `detail` holds what only one kind has (a route's
-    probabilities, how a merge was computed).
+    placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
+    probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
+    same), `reused_from` (the id of the node of an earlier trace), `retries` (by service).
     """
 
     id: str
@@ -94,6 +98,7 @@ class Trace:
     route: str | None = None
     plan: str | None = None  # canonical expression that was executed
     plan_source: PlanSource = "none"
+    plan_language: PlanLanguage = "bnf"
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
     degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
     reason: str | None = None
@@ -115,8 +120,22 @@ class Trace:
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Trace:
-        nodes = [
-            Node(**{**n, "documents": [Passage(**d) for d in n["documents"]], "usage": Usage(**n["usage"])})
-            for n in value["nodes"]
-        ]
-        return cls(**{**value, "nodes": nodes, "usage": Usage(**value["usage"])})
+        """Reads every schema up to this one. DataError for a newer schema and for what is no trace."""
+        schema = value.get("schema", SCHEMA_VERSION) if isinstance(value, dict) else SCHEMA_VERSION
+        if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+            hint = "use the version of revelator that wrote it, or a newer one"
+            raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)
+        try:
+            nodes = [
+                Node(**{**n, "documents": [Passage(**d) for d in n["documents"]], "usage": Usage(**n["usage"])})
+                for n in value["nodes"]
+            ]
+            usage = Usage(**value["usage"])
+            return cls(**{**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION})
+        except (KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"this is no trace: {error}", hint="`revelator ask --json` writes one") from error
+
+
+def in_order(ids: Iterable[str]) -> list[str]:
+    """Node ids by number, the members of a fan-out right after the node that they stand below: 3, 3.1, 3.2, 4."""
+    return sorted(ids, key=lambda id: [int(part) for part in id.split(".")])

@@ -13,7 +13,13 @@ from revelator.terminal import printable
 from revelator.trace import Node, Passage, Trace
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
-MARKS = {"ok": ("✓", "green"), "failed": ("✗", "red"), "skipped": ("–", "yellow")}
+MARKS = {
+    "waiting": ("·", "dim"),
+    "running": ("…", "cyan"),
+    "ok": ("✓", "green"),
+    "failed": ("✗", "red"),
+    "skipped": ("–", "yellow"),
+}
 OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
 DOCUMENTS_SHOWN = 5
 
@@ -73,13 +79,25 @@ def _label(node: Node) -> Text:
         label.append(f"  {asked}")
     if node.answers:
         label.append(" → ", "dim").append("; ".join(node.answers), "bold")
-    if node.status != "skipped":
+    if node.status in ("ok", "failed"):
         label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
+    if how := _how(node):
+        label.append(f"  {how}", "dim")
     if node.error:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
         label.append(f"\n“{node.sentence}”", "italic dim")
     return label
+
+
+def _how(node: Node) -> str:
+    """Where an answer comes from that was not looked up here."""
+    if "shared_from" in node.detail:
+        return f"as {node.detail['shared_from']}"
+    if "reused_from" in node.detail:
+        return "from the earlier trace"
+    method = node.detail.get("method", "") if node.kind != "merge" or node.answers else ""
+    return f"({method})" if method else ""
 
 
 def _best(node: Node, count: int) -> list[Passage]:

@@ -54,6 +54,7 @@ class EndpointGenerator:
         self.base_url = base_url
         self.model = model
         self.timeout = timeout
+        self.retries = retries
         self._key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
         self._client = AsyncOpenAI(base_url=base_url, api_key=self._key, timeout=timeout, max_retries=retries)
 
@@ -67,7 +68,8 @@ class EndpointGenerator:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
         except openai.APIConnectionError as error:
             hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
-            raise Unavailable(f"no connection: {error.__cause__ or error}", where=self.base_url, hint=hint) from error
+            message = f"no connection: {error.__cause__ or error}"
+            raise Unavailable(message, where=self.base_url, hint=hint, retried=self.retries > 0) from error
         except openai.APIStatusError as error:
             raise self._refusal(error) from error
         except (openai.OpenAIError, json.JSONDecodeError) as error:
@@ -78,7 +80,7 @@ class EndpointGenerator:
         said = error.message.replace(self._key, "***") if self._key != "none" else error.message
         message = f"the endpoint answered {error.status_code}: {said[:MESSAGE_CHARACTERS]}"
         if error.status_code == 429 or error.status_code >= 500:
-            return Unavailable(message, where=self.base_url, hint="try again later")
+            return Unavailable(message, where=self.base_url, hint="try again later", retried=self.retries > 0)
         return ServingError(message, where=self.base_url, hint=f"check the model name {self.model!r} and the key")
 
     def _reading(self, reply: Any) -> Reading:

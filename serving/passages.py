@@ -1,8 +1,8 @@
-"""Passages on disk: corpora as JSON lines, and a store that several processes share through the page cache.
+"""Passages on disk: corpora as they come, and a store that several processes share through the page cache.
 
-A corpus is a file of `{"id", "title", "text"}` objects, one a line, gzipped or not. The store keeps those lines as
-one file with an array of offsets beside it; both are memory-mapped, so that a process which opened the store holds
-only the pages that it has touched.
+A corpus is JSON lines (`{"id", "title", "text"}`, one a line), a table with these columns as TSV with a header, either
+of them gzipped or not, or parquet. The store keeps passages as JSON lines in one file with an array of offsets beside
+it; both are memory-mapped, so that a process which opened the store holds only the pages that it has touched.
 """
 
 from __future__ import annotations
@@ -15,43 +15,116 @@ import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import IO, Any
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from revelator.errors import ArtifactError, DataError
 from revelator.trace import Passage
 
 GZIP_MAGIC = b"\x1f\x8b"
+COLUMNS = ("id", "title", "text")
+HINTS = {
+    "jsonl": 'each line is one JSON object: {"id": …, "title": …, "text": …}',
+    "tsv": "the first line names the columns, tab-separated: id, title, text; a field is written as it is, unquoted",
+    "parquet": "the columns are id (may be absent), title and text",
+}
+ROWS_AT_ONCE = 1024  # of a parquet file held in memory
 
 
 def read_corpus(
     path: Path, *, progress: Callable[[int], object] = lambda position: None
 ) -> Iterator[tuple[int, Passage]]:
-    """Line number and passage of each line; a line without `id` gets `<file stem>:<line>`, an empty line none.
+    """Line number and passage of each row; a row without `id` gets `<file stem>:<line>`, an empty line none.
 
-    `progress` is told the position in the file in bytes. Raises DataError (file, line, reason).
+    The name's ending tells parquet and TSV (`.tsv`, `.tsv.gz`) from JSON lines. A parquet file's rows count from 1, and
+    its progress is in rows; else `progress` is told the position in the file in bytes. Raises DataError (file, line,
+    reason).
     """
+    stem = path.name.split(".")[0]
+    kind = corpus_kind(path)
     try:
-        with path.open("rb") as raw:
-            gzipped = raw.read(2) == GZIP_MAGIC
-            raw.seek(0)
-            stem = path.name.split(".")[0]
-            for number, line in enumerate(gzip.GzipFile(fileobj=raw) if gzipped else raw, start=1):
-                if line.strip():
-                    yield number, _passage(line, where=f"{path}:{number}", default_id=f"{stem}:{number}")
-                if number % 1000 == 0:
-                    progress(raw.tell())
-            progress(raw.tell())
+        for number, row in _parquet_rows(path, progress) if kind == "parquet" else _text_rows(path, kind, progress):
+            where = f"{path}:{number}"
+            yield number, _passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"the corpus cannot be read: {error}", where=str(path)) from error
 
 
-def _passage(line: bytes, *, where: str, default_id: str) -> Passage:
-    hint = 'each line is one JSON object: {"id": …, "title": …, "text": …}'
+def corpus_kind(path: Path) -> str:
+    """`parquet`, `tsv` or `jsonl`, by the ending of the name."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return "parquet" if suffixes[-1:] == [".parquet"] else "tsv" if ".tsv" in suffixes[-2:] else "jsonl"
+
+
+def corpus_size(path: Path) -> int:
+    """Where `progress` ends: bytes, or rows of a parquet file (0 where it cannot be read)."""
+    if corpus_kind(path) != "parquet":
+        return path.stat().st_size
+    import pyarrow
+    from pyarrow import parquet
+
     try:
-        row = json.loads(line)
+        return parquet.read_metadata(path).num_rows
+    except pyarrow.ArrowException:
+        return 0
+
+
+def _text_rows(path: Path, kind: str, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+    with path.open("rb") as raw:
+        gzipped = raw.read(2) == GZIP_MAGIC
+        raw.seek(0)
+        lines: IO[bytes] = gzip.GzipFile(fileobj=raw) if gzipped else raw  # type: ignore[assignment]
+        columns = _header(path, next(iter(lines), b"")) if kind == "tsv" else ()
+        for number, line in enumerate(lines, start=2 if columns else 1):
+            if line.strip():
+                where = f"{path}:{number}"
+                yield number, _tsv_row(line, columns, where) if columns else _json_row(line, where)
+            if number % 1000 == 0:
+                progress(raw.tell())
+        progress(raw.tell())
+
+
+def _header(path: Path, line: bytes) -> tuple[str, ...]:
+    columns = tuple(name.strip().lower() for name in line.decode(errors="replace").lstrip("\ufeff").split("\t"))
+    if not {"title", "text"} <= set(columns):
+        raise DataError("the header names no `title` and `text`", where=f"{path}:1", hint=HINTS["tsv"])
+    return columns
+
+
+def _tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str, str]:
+    fields = line.decode(errors="replace").rstrip("\r\n").split("\t")
+    if len(fields) != len(columns):
+        raise DataError(f"{len(fields)} fields under {len(columns)} columns", where=where, hint=HINTS["tsv"])
+    return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
+
+
+def _parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+    import pyarrow
+    from pyarrow import parquet
+
+    try:
+        with parquet.ParquetFile(path) as file:
+            columns = [name for name in COLUMNS if name in file.schema_arrow.names]
+            number = 0
+            for batch in file.iter_batches(batch_size=ROWS_AT_ONCE, columns=columns):
+                for row in batch.to_pylist():
+                    number += 1
+                    yield number, {name: value for name, value in row.items() if name != "id" or value is not None}
+                progress(number)
+    except pyarrow.ArrowException as error:
+        raise DataError(f"not a parquet file that can be read: {error}", where=str(path)) from error
+
+
+def _json_row(line: bytes, where: str) -> Any:
+    try:
+        return json.loads(line)
     except ValueError as error:
-        raise DataError(f"not a line of JSON: {error}", where=where, hint=hint) from error
+        raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
+
+
+def _passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:
     if not isinstance(row, dict):
         raise DataError(f"not an object but {type(row).__name__}", where=where, hint=hint)
     for name in ("title", "text"):
@@ -65,19 +138,32 @@ def _passage(line: bytes, *, where: str, default_id: str) -> Passage:
     return Passage(id=str(identity), title=row["title"], text=row["text"])
 
 
+def mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
+    """A new `.npy` file to fill through memory; numpy maps no empty file, so an array of nothing is only saved."""
+    if 0 in shape:
+        np.save(path, np.zeros(shape, dtype))
+        return np.zeros(shape, dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+
+def passage_line(passage: Passage) -> bytes:
+    """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
+    row = {"id": passage.id, "title": passage.title, "text": passage.text}
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
+
+
 class PassageWriter:
     """Fills a store in a folder: `passages.jsonl` as it goes, `offsets.npy` (uint64, count + 1) when it closes."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.offsets = [0]
+        self.sizes = [np.zeros(1, np.uint64)]
         self.file = (folder / "passages.jsonl").open("wb")
 
-    def add(self, passage: Passage) -> None:
-        row = {"id": passage.id, "title": passage.title, "text": passage.text}
-        # surrogates that JSON can escape and UTF-8 cannot hold become replacement marks
-        size = self.file.write((json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace"))
-        self.offsets.append(self.offsets[-1] + size)
+    def add(self, lines: bytes, sizes: np.ndarray) -> None:
+        """Passages as `passage_line` writes them, one after the other, and the bytes of each."""
+        self.file.write(lines)
+        self.sizes.append(sizes)
 
     def __enter__(self) -> PassageWriter:
         return self
@@ -87,7 +173,7 @@ class PassageWriter:
     ) -> None:
         self.file.close()
         if error is None:
-            np.save(self.folder / "offsets.npy", np.array(self.offsets, dtype=np.uint64))
+            np.save(self.folder / "offsets.npy", np.cumsum(np.concatenate(self.sizes), dtype=np.uint64))
 
 
 class PassageStore:

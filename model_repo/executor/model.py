@@ -2,6 +2,7 @@
 
 import json
 import os
+from pathlib import Path
 
 from serving.triton.backend import parameters, response, strings, text
 from serving.triton.loop import RequestLoop
@@ -10,8 +11,10 @@ from serving.triton.questions import Questions
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.questions = Questions(os.environ["REVELATOR_GRPC"])
-        self.loop = RequestLoop(self.questions.open, int(parameters(args)["max_in_flight"]))
+        chosen = parameters(args)
+        sources = Path(chosen["sources"]) if chosen.get("sources") else None
+        self.questions = Questions(os.environ["REVELATOR_GRPC"], sources)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
 
     def execute(self, requests):
         for request in requests:

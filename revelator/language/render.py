@@ -39,4 +39,9 @@ def quote(text: str) -> str:
     """The text of a leaf as it stands in an expression: itself, or a JSON string where it would read otherwise."""
     if reads_as_itself(text) and not _RAW.search(text):
         return text
+    return json_text(text)
+
+
+def json_text(text: str) -> str:
+    """A JSON string on one line."""
     return _RAW.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))

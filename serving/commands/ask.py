@@ -9,18 +9,24 @@ import click
 from rich.console import Console
 
 from revelator._wire import write_error
-from revelator.errors import ConfigError, PlanError, RevelatorError
+from revelator.errors import ConfigError, DataError, PlanError, RevelatorError
 from revelator.language.faults import excerpt
 from revelator.registry import home_folder
+from revelator.trace import Trace
 from serving.triton.live import find_running
 
-STRATEGIES = ["auto", "direct", "single", "compound", "compile", "iterate"]
+STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "iterate"]
 
 
 @click.command()
 @click.argument("question")
 @click.option("--plan", metavar="EXPR", help="Run this expression instead of the model's own plan.")
 @click.option("--strategy", default="auto", show_default=True, type=click.Choice(STRATEGIES), help="Which way to go.")
+@click.option(
+    "--reuse",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A trace that --json wrote: what is asked again is taken from it.",
+)
 @click.option(
     "--deadline-ms",
     type=click.FloatRange(min=0, min_open=True),
@@ -42,6 +48,7 @@ def ask(
     question: str,
     plan: str | None,
     strategy: str,
+    reuse: Path | None,
     deadline_ms: float | None,
     timeout: float,
     url: str | None,
@@ -51,20 +58,23 @@ def ask(
 ) -> None:
     """Ask a running server, and see the plan, each step and the answer.
 
-    To correct a plan, copy it from the output, edit it and give it back with --plan.
+    To correct a plan, copy it from the output, edit it and give it back with --plan; with --reuse, only what has
+    changed is asked again.
 
     \b
     Examples:
       revelator ask "Who founded the company that distributed UHF?"
       revelator ask "Where was UHF's director born?" --plan "Who directed UHF? * Where was {director} born?"
-      revelator ask "Who directed UHF?" --strategy single --json
+      revelator ask "Who directed UHF?" --strategy single --json > trace.json
+      revelator ask "Who directed UHF?" --plan "Who directed UHF? * Where was {director} born?" --reuse trace.json
     """
     from revelator.client import Client
     from revelator.trace_view import show
 
     try:
+        earlier = _read_trace(reuse) if reuse else None
         with Client(_address(home) if url is None else url, timeout) as client:
-            trace = client.ask(question, plan=plan, strategy=strategy, deadline_ms=deadline_ms).trace
+            trace = client.ask(question, plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier).trace
     except RevelatorError as error:
         if as_json:
             click.echo(write_error(error))
@@ -84,6 +94,15 @@ def _pointed(plan: str, error: RevelatorError) -> RevelatorError:
         return error
     faults = (f"{d.message}\n{excerpt(plan, d.start, d.end)}\n  hint: {d.hint}" for d in error.diagnostics)
     return PlanError("the plan cannot be run\n" + "\n".join(faults), diagnostics=error.diagnostics)
+
+
+def _read_trace(path: Path) -> Trace:
+    try:
+        return Trace.from_json(json.loads(path.read_bytes()))
+    except ValueError as error:
+        raise DataError("this is no JSON", where=str(path), hint="`revelator ask --json` writes a trace") from error
+    except DataError as error:
+        raise DataError(error.message, where=str(path), hint=error.hint) from error
 
 
 def _address(home: Path) -> str:

@@ -1,4 +1,4 @@
-"""`revelator index`: build, search and describe a BM25 index."""
+"""`revelator index`: build, search and describe an index of passages."""
 
 from __future__ import annotations
 
@@ -6,28 +6,41 @@ import json
 import time
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any, get_args
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from serving.retrieval import BM25Index, IndexSettings, build_index, read_manifest
+from revelator.trace import Passage
+from serving.retrieval import Index, IndexSettings, build_index, read_manifest
+from serving.retrieval.logical import Conjunction, Disjunction, Negation, Operators
+from serving.retrieval.logical_search import LogicalSettings, Source, search_logical
+from serving.retrieval.settings import Faiss, Fusion, Kind
 
 FOLDER = click.Path(path_type=Path)
+RERANKED = 50  # passages that a cross-encoder reads
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
+
+
+def choice(literal: Any) -> click.Choice:
+    return click.Choice(get_args(literal))
 
 
 @click.group()
 def index() -> None:
-    """Build and search a BM25 index of passages.
+    """Build and search an index of passages: BM25, vectors, or both.
 
-    A corpus is a file of JSON lines, gzipped or not: {"id": …, "title": …, "text": …}; the id may be left out.
+    A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or
+    not, or parquet; the id may be left out.
 
     \b
     Examples:
       revelator index build passages.jsonl --out runs/indexes/mine
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
+      revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"'
       revelator index info runs/indexes/wiki --verify
     """
 
@@ -35,30 +48,38 @@ def index() -> None:
 @index.command()
 @click.argument("corpora", metavar="CORPUS...", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
+@click.option("--kind", default="bm25", show_default=True, type=choice(Kind), help="Scores the index holds.")
+@click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
+@click.option(
+    "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
+)
+@click.option("--faiss", default="flat", show_default=True, type=choice(Faiss), help="How near vectors are found.")
+@click.option("--fusion", default="rrf", show_default=True, type=choice(Fusion), help="How hybrid joins both.")
 @click.option("--detokenize", is_flag=True, help="Set punctuation that stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.")
 @click.option("--title-weight", default=2, show_default=True, type=click.IntRange(0, 10), help="Times a title counts.")
 @click.option("--k1", default=1.2, show_default=True, type=click.FloatRange(0), help="BM25: saturation of repeats.")
 @click.option("--b", default=0.75, show_default=True, type=click.FloatRange(0, 1), help="BM25: weight of the length.")
 @AS_JSON
-def build(
-    corpora: tuple[Path, ...], out: Path, detokenize: bool, title_weight: int, k1: float, b: float, as_json: bool
-) -> None:
+def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index the passages of one or more corpora.
 
+    The corpus may be larger than memory. A build that was killed goes on where it was when it is started again.
+
     \b
-    Example:
+    Examples:
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
+      revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
+      revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --fusion convex --out runs/indexes/n
     """
-    settings = IndexSettings(k1=k1, b=b, title_weight=title_weight, detokenize=detokenize)
     started = time.perf_counter()
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        manifest = build_index(corpora, out, settings, progress=progress)
+        manifest = build_index(corpora, out, IndexSettings(**settings), progress=progress)
     if as_json:
         click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
     else:
         seconds = time.perf_counter() - started
-        click.echo(f"{manifest['count']:,} passages, {manifest['terms']:,} terms in {seconds:.1f} s: {out}")
+        click.echo(f"{_contents(manifest)} in {seconds:.1f} s: {out}")
         click.echo(f'next: revelator index search {out} "…"')
 
 
@@ -66,15 +87,58 @@ def build(
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
+@click.option("--fusion", type=choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
+@click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
+@click.option("--source", type=choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]")
+@click.option("--and", "conjunction", default="product", show_default=True, type=choice(Conjunction), help="--logic")
+@click.option("--or", "disjunction", default="sum", show_default=True, type=choice(Disjunction), help="--logic")
+@click.option("--not", "negation", default="complement", show_default=True, type=choice(Negation), help="--logic")
+@click.option("--calibrate", is_flag=True, help="--logic: bring each term's scores to probabilities first.")
+@click.option(
+    "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
+)
+@click.option(
+    "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
+)
+@click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
 @AS_JSON
-def search(folder: Path, query: str, k: int, as_json: bool) -> None:
+def search(
+    folder: Path,
+    query: str,
+    k: int,
+    fusion: Fusion | None,
+    logic: bool,
+    reranker: str | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
     """Print the best passages for QUERY.
 
     \b
-    Example:
+    Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
+      revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
     """
-    found = BM25Index.open(folder).search(query, k)
+    opened = Index.open(folder)
+    depth = max(k, RERANKED) if reranker else k
+    if logic:
+        found = search_logical(opened, query, depth, _logical(**how))
+    else:
+        found = opened.search(query, depth, fusion=fusion)
+    if reranker:
+        from serving.retrieval.rerank import Reranker
+
+        found = Reranker(reranker).rerank(query, found, k)
+    _print(found, as_json)
+
+
+def _logical(conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, **more: Any) -> LogicalSettings:
+    operators = Operators(conjunction, disjunction, negation)
+    return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
+
+
+def _print(found: list[Passage], as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps([asdict(passage) for passage in found], ensure_ascii=False))
         return
@@ -100,11 +164,19 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
-    click.echo(
-        f"{manifest['count']:,} passages, {manifest['terms']:,} terms, {sum(manifest['sizes'].values()):,} bytes"
-    )
+    click.echo(f"{_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}")
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
         click.echo(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}")
     if verify:
         click.echo("every file is as it was built")
+
+
+def _contents(manifest: dict[str, Any]) -> str:
+    parts = [f"{manifest['count']:,} passages"]
+    if "terms" in manifest:
+        parts.append(f"{manifest['terms']:,} terms")
+    if "model" in manifest:
+        model = manifest["model"]
+        parts.append(f"vectors of {model['dimensions']} from {model['name']} ({manifest['faiss']['kind']})")
+    return ", ".join(parts)

@@ -5,12 +5,16 @@ from __future__ import annotations
 import signal
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.registry import home_folder
+
+if TYPE_CHECKING:
+    from serving.triton.repository import Settings
 
 FOLDER = click.Path(path_type=Path)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
@@ -24,6 +28,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--index", type=FOLDER, help="Index to search (default: as recorded, else the only one below --home).")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
+@click.option("--sources", type=FOLDER, help="YAML file of knowledge sources, for the strategy atomic.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 @click.option(
     "--decoding",
@@ -37,6 +42,7 @@ def serve(
     index: Path | None,
     generator: str | None,
     generator_model: str | None,
+    sources: Path | None,
     max_in_flight: int | None,
     decoding: str | None,
 ) -> None:
@@ -49,12 +55,15 @@ def serve(
     Examples:
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
+      revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
     """
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        _serve(home, ports, (index, generator, generator_model, max_in_flight, decoding))
+        from serving.triton.repository import Settings
+
+        _serve(home, ports, Settings(index, generator, generator_model, max_in_flight, decoding, sources))
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -66,12 +75,9 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-Chosen = tuple[Path | None, str | None, str | None, int | None, str | None]
-
-
-def _serve(home: Path, ports: str, chosen: Chosen) -> None:
+def _serve(home: Path, ports: str, settings: Settings) -> None:
     from serving.triton.live import live_server
-    from serving.triton.repository import MODELS, Settings, recorded_parameters
+    from serving.triton.repository import MODELS, recorded_parameters
     from serving.triton.server import read_ports
     from serving.triton.watch import Watch
 
@@ -85,7 +91,7 @@ def _serve(home: Path, ports: str, chosen: Chosen) -> None:
             waiting.discard(model)
             progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
 
-        with live_server(home, read_ports(ports), Settings(*chosen), report) as (server, running):
+        with live_server(home, read_ports(ports), settings, report) as (server, running):
             progress.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} version {version}: ready")

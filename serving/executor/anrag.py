@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Node, Passage, Usage
+from revelator.trace_events import Happening
 from serving.executor.limits import Limits
+from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
 
 @dataclass(frozen=True)
 class Models:
-    """The three services that every route calls."""
+    """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each."""
 
     revelator: Revelator
     retriever: Retriever
     generator: Generator
+    searching: Guard = field(default_factory=lambda: Guard("the retriever"))
+    reading: Guard = field(default_factory=lambda: Guard("the generator"))
+
+    async def search(self, node: Node, query: str, k: int) -> list[Passage]:
+        """At most `k` passages; `node` counts the search and its retries."""
+        node.usage += Usage(retrievals=1)
+        return await self.searching.call(lambda: self.retriever.search(query, k), lambda: _retried(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
         """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
-        reading = await self.generator.answer(request)
+        reading = await self.reading.call(lambda: self.generator.answer(request), lambda: _retried(node, "generator"))
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
         node.sentence = reading.sentence
         node.answers = list(dict.fromkeys(reading.answers))
@@ -42,15 +51,24 @@ class Models:
         return [c.text for c in completions]
 
 
-async def anrag(models: Models, node: Node, limits: Limits) -> None:
-    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage.
+def _retried(node: Node, service: str) -> None:
+    retries = node.detail.setdefault("retries", {})
+    retries[service] = retries.get(service, 0) + 1
+
+
+Tell = Callable[[Happening, Node], None]
+
+
+async def anrag(models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None) -> None:
+    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
 
     Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
     when none reaches it, the first ones of all are, and the node's detail says so.
     """
     question = node.asked or node.question
-    found = await models.retriever.search(question, limits.documents)
-    node.usage = Usage(retrievals=1)
+    found = await models.search(node, question, limits.documents)
+    node.documents = list(found)
+    tell("retrieved", node)
     if not found:
         node.status, node.error = "failed", "no document was found"
         return
@@ -62,6 +80,7 @@ async def anrag(models: Models, node: Node, limits: Limits) -> None:
     node.detail["kept"] = [p.id for p in kept]
     if (kept[0].relevance or 0.0) < limits.relevance_threshold:
         node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
+    tell("judged", node)
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
 
 

@@ -119,7 +119,9 @@ def wants_all(text: str, name: str) -> bool:
 
 
 def is_plural(name: str) -> bool:
-    last = _SEPARATOR.split(name.lower().rstrip("0123456789_"))[-1]
+    """By its last word; a number or a single letter after it only tells two of a kind apart ("films_b", "films2")."""
+    words = [word for word in _SEPARATOR.split(name.lower().rstrip("0123456789_")) if len(word) > 1]
+    last = words[-1] if words else ""
     irregular = last in ("people", "children", "men", "women")
     return irregular or (len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is", "series")))
 

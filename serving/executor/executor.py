@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Literal, get_args
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.language import Expression
-from revelator.trace import Outcome, Trace
+from revelator.trace import Trace
+from revelator.trace_events import Event
 from serving.executor import routes
 from serving.executor.anrag import Models
+from serving.executor.leaf import answered
 from serving.executor.limits import Limits
 from serving.executor.merging import settle
 from serving.executor.recording import Recorder
-from serving.executor.run import Run
+from serving.executor.run import AtomicRunner, Run
+from serving.guard import Guard
 from serving.protocols import Generator, Retriever, Revelator
 
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "iterate"]
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "iterate"]
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.straightforward,
@@ -26,60 +29,115 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "compound": routes.compound,
     "complex": routes.compile_plan,
     "compile": routes.compile_plan,
+    "atomic": routes.atomic,
     "iterate": routes.iterate,
 }
 
 
+class Options(TypedDict, total=False):
+    """What a question may be asked with.
+
+    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON. `strategy`: "auto" asks the
+    revelator for the route. `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits`
+    stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there
+    was asked and answered takes its documents and answers.
+    """
+
+    plan: str | None
+    strategy: Strategy
+    deadline_ms: float | None
+    limits: Limits | None
+    reuse: Trace | None
+
+
 class Executor:
-    """Answers questions with a revelator, a retriever and a generator. It keeps no state between questions."""
+    """Answers questions with a revelator, a retriever and a generator.
+
+    Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
+    and the generator; `atomic` runs trees of atomic operators.
+    """
 
     def __init__(
-        self, revelator: Revelator, retriever: Retriever, generator: Generator, limits: Limits | None = None
+        self,
+        revelator: Revelator,
+        retriever: Retriever,
+        generator: Generator,
+        limits: Limits | None = None,
+        *,
+        searching: Guard | None = None,
+        reading: Guard | None = None,
+        atomic: AtomicRunner | None = None,
     ) -> None:
-        self.models = Models(revelator, retriever, generator)
+        guards = searching or Guard("the retriever"), reading or Guard("the generator")
+        self.models = Models(revelator, retriever, generator, *guards)
         self.limits = limits or Limits()
+        self.atomic = atomic
 
-    async def run(
+    async def run(self, question: str, **options: Unpack[Options]) -> Trace:
+        """The trace of one question; `Options` says what may be asked for.
+
+        What fails inside is in the trace: outcome "partial" or "failed". Cancelling it cancels every call under way.
+        Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
+        could be answered because a service is down, and DeadlineExceeded when time ran out before a leaf had an answer.
+        """
+        return await self._run(question, None, **options)
+
+    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncIterator[Event]:
+        """The same question as events, each when it happens; the last is `finished`. Raises what `run` raises.
+
+        `revelator.trace_events.replay` makes the trace of them. Closing the iterator cancels the question:
+
+            async with contextlib.aclosing(executor.stream(question)) as events:
+                async for event in events: ...
+        """
+        events: asyncio.Queue[Event | None] = asyncio.Queue()
+        work = asyncio.create_task(self._run(question, events.put_nowait, **options))
+        work.add_done_callback(lambda _: events.put_nowait(None))
+        try:
+            while (event := await events.get()) is not None:
+                yield event
+            await work
+        finally:
+            work.cancel()
+            await asyncio.wait([work])
+
+    async def _run(
         self,
         question: str,
+        listener: Callable[[Event], None] | None,
         *,
         plan: str | None = None,
         strategy: Strategy = "auto",
         deadline_ms: float | None = None,
         limits: Limits | None = None,
+        reuse: Trace | None = None,
     ) -> Trace:
-        """The trace of one question.
-
-        `plan` is an expression to run instead of the model's own; `strategy` "auto" asks the revelator for the route;
-        `deadline_ms` bounds the question end to end, up to the limit of the same name; `limits` stand in for the
-        executor's own. What fails inside is in the trace: outcome "partial" or "failed". Raises ExpressionError and
-        PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing could be answered because a
-        service is down, and DeadlineExceeded when time ran out before any leaf had an answer.
-        """
         limits = limits or self.limits
         limits.check_question(question)
         if strategy not in get_args(Strategy):
             raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
+        if strategy == "atomic" and self.atomic is None:
+            hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
+            raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
         if deadline_ms is not None and not deadline_ms > 0:
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        run = Run(question, self.models, limits, Recorder(question, strategy))
-        given = routes.read_plan(plan, limits) if plan is not None else None
+        expression = routes.read_plan(plan, limits) if plan is not None and strategy != "atomic" else None
+        run = Run(question, self.models, limits, Recorder(question, strategy, listener))
+        run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
-                await _travel(run, given, strategy)
+                await _travel(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
             _out_of_time(run, deadline)
-        trace = run.recorder.finish()
-        trace.outcome = _outcome(trace)
-        return trace
+        return run.recorder.finish()
 
 
-async def _travel(run: Run, given: Expression | None, strategy: str) -> None:
-    if given is not None:
-        await routes.run_plan(run, given, "given")
+async def _travel(run: Run, expression: Expression | None, strategy: str) -> None:
+    if expression is not None:
+        await routes.run_plan(run, expression, "given")
         return
     run.kind = await routes.route(run) if strategy == "auto" else strategy
     await ROUTES[run.kind](run)
@@ -93,11 +151,3 @@ def _out_of_time(run: Run, deadline_ms: float) -> None:
         )
     run.recorder.trace.deadline_exceeded = True
     settle(run)
-
-
-def _outcome(trace: Trace) -> Outcome:
-    """Complete when there is an answer and every leaf and merge gave its own; partial when any leaf did."""
-    counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
-    if trace.answers and not trace.deadline_exceeded and all(node.status == "ok" for node in counted):
-        return "complete"
-    return "partial" if trace.answers or any(node.answers for node in counted) else "failed"

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 
 from revelator.errors import RevelatorError
-from revelator.language import Atomic, Dependent, Expression, leaves
 from revelator.tasks import Step
 from revelator.trace import Node
+from serving.executor.branches import branches
+from serving.executor.operations import parts_of
 from serving.executor.plan import PlanRun
 from serving.executor.run import Run
 from serving.merge import Member, Merged, Part, compute, needs_judgement
@@ -23,7 +24,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     compares, counts or judges them: then by code, and where code is not sure, by the generator."""
     node = run.open("merge")
     with run.recorder.running(node):
-        parts = _parts(plan)
+        parts = parts_of(plan, branches(plan.expression))
         merged = _by_code(run.question, parts)
         if merged is None and run.kind != "compound" and needs_judgement(run.question):
             merged = await _by_generator(run, node, _steps(plan))
@@ -45,32 +46,9 @@ def settle(run: Run) -> None:
     """The answer from what there is, without another call: for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
-        parts = _parts(run.plan)
-        _write(run, node, _by_code(run.question, parts) or _listed(parts))
-
-
-def branches(expression: Expression, first: int = 0) -> list[list[int]]:
-    """The chains whose last leaves make up the result, each as leaf indices: one for a chain, several for a list."""
-    if isinstance(expression, Atomic):
-        return [[first]]
-    if isinstance(expression, Dependent):
-        left = len(leaves(expression.left))
-        return [[*range(first, first + left), *branch] for branch in branches(expression.right, first + left)]
-    found: list[list[int]] = []
-    for item in expression.items:
-        found += branches(item, first)
-        first += len(leaves(item))
-    return found
-
-
-def _parts(plan: PlanRun) -> list[Part]:
-    return [
-        Part(
-            tuple([plan.leaves[leaf].text for leaf in branch]),
-            tuple([Member(one.choice.lineage, one.answers) for one in plan.answered(branch[-1])]),
-        )
-        for branch in branches(plan.expression)
-    ]
+        with run.recorder.running(node):
+            parts = parts_of(run.plan, branches(run.plan.expression))
+            _write(run, node, _by_code(run.question, parts) or _listed(parts))
 
 
 def _steps(plan: PlanRun) -> tuple[Step, ...]:

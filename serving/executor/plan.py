@@ -3,7 +3,8 @@
 There are no levels and no barriers. A leaf is one asyncio task that waits for its own producers only, so in
 `(A * B + C) * D` leaf B starts while C still runs. A producer with several values fans its consumer out: one call a
 value, in parallel, and along a chain each value goes on alone. A leaf with several producers, or one that takes a
-whole list, waits for all of them.
+whole list, waits for all of them. What is asked twice with the same words is asked once, and both leaves have the
+answer.
 """
 
 from __future__ import annotations
@@ -16,11 +17,16 @@ from functools import cached_property
 from itertools import islice
 
 from revelator.errors import Unavailable
-from revelator.language import Atomic, Dependent, Expression, bind, leaves, substitute
-from revelator.trace import Kind, Node
+from revelator.language import Expression, bind, leaves, substitute
+from revelator.trace import Node
+from serving.executor.branches import before as chains_before
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, combinations, wants_all
+from serving.executor.leaf import take
 from serving.executor.limits import Limits
+from serving.executor.operations import operate
+from serving.executor.plan_nodes import PlanNodes
 from serving.executor.recording import Recorder
+from serving.merge import is_operation
 
 log = logging.getLogger(__name__)
 
@@ -53,10 +59,8 @@ class PlanRun:
         self._after = tuple(after)
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []
-        self._leaf_nodes: list[Node] = []
-        self._frames: list[tuple[Node, list[Node]]] = []
-        self._fans: list[tuple[Node, list[Node]]] = []
-        self.root = self._open(expression, None)
+        self._asked: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether it has ended
+        self.nodes = PlanNodes(expression, recorder, after)
 
     async def run(self) -> None:
         """Returns when every leaf has ended. A leaf's error is in its node and in `errors`, and is not raised.
@@ -70,7 +74,7 @@ class PlanRun:
                     started[leaf] = self._group.create_task(self._leaf(leaf))
                 self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
         finally:
-            self._close()
+            self.nodes.close()
 
     @cached_property
     def _sources(self) -> tuple[Mapping[str, int], ...]:
@@ -86,11 +90,13 @@ class PlanRun:
         return down[0] if down and len(down) == self._calls else None
 
     async def _leaf(self, leaf: int) -> Answered | Fan:
-        node = self._leaf_nodes[leaf]
+        node = self.nodes.leaves[leaf]
         if not self.leaves[leaf].has_placeholders:
             return await self._ask(leaf, node, NOTHING_CHOSEN)
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
+        if is_operation(self.leaves[leaf].text, len(sources) > 1):
+            await asyncio.gather(*(_members(self._tasks[before]) for before in self._leading_up_to(leaf)))
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
@@ -104,7 +110,7 @@ class PlanRun:
         if isinstance(outcome, Answered):
             return await self._fan(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
-        nodes = self._open_members(node, len(outcome.members))
+        nodes = self.nodes.open_members(node, len(outcome.members))
 
         async def follow(member: asyncio.Task[Answered | Fan], member_node: Node) -> Answered | Fan:
             return await self._follow(leaf, member_node, producer, await member, share)
@@ -115,72 +121,64 @@ class PlanRun:
     async def _fan(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[Answered]], width: int
     ) -> Answered | Fan:
-        frames = {producer: self._leaf_nodes[producer].id for producer in outcomes}
+        frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
         every = combinations(self.leaves[leaf].text, self._sources[leaf], outcomes, frames)
         choices = list(islice(every, width))
         if not choices:
-            node.error = "nothing to ask with: a question before it gave no answer"
+            self._recorder.skip(node, "nothing to ask with: a question before it gave no answer")
             return Answered(node, NOTHING_CHOSEN)
         if next(every, None):
             node.detail["fan_out"] = f"there were more values than the limit lets through: the first {width} were asked"
         if len(choices) == 1:
-            return await self._ask(leaf, node, choices[0])
-        pairs = zip(self._open_members(node, len(choices)), choices, strict=True)
+            return self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
+        pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
         return Fan(tuple(self._group.create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
+
+    def _leading_up_to(self, leaf: int) -> list[int]:
+        return sorted({before for chain in chains_before(self.expression, leaf) for before in chain})
+
+    def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
+        """By code, where the leaf is an operation over earlier answers and code is sure of it."""
+        text, sources = self.leaves[leaf].text, self._sources[leaf]
+        if not sources or not is_operation(text, len(sources) > 1):
+            return None
+        asked = substitute(text, choice.values)
+        computed = operate(self, leaf, sources, choice, asked)
+        node.detail["method"] = computed.method if computed else "generator"
+        if computed is None:
+            return None
+        node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
+        self._recorder.follows(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
+        with self._recorder.running(node):
+            return Answered(node, choice, computed.answers)
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> Answered:
         node.asked = substitute(self.leaves[leaf].text, choice.values)
         node.inputs = dict(choice.inputs)
-        self._recorder.follows(node, tuple(choice.inputs.values()) or self._after)
-        async with self._slots:
-            self._calls += 1
-            try:
-                with self._recorder.running(node):
-                    await self._answer(node)
-            except Exception as error:
-                log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
-                self.errors.append(error)
+        after = tuple(choice.inputs.values()) or self._after
+        if node.asked in self._asked:
+            first, ended = self._asked[node.asked]
+            self._recorder.follows(node, (*after, first.id))
+            await ended.wait()
+            with self._recorder.running(node):
+                take(node, first, "shared_from")
+        else:
+            self._recorder.follows(node, after)
+            self._asked[node.asked] = node, asyncio.Event()
+            await self._answer_once(node)
         return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
 
-    def _open(self, expression: Expression, parent: str | None) -> Node:
-        if isinstance(expression, Atomic):
-            node = self._recorder.open("atomic", expression.text, parent=parent, after=self._after)
-            node.status, node.error = "skipped", "not reached"
-            self._leaf_nodes.append(node)
-            return node
-        kind: Kind = "dependent" if isinstance(expression, Dependent) else "sequence"
-        inside = (expression.left, expression.right) if isinstance(expression, Dependent) else expression.items
-        node = self._recorder.open(kind, "", parent=parent)
-        held: list[Node] = []
-        self._frames.append((node, held))
-        held += [self._open(item, node.id) for item in inside]
-        return node
-
-    def _open_members(self, node: Node, count: int) -> list[Node]:
-        members = self._recorder.open_members(node, count)
-        for member in members:
-            member.status, member.error = "skipped", "not reached"
-        self._fans.append((node, members))
-        return members
-
-    def _close(self) -> None:
-        """Gives each frame the span, answers and status of what it holds; what was opened last lies innermost."""
-        for node, held in reversed(self._fans):
-            self._close_frame(node, held, held)
-        for node, held in reversed(self._frames):
-            self._close_frame(node, held, held[-1:] if node.kind == "dependent" else held)
-
-    def _close_frame(self, node: Node, held: Sequence[Node], giving: Sequence[Node]) -> None:
-        self._recorder.enclose(node, held)
-        node.answers = list(dict.fromkeys([answer for inner in giving for answer in inner.answers]))
-        faulty = [inner.id for inner in held if inner.status != "ok"]
-        if node.answers:
-            node.status, node.error = "ok", None
-        else:
-            node.status = "skipped" if all(inner.status == "skipped" for inner in held) else "failed"
-            node.error = "not reached" if node.status == "skipped" else f"no answer from {', '.join(faulty)}"
-        if faulty:
-            node.detail["without_answer"] = faulty
+    async def _answer_once(self, node: Node) -> None:
+        try:
+            async with self._slots:
+                self._calls += 1
+                with self._recorder.running(node):
+                    await self._answer(node)
+        except Exception as error:
+            log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+            self.errors.append(error)
+        finally:
+            self._asked[node.asked or ""][1].set()
 
 
 async def _members(task: asyncio.Task[Answered | Fan]) -> list[Answered]:

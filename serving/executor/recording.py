@@ -1,46 +1,57 @@
-"""Writes the trace of one question while it runs: node numbers, times, sums and the critical path."""
+"""Writes the trace of one question while it runs: node numbers, times, events, sums and the critical path."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from revelator.trace import Kind, Node, Trace, Usage
+from revelator.trace import Kind, Node, Outcome, Trace, Usage, in_order
+from revelator.trace_events import Event, Happening, Teller
 
 
 class Recorder:
-    """Nodes are numbered in the order in which they are opened, which never depends on which call ends first."""
+    """Nodes are numbered in the order in which they are opened, which never depends on which call ends first.
 
-    def __init__(self, question: str, strategy: str) -> None:
+    `listener` is told of everything as it happens, in causal order: a node is opened after its parent, started after
+    what it waited for has ended, and ends once.
+    """
+
+    def __init__(self, question: str, strategy: str, listener: Callable[[Event], None] | None = None) -> None:
         self._began = time.perf_counter()
         self.trace = Trace(question, strategy, started_at=time.time())
+        self._teller = Teller(listener) if listener else None
         self._nodes: dict[str, Node] = {}
-        self._members: dict[str, list[Node]] = {}  # of fan-outs: numbered below their parent ("3.1")
         self._after: dict[str, Sequence[str]] = {}
         self._enclosing: set[str] = set()
         self._last = 0
+        self._has_members = False
+        self.tell("begun", self.trace)
 
     def now_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
 
+    def tell(self, kind: Happening, what: Node | Trace) -> None:
+        if self._teller:
+            self._teller.tell(kind, what, self.now_ms())
+
     def open(self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = ()) -> Node:
-        """A new node; `after` are the ids of the nodes that had to end before it could start."""
+        """A new node, waiting; `after` are the ids of the nodes that had to end before it could start."""
         self._last += 1
         return self._add(Node(str(self._last), kind, question, parent), after)
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """The nodes of a fan-out, numbered below `node`."""
-        ids = [f"{node.id}.{number}" for number in range(1, count + 1)]
-        members = [self._add(Node(id, node.kind, node.question, node.id), ()) for id in ids]
-        self._members[node.id] = members
-        return members
+        self._has_members = True
+        return [self._add(Node(f"{node.id}.{n}", node.kind, node.question, node.id), ()) for n in range(1, count + 1)]
 
     def _add(self, node: Node, after: Sequence[str]) -> Node:
+        node.status = "waiting"
         node.started_ms = node.ended_ms = self.now_ms()
         self._nodes[node.id] = node
         self._after[node.id] = after
+        self.tell("opened", node)
         return node
 
     def follows(self, node: Node, after: Sequence[str]) -> None:
@@ -58,23 +69,34 @@ class Recorder:
         """Times the work on `node`; an error marks it failed and goes on."""
         return Running(self, node)
 
+    def ended(self, node: Node) -> None:
+        """Tells how `node` ended, by its status."""
+        self.tell("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
+
+    def skip(self, node: Node, reason: str) -> None:
+        node.status, node.error = "skipped", reason
+        self.ended(node)
+
     def nodes(self) -> list[Node]:
         """All of them by number, the members of a fan-out right after the node that they stand below."""
-        if not self._members:
+        if not self._has_members:
             return list(self._nodes.values())
-        return [node for top in self._nodes.values() if "." not in top.id for node in self._with_members(top)]
-
-    def _with_members(self, node: Node) -> Iterator[Node]:
-        yield node
-        for member in self._members.get(node.id, ()):
-            yield from self._with_members(member)
+        return [self._nodes[id] for id in in_order(self._nodes)]
 
     def finish(self) -> Trace:
+        """The trace, whole. What still waits is skipped, and what nothing has been told of is told."""
         trace = self.trace
+        for node in self._nodes.values():
+            if node.status == "waiting":
+                node.status, node.error = "skipped", "not reached"
+            if self._teller and not self._teller.is_told(node):
+                self.ended(node)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
+        trace.outcome = _outcome(trace)
         trace.wall_ms = self.now_ms()
+        self.tell("finished", trace)
         return trace
 
     def _critical_path_ms(self) -> float:
@@ -91,6 +113,14 @@ class Recorder:
         return max([path(id) for id in self._nodes], default=0.0)
 
 
+def _outcome(trace: Trace) -> Outcome:
+    """Complete when there is an answer and every leaf and merge gave its own; partial when any leaf did."""
+    counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
+    if trace.answers and not trace.deadline_exceeded and all(node.status == "ok" for node in counted):
+        return "complete"
+    return "partial" if trace.answers or any(node.answers for node in counted) else "failed"
+
+
 @dataclass(slots=True)
 class Running:
     """Work on a node: a context manager that keeps its times and its error."""
@@ -100,8 +130,9 @@ class Running:
 
     def __enter__(self) -> Node:
         node = self.node
-        node.started_ms = self.recorder.now_ms()
-        node.status, node.error = "ok", None
+        node.started_ms = node.ended_ms = self.recorder.now_ms()
+        node.status, node.error = "running", None
+        self.recorder.tell("started", node)
         return node
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
@@ -111,3 +142,6 @@ class Running:
             node.status, node.error = "failed", "stopped before it was done"
         elif isinstance(error, Exception):
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+        elif node.status == "running":
+            node.status = "ok"
+        self.recorder.ended(node)

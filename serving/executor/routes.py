@@ -15,7 +15,6 @@ from revelator.language import Atomic, Expression, check, leaves, parse, render
 from revelator.language import Sequence as ListOf
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
-from serving.executor.anrag import anrag
 from serving.executor.limits import Limits
 from serving.executor.merging import UNKNOWN, merge_plan, merge_steps
 from serving.executor.plan import PlanRun
@@ -74,10 +73,25 @@ async def compound(run: Run) -> None:
 async def compile_plan(run: Run) -> None:
     expression = await _translate(run)
     if expression is None:
-        run.degrade("no plan that the model wrote could be run: the question went through the loop")
+        said = run.recorder.trace.diagnostics[-1]["message"]
+        run.degrade(f"no plan that the model wrote could be run ({said}): the question went through the loop")
         await iterate(run)
     else:
         await run_plan(run, expression, "model")
+
+
+async def atomic(run: Run) -> None:
+    """A tree of atomic operators: the caller's, which must be one that can be run, or the model's, else the loop."""
+    assert run.atomic
+    run.recorder.trace.plan_language = "art"
+    try:
+        await run.atomic(run, run.given)
+    except (PlanError, TaskOutputError) as error:
+        if run.given is not None:
+            raise
+        run.recorder.trace.plan_language = "bnf"
+        run.degrade(f"the model's tree could not be run ({error.message}): the question went through the loop")
+        await iterate(run)
 
 
 async def iterate(run: Run) -> None:
@@ -98,15 +112,12 @@ async def iterate(run: Run) -> None:
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
-
-    async def answer(node: Node) -> None:
-        await anrag(run.models, node, run.limits)
-
-    run.plan = PlanRun(expression, answer, run.recorder, run.limits, run.last)
+    run.recorder.tell("planned", trace)
+    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last)
     await run.plan.run()
     if error := run.plan.unavailable():
         raise error
-    run.last = (run.plan.root.id,)
+    run.last = (run.plan.nodes.root.id,)
     await merge_plan(run, run.plan)
 
 
@@ -123,7 +134,7 @@ async def _step(run: Run, question: str) -> Node:
     node.asked = question
     try:
         with run.recorder.running(node):
-            await anrag(run.models, node, run.limits)
+            await run.ask(node)
     except Exception as error:
         if isinstance(error, Unavailable) and not run.steps:
             raise

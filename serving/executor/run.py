@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
-from serving.executor.anrag import Models
+from serving.executor.anrag import Models, anrag
+from serving.executor.leaf import take
 from serving.executor.limits import Limits
 from serving.executor.plan import PlanRun
 from serving.executor.recording import Recorder
+
+
+class AtomicRunner(Protocol):
+    """Answers by a tree of atomic operators over knowledge sources (AtomR): what `serving.knowledge` brings."""
+
+    async def __call__(self, run: Run, plan: str | None) -> None:
+        """Writes the nodes, ends in `run.answer`. `plan`: the caller's tree as JSON; None for one of the model's own.
+
+        Raises PlanError or TaskOutputError for a tree that cannot be run, before any source is asked.
+        """
 
 
 @dataclass
@@ -25,12 +37,22 @@ class Run:
     last: tuple[str, ...] = ()  # ids of the nodes that the next box comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
+    atomic: AtomicRunner | None = None
+    given: str | None = None  # the caller's own plan
+    earlier: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """A box that comes after the one before it."""
         node = self.recorder.open(kind, question or self.question, after=self.last)
         self.last = (node.id,)
         return node
+
+    async def ask(self, node: Node) -> None:
+        """Fills a leaf: as it ended in the earlier trace, if that is given and asked the same, or by one step."""
+        if earlier := self.earlier.get(node.asked or ""):
+            take(node, earlier, "reused_from")
+        else:
+            await anrag(self.models, node, self.limits, self.recorder.tell)
 
     def answer(self, answers: Sequence[str], sentence: str = "") -> None:
         self.recorder.trace.answers = list(answers)

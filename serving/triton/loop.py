@@ -3,7 +3,7 @@
 `execute` hands each request over and returns at once; the response goes out through the request's sender. (A coroutine
 `execute` would hold the instance until a whole batch is done; decoupled mode would force streaming on clients.) The
 loop admits a fixed number of requests and refuses the next at once; it notices within `POLL_SECONDS` that a client
-went away.
+went away, so that a question and the reading that it waits for, one loop behind the other, end within 50 ms.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 from revelator.errors import Cancelled, Overloaded
 from serving.triton.backend import failure, send
 
-POLL_SECONDS = 0.1  # a look costs 0.15 ms of message passing
+POLL_SECONDS = 0.02  # a look costs 0.15 ms of message passing
+POLLED_OFTEN = 16  # requests in flight up to which each is looked at so often: 12 % of a core; more share that
 DRAIN_SECONDS = 5.0
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
@@ -61,7 +62,7 @@ class RequestLoop:
 
     async def _serve(self, sender: Any, answer: Coroutine[Any, Any, Any]) -> None:
         work = asyncio.ensure_future(answer)
-        watch = asyncio.create_task(_cancel_when_client_leaves(sender, work))
+        watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
         try:
             reply = await work
         except asyncio.CancelledError:
@@ -71,6 +72,11 @@ class RequestLoop:
         watch.cancel()
         self._running.discard(sender)
         send(sender, reply)
+
+    async def _cancel_when_client_leaves(self, sender: Any, work: asyncio.Future[Any]) -> None:
+        while not sender.is_cancelled():  # noqa: ASYNC110 (the server offers no event, only this question)
+            await asyncio.sleep(POLL_SECONDS * max(1.0, len(self._running) / POLLED_OFTEN))
+        work.cancel()
 
     def close(self) -> None:
         """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
@@ -86,9 +92,3 @@ class RequestLoop:
                 task.cancel()
             await asyncio.gather(*late)
         await self._stack.aclose()
-
-
-async def _cancel_when_client_leaves(sender: Any, work: asyncio.Future[Any]) -> None:
-    while not sender.is_cancelled():  # noqa: ASYNC110 (the server offers no event, only this question)
-        await asyncio.sleep(POLL_SECONDS)
-    work.cancel()

@@ -4,39 +4,52 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic import TypeAdapter
+from pydantic_core import ValidationError, from_json
 
-from revelator.errors import InvalidRequest
+from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from serving.executor import Executor
+from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
-OPTIONS = {"plan": str, "strategy": str, "limits": dict}
+_TRACE = TypeAdapter(Trace)
+
+OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
 
 class Questions:
-    """Answers questions with the three other models of the server at `url`."""
+    """Answers questions with the three other models of the server at `url`.
 
-    def __init__(self, url: str) -> None:
+    `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
+    """
+
+    def __init__(self, url: str, sources: Path | None = None) -> None:
         self.url = url
+        self.sources = sources
 
     async def open(self, stack: AsyncExitStack) -> None:
         self._models = await stack.enter_async_context(TritonModels(self.url))
         services = RemoteRevelator(self._models), RemoteRetriever(self._models), RemoteGenerator(self._models)
-        self._executor = Executor(*services)
+        atomic = AtomicStrategy.open(self.sources, services[1])
+        stack.push_async_callback(atomic.close)
+        self._executor = Executor(*services, atomic=atomic)
 
     async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = read_options(options)
-        limits = self._executor.limits.lowered(wanted.pop("limits", {}))
-        trace = await self._executor.run(question, deadline_ms=_milliseconds(deadline_ms), limits=limits, **wanted)
+        wanted["limits"] = self._executor.limits.lowered(wanted.pop("limits", {}))
+        if "reuse" in wanted:
+            wanted["reuse"] = read_trace(wanted["reuse"])
+        trace = await self._executor.run(question, deadline_ms=_milliseconds(deadline_ms), **wanted)
         return replace(trace, versions={**trace.versions, **self._models.versions})
 
 
 def read_options(text: str) -> dict[str, Any]:
-    """`plan`, `strategy` and `limits` from JSON; an empty text has none of them."""
+    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them."""
     try:
         value = from_json(text or "{}")  # unlike json.loads it refuses what is nested too deep, and lone surrogates
     except ValueError as error:
@@ -49,6 +62,18 @@ def read_options(text: str) -> dict[str, Any]:
         if given is not None and not isinstance(given, OPTIONS[name]):
             raise InvalidRequest(f"option {name} must be a JSON {OPTIONS[name].__name__}, not {given!r}")
     return {name: given for name, given in value.items() if given is not None}
+
+
+def read_trace(value: dict[str, Any]) -> Trace:
+    """The earlier trace of a request. Raises InvalidRequest."""
+    try:
+        Trace.from_json(value)  # the schema, and that it is a trace at all
+        return _TRACE.validate_python(value)
+    except DataError as error:
+        raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidRequest(f"option reuse: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
 
 
 def _milliseconds(value: object) -> float | None:

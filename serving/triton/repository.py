@@ -34,6 +34,7 @@ class Settings:
     generator_model: str | None = None
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: grammar, names or free
+    sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
 
 
 def templates() -> Path:
@@ -57,7 +58,7 @@ def lay_out(home: Path, settings: Settings) -> None:
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
-        "executor": _admission(home, settings),
+        "executor": _admission(home, settings) | _sources(home, settings),
     }
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
@@ -103,6 +104,18 @@ def _admission(home: Path, settings: Settings) -> dict[str, str]:
     recorded = recorded_parameters(home, "executor").get("max_in_flight")
     limit = settings.max_in_flight or recorded
     return {"max_in_flight": str(limit)} if limit else {}
+
+
+def _sources(home: Path, settings: Settings) -> dict[str, str]:
+    """The file that was given, else the recorded one; it is read whole before anything is written."""
+    recorded = recorded_parameters(home, "executor").get("sources")
+    path = settings.sources or (Path(recorded) if recorded else None)
+    if path is None:
+        return {}
+    from serving.knowledge.config import read_sources
+
+    read_sources(path)
+    return {"sources": str(path.resolve())}
 
 
 def write_code(home: Path, name: str, version: int) -> None:

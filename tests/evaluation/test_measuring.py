@@ -19,7 +19,7 @@ from evaluation.rows import append_rows, read_rows
 from revelator.tasks import TASKS
 from revelator.trace import Node, Trace, Usage
 from serving.protocols import Completion
-from serving.retrieval import BM25Index, build_index
+from serving.retrieval import Index, build_index
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
 
@@ -95,7 +95,7 @@ def test_retrieval_says_what_the_index_holds_and_what_each_question_finds(tmp_pa
     corpus = tmp_path / "corpus.jsonl"
     corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     build_index([corpus], tmp_path / "index")
-    index = BM25Index.open(tmp_path / "index")
+    index = Index.open(tmp_path / "index")
     found = retrieve(question(), index, titles_of(index), ["Who wrote Belt?", "Where was Ana Sorel born?"], depth=1)
     assert found.present == found.wikipedia == ("Belt (novel)",)
     assert found.leaves == (("Belt ( novel )",), ("Ana Sorel",))

@@ -9,6 +9,7 @@ import pytest
 from evaluation.scores import DECIDING
 from evaluation.scoring import pinned_rows, score
 from revelator.tasks import TASKS, TranslateInput
+from serving.engine import Written
 from tests.training.toy import write_set
 from training.instructions import Instruction, read_split
 
@@ -23,8 +24,8 @@ class Recited:
         rest = 0.1 / (len(labels) - 1)
         return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
 
-    def generate(self, prompts: Sequence[str], temperature: float, max_new_tokens: int) -> list[tuple[str, int]]:
-        return [(self.answers[prompt], 1) for prompt in prompts]
+    def generate(self, prompts: Sequence[str], *_: object) -> list[Written]:
+        return [Written(self.answers[prompt], 1) for prompt in prompts]
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(prompt) for prompt in prompts]

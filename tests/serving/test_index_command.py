@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from revelator.cli import revelator
-from revelator.errors import ArtifactError, DataError
+from revelator.errors import ArtifactError, DataError, ExpressionError
 
 ROWS = [
     {"title": "Marlow Vint", "text": "Marlow Vint directed Copper Rain ."},
@@ -66,3 +66,56 @@ def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: 
 @pytest.mark.parametrize("command", [(), ("build",), ("search",), ("info",)])
 def test_help_shows_examples(command: tuple[str, ...]) -> None:
     assert "Example" in call(*command, "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
+    from tests.serving.toy_encoder import write_encoder
+
+    folder = tmp_path_factory.mktemp("hybrid")
+    rows = [{"id": name, "title": name, "text": text} for name, text in (("a", "red cat"), ("b", "red dog"))]
+    (folder / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = write_encoder(folder / "model")
+    built = call("build", folder / "c.jsonl", "--kind", "hybrid", "--model", model, "--out", folder / "ix")
+    assert built.exit_code == 0, built.output
+    assert "vectors of 32" in built.stdout
+    return folder / "ix"
+
+
+def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> None:
+    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max"), ("--candidates",)):
+        found = call("search", hybrid, "--logic", '"red" AND NOT "dog"', "-k", 1, "--json", *more)
+        assert [p["id"] for p in json.loads(found.stdout)] == ["a"], more
+
+
+def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
+    for fusion in ("rrf", "convex"):
+        found = call("search", hybrid, "red dog", "-k", 1, "--json", "--fusion", fusion)
+        assert [p["id"] for p in json.loads(found.stdout)] == ["b"]
+
+
+def test_a_logical_query_that_does_not_parse_points_at_its_fault(hybrid: Path) -> None:
+    error = call("search", hybrid, "--logic", '"red" AND dog').exception
+    assert isinstance(error, ExpressionError)
+    assert "^^^" in str(error)
+
+
+def test_a_reranker_gives_its_own_order_and_scores(hybrid: Path, tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "cat", "dog"]))
+    config = BertConfig(
+        vocab_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=1,
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "cross")
+    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "cross")
+    found = call("search", hybrid, "red dog", "--json", "--reranker", tmp_path / "cross")
+    scores = [p["score"] for p in json.loads(found.stdout)]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+    assert isinstance(call("search", hybrid, "red", "--reranker", tmp_path).exception, ArtifactError)

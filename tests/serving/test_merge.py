@@ -189,3 +189,23 @@ def test_candidates_are_found_whatever_stands_around_them():
     ):
         assert candidates(question, parts) == ["The Beat", "The Bells, Part 2"]
     assert candidates("Which came first?", parts) == ["", ""]
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second", "answer"),
+    [
+        ("What is the total length of A and B?", "3 km", "2 miles", "6.218688 km"),
+        ("How many kilometres long are A and B together?", "3 km", "2 miles", "6.218688"),
+        ("What is the average length of A and B?", "3 km", "2 km", "2.5 km"),
+        ("What did A and B cost altogether?", "$3 million", "$500,000", "$3,500,000"),
+        ("How many days lie between A and B?", "28 February 2024", "1 March 2024", "2"),
+    ],
+)
+def test_quantities_are_added_up_in_the_unit_that_is_asked_for_or_stands_first(question, first, second, answer):
+    assert answers(question, part("What of A?", first), part("What of B?", second)) == (answer,)
+
+
+@pytest.mark.parametrize(("first", "second"), [("1950", "1960"), ("3 km", "2 kg"), ("Apollo 13", "11"), ("3 km", "?")])
+def test_what_cannot_be_added_is_not(first, second):
+    question = "In what year was the total of A and B reached?"
+    assert answers(question, part("What of A?", first), part("What of B?", second)) is None

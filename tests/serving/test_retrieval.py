@@ -7,13 +7,14 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
-from serving.passages import PassageStore, PassageWriter, detokenize
-from serving.retrieval import BM25Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
+from serving.passages import PassageStore, PassageWriter, detokenize, passage_line
+from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
 
 ROWS = [
     {"id": "a", "title": "Marlow Vint", "text": "Marlow Vint was a director. He directed Copper Rain in 1962."},
@@ -30,33 +31,33 @@ def write_corpus(path: Path, rows: list[dict], *, gzipped: bool = False) -> Path
 
 
 @pytest.fixture(scope="module")
-def index(tmp_path_factory: pytest.TempPathFactory) -> BM25Index:
+def index(tmp_path_factory: pytest.TempPathFactory) -> Index:
     folder = tmp_path_factory.mktemp("index")
     build_index([write_corpus(folder / "corpus.jsonl", ROWS)], folder / "out")
-    return BM25Index.open(folder / "out")
+    return Index.open(folder / "out")
 
 
-def ids(index: BM25Index, query: str, k: int = 10) -> list[str]:
+def ids(index: Index, query: str, k: int = 10) -> list[str]:
     return [passage.id for passage in index.search(query, k)]
 
 
-def test_a_title_counts_more_than_the_same_word_in_a_text(index: BM25Index) -> None:
+def test_a_title_counts_more_than_the_same_word_in_a_text(index: Index) -> None:
     assert ids(index, "lighthouse")[0] == "d"
 
 
-def test_inflections_and_accents_of_a_word_are_one_term(index: BM25Index) -> None:
+def test_inflections_and_accents_of_a_word_are_one_term(index: Index) -> None:
     assert ids(index, "Who directs?")[0] == "a"
     assert ids(index, "ALEVIK") == ["c"]
 
 
-def test_passages_come_back_as_written_with_scores_that_fall(index: BM25Index) -> None:
+def test_passages_come_back_as_written_with_scores_that_fall(index: Index) -> None:
     found = index.search("copper rain lighthouse", 10)
     assert [p.score for p in found] == sorted((p.score for p in found), reverse=True)
     assert {"id": found[0].id, "title": found[0].title, "text": found[0].text} == ROWS[1]
 
 
 @pytest.mark.parametrize("query", ["", "   ", "?!", "the of and", "zzzz unseen", "\x00\ud800"])
-def test_a_query_without_a_known_term_finds_nothing(index: BM25Index, query: str) -> None:
+def test_a_query_without_a_known_term_finds_nothing(index: Index, query: str) -> None:
     assert index.search(query, 5) == []
 
 
@@ -65,21 +66,21 @@ def test_words_that_only_ask_are_left_out_unless_nothing_else_is_left() -> None:
     assert query_terms("The Who") == ["who"]
 
 
-def test_k_beyond_the_corpus_gives_every_passage_that_shares_a_term(index: BM25Index) -> None:
+def test_k_beyond_the_corpus_gives_every_passage_that_shares_a_term(index: Index) -> None:
     assert sorted(ids(index, "lighthouse", k=1000)) == ["b", "c", "d"]
 
 
-def test_k_must_be_positive(index: BM25Index) -> None:
+def test_k_must_be_positive(index: Index) -> None:
     with pytest.raises(InvalidRequest, match="k must be 1 or more"):
         index.search("lighthouse", 0)
 
 
-def test_a_long_query_is_answered(index: BM25Index) -> None:
+def test_a_long_query_is_answered(index: Index) -> None:
     assert ids(index, "lighthouse " + "word " * 2000 + "keeper")[0] in ("b", "d")
 
 
 @given(st.text(max_size=200), st.integers(1, 9))
-def test_any_text_is_a_query(index: BM25Index, query: str, k: int) -> None:
+def test_any_text_is_a_query(index: Index, query: str, k: int) -> None:
     found = index.search(query, k)
     assert len(found) <= k
     assert all(passage.score > 0 for passage in found)
@@ -88,10 +89,10 @@ def test_any_text_is_a_query(index: BM25Index, query: str, k: int) -> None:
 def test_equal_scores_keep_the_order_of_the_corpus(tmp_path: Path) -> None:
     rows = [{"title": f"t{i}", "text": "same words here"} for i in range(30)]
     build_index([write_corpus(tmp_path / "c.jsonl", rows)], tmp_path / "out")
-    assert ids(BM25Index.open(tmp_path / "out"), "words", 3) == ["c:1", "c:2", "c:3"]
+    assert ids(Index.open(tmp_path / "out"), "words", 3) == ["c:1", "c:2", "c:3"]
 
 
-def test_scores_are_those_of_bm25s_used_plainly(tmp_path: Path, index: BM25Index) -> None:
+def test_scores_are_those_of_bm25s_used_plainly(tmp_path: Path, index: Index) -> None:
     import bm25s
 
     from serving.retrieval import terms
@@ -168,7 +169,7 @@ def test_a_folder_that_is_no_index_is_neither_opened_nor_replaced(tmp_path: Path
     precious.mkdir()
     (precious / "thesis.txt").write_text("words")
     with pytest.raises(ArtifactError, match=r"manifest\.json is missing"):
-        BM25Index.open(precious)
+        Index.open(precious)
     with pytest.raises(ArtifactError, match="is not an index"):
         build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], precious)
     assert (precious / "thesis.txt").read_text() == "words"
@@ -183,17 +184,17 @@ def test_a_damaged_index_names_the_file(tmp_path: Path) -> None:
     build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], out)
     data = (out / "passages.jsonl").read_bytes()
     (out / "passages.jsonl").write_bytes(data.replace(b"lamp", b"lump"))
-    assert BM25Index.open(out)
+    assert Index.open(out)
     with pytest.raises(ArtifactError, match="has changed") as caught:
         read_manifest(out, verify=True)
     assert caught.value.where == str(out / "passages.jsonl")
     (out / "passages.jsonl").write_bytes(data[:-5])
     with pytest.raises(ArtifactError, match="of another size"):
-        BM25Index.open(out)
+        Index.open(out)
     (out / "passages.jsonl").write_bytes(data)
     (out / "offsets.npy").write_bytes(b"\xff" * (out / "offsets.npy").stat().st_size)
     with pytest.raises(ArtifactError, match="cannot be read") as unreadable:
-        BM25Index.open(out)
+        Index.open(out)
     assert "--verify" in str(unreadable.value)
 
 
@@ -202,7 +203,7 @@ def test_an_index_of_another_format_is_refused(tmp_path: Path) -> None:
     manifest = build_index([write_corpus(tmp_path / "c.jsonl", ROWS)], out)
     (out / "manifest.json").write_text(json.dumps({**manifest, "format": "other-9"}))
     with pytest.raises(ArtifactError, match="'other-9'"):
-        BM25Index.open(out)
+        Index.open(out)
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=8))
@@ -212,12 +213,13 @@ def test_the_store_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory,
     folder = tmp_path_factory.mktemp("store")
     with PassageWriter(folder) as writer:
         for i, text in enumerate(texts):
-            writer.add(Passage(str(i), "", text))
+            line = passage_line(Passage(str(i), "", text))
+            writer.add(line, np.array([len(line)], np.uint64))
     store = PassageStore(folder)
     assert [store[i].text for i in range(len(store))] == texts
 
 
-async def test_the_retriever_answers_many_queries_at_once(index: BM25Index) -> None:
+async def test_the_retriever_answers_many_queries_at_once(index: Index) -> None:
     retriever = LocalRetriever(index)
     queries = ["lighthouse", "director", "copper", ""] * 10
     found = await asyncio.gather(*(retriever.search(query, 2) for query in queries))
@@ -259,5 +261,5 @@ def test_no_letter_or_digit_is_touched(text: str) -> None:
 def test_detokenizing_is_an_explicit_setting_of_the_index(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl", [{"title": "Oh !", "text": "One , two ( three ) ."}])
     build_index([corpus], tmp_path / "out", IndexSettings(detokenize=True))
-    found = BM25Index.open(tmp_path / "out").search("three", 1)[0]
+    found = Index.open(tmp_path / "out").search("three", 1)[0]
     assert (found.title, found.text) == ("Oh!", "One, two (three).")

@@ -70,6 +70,13 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
         assert "Ines Calloway" in asked.stdout and "Port Velm" in asked.stdout and plan in asked.stdout
         as_json = run("ask", "When was Sarnath founded?", "--strategy", "single", "--json", "--url", running.grpc)
         assert json.loads(as_json.stdout)["answers"] == ["1388"]
+        (home / "trace.json").write_text(as_json.stdout)
+        again = ("ask", "When was Sarnath founded?", "--plan", "When was Sarnath founded?", "--url", running.grpc)
+        reused = run(*again, "--reuse", home / "trace.json")
+        assert "1388" in reused.stdout and "from the earlier trace" in reused.stdout, reused.stderr
+        (home / "trace.json").write_text("{}")
+        broken = run(*again, "--reuse", home / "trace.json")
+        assert broken.returncode == 1 and "trace.json: this is no trace" in broken.stderr
         refused = run("ask", "Where?", "--home", home, "--plan", "Where was {director} born?")
         assert (refused.returncode, refused.stdout) == (1, "")
         assert "^^^^^^^^^^" in refused.stderr and "hint:" in refused.stderr

@@ -24,7 +24,7 @@ from revelator.errors import (
     Unavailable,
 )
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import Passage
+from revelator.trace import Passage, Trace
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
@@ -82,6 +82,19 @@ def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
     assert leaves[0].documents[0].title == "Lantern Row"
     assert answer.trace.versions == {"revelator": "1", "retriever": "1", "generator": "1"}
+
+
+async def test_an_edited_plan_takes_what_did_not_change_from_the_earlier_trace(world, client):
+    world.endpoint.knowledge["What is Ines Calloway known for?"] = ["ferries"]
+    trace = client.ask(QUESTION, plan=PLAN).trace
+    edited = PLAN.replace("Where was {director} born?", "What is {director} known for?")
+    async with AsyncClient(world.url, timeout=WAIT) as other:
+        asked = [client.ask(QUESTION, plan=edited, reuse=trace), await other.ask(QUESTION, plan=edited, reuse=trace)]
+    for answer in asked:
+        first, second = (node for node in answer.trace.nodes if node.kind == "atomic")
+        assert answer.answers == ("ferries",) and answer.trace.usage.retrievals == 1
+        assert first.detail["reused_from"] == "2" and "reused_from" not in second.detail
+        assert first.documents[0].title == "Lantern Row"
 
 
 async def test_the_async_client_gives_the_same_answer(world):
@@ -180,6 +193,9 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"colour": "red"}, {}, "no option 'colour'"),
         ({"strategy": "guess"}, {}, "no strategy 'guess'"),
         ({"limits": {"leaves": -1}}, {}, "limit leaves"),
+        ({"reuse": "a trace"}, {}, "option reuse"),
+        ({"reuse": {"nodes": []}}, {}, "no trace"),
+        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
         ({}, {"deadline_ms": "soon"}, "deadline_ms"),
         ({}, {"deadline_ms": -5}, "deadline_ms"),
     ],

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.values import Date, Quantity, country, normalise, number_text, parse_date, parse_quantity
+from serving.values import Date, Quantity, country, is_value, normalise, number_text, parse_date, parse_quantity
 
 
 @pytest.mark.parametrize(
@@ -92,3 +92,16 @@ def test_a_country_its_adjective_and_its_short_forms_are_one():
 def test_normalised_answers_leave_out_case_accents_marks_and_articles():
     assert normalise("The Café, Ltd.") == "cafe ltd"
     assert normalise("The The") == "the the"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["1950", "3 May 1950", "c. 44 BC", "the 1950s", "1,204 km", "6 ft 2 in", "$3.5 million", "twenty-one", "95 %"],
+)
+def test_a_text_that_is_nothing_but_a_date_or_a_quantity_is_a_value(text):
+    assert is_value(text)
+
+
+@pytest.mark.parametrize("text", ["Apollo 13", "Route 66", "May", "the year", "", "Fahrenheit 451", "Ann, 61"])
+def test_a_name_with_a_number_in_it_is_no_value(text):
+    assert not is_value(text)

@@ -3,7 +3,7 @@
 import pytest
 
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
-from serving.executor import Limits
+from serving.executor import Executor, Limits
 
 
 def kinds(trace):
@@ -192,3 +192,46 @@ async def test_what_code_cannot_merge_goes_to_the_generator(toy):
     world = toy({"Why did A fall?": ["rain"], "Why did B fall?": ["war"], f"merge: {question}": ["B"]})
     trace = await world.executor().run(question, plan="Why did A fall? + Why did B fall?")
     assert trace.answers == ["B"] and trace.nodes[-1].detail["method"] == "generator"
+
+
+async def test_a_fallback_says_what_was_wrong_with_the_last_plan(toy):
+    world = toy({"w": ["p"]}, {"translate_bnf": "A ) B", "refine": "w", "end": "yes"})
+    trace = await world.executor().run("q", strategy="compile")
+    assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason
+
+
+async def test_atomic_without_knowledge_sources_is_refused_with_a_way_out(toy):
+    with pytest.raises(InvalidRequest, match="none is configured") as refused:
+        await toy().executor().run("q", strategy="atomic")
+    assert "compile" in refused.value.hint
+
+
+class Trees:
+    """A runner of trees that knows one, and asks one leaf."""
+
+    async def __call__(self, run, plan):
+        if plan == "broken" or (plan is None and run.question == "Who is broken?"):
+            raise PlanError("a node names one that does not exist")
+        node = run.open("atomic", plan or run.question)
+        node.asked = node.question
+        with run.recorder.running(node):
+            await run.ask(node)
+        run.answer(node.answers)
+
+
+async def test_atomic_goes_through_the_runner_that_was_configured(toy):
+    world = toy({"Who wrote A?": ["Ann"], "the tree": ["Bob"]})
+    executor = Executor(world, world, world, atomic=Trees())
+    trace = await executor.run("Who wrote A?", strategy="atomic")
+    assert trace.answers == ["Ann"] and trace.plan_language == "art" and trace.outcome == "complete"
+    trace = await executor.run("q", plan="the tree", strategy="atomic")
+    assert trace.answers == ["Bob"]
+
+
+async def test_a_tree_of_the_model_that_cannot_be_run_falls_back_and_one_of_the_caller_is_refused(toy):
+    world = toy({"Who wrote A?": ["Ann"]}, {"refine": "Who wrote A?", "end": "yes"})
+    executor = Executor(world, world, world, atomic=Trees())
+    trace = await executor.run("Who is broken?", strategy="atomic")
+    assert trace.degraded and "does not exist" in trace.reason and trace.answers == ["Ann"]
+    with pytest.raises(PlanError, match="does not exist"):
+        await executor.run("q", plan="broken", strategy="atomic")

@@ -1,0 +1,65 @@
+"""Plans, and services whose every leaf takes the same time: what the benchmarks of executors run."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from revelator.language import Expression, bind, leaves, parse, substitute
+from revelator.trace import Node, Passage
+from serving.executor import Limits
+from serving.executor.anrag import Models, anrag
+from serving.protocols import Completion, GenerateRequest, Reading
+
+LIMITS = Limits(leaves=64, depth=64, concurrency=64)
+
+
+class Fixed:
+    """Services that take `latency` seconds a leaf, all of it in retrieval, and give one answer each."""
+
+    def __init__(self, latency: float, passages: int) -> None:
+        self.latency = latency
+        self.found = [Passage(str(n), f"title {n}", "text " * 100) for n in range(passages)]
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        if self.latency:
+            await asyncio.sleep(self.latency)
+        return self.found
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        return [Completion("yes", {"yes": 0.9, "no": 0.1}) for _ in prompts]
+
+    async def answer(self, request: GenerateRequest) -> Reading:
+        return Reading("", (f"value of {request.question[:20]}",))
+
+
+def plans() -> dict[str, str]:
+    tree = "(Who wrote book{n}? * Where was {{writer}} born? + Where is river{n}?) * Who knows {{writer}}?"
+    return {
+        "1 leaf": "Who wrote book?",
+        "list of 8": " + ".join(f"Who wrote book{n}?" for n in range(8)),
+        "list of 64": " + ".join(f"Who wrote book{n}?" for n in range(64)),
+        "chain of 8": " * ".join(["Who wrote book?", *(f"Who taught {{person}} subject{n}?" for n in range(7))]),
+        "tree of 8": " + ".join(f"({tree.format(n=n)})" for n in range(2)),
+        "tree of 64": " + ".join(f"({tree.format(n=n)})" for n in range(16)),
+    }
+
+
+async def one_after_the_other(plan: str, services: Fixed) -> None:
+    """The plan in depth-first order, each leaf after the one before it."""
+    expression = parse(plan)
+    sources = bind(expression).sources
+    answers: list[str] = []
+    for leaf, source in zip(leaves(expression), sources, strict=True):
+        asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
+        node = Node("1", "atomic", leaf.text, asked=asked)
+        await anrag(Models(services, services, services), node, LIMITS)
+        answers.append(node.answers[0])
+
+
+def critical_path(expression: Expression, seconds: Mapping[str, float]) -> float:
+    """Seconds of the longest chain of leaves, each of which waits for its own producers only."""
+    ends: list[float] = []
+    for leaf, source in zip(leaves(expression), bind(expression).sources, strict=True):
+        ends.append(seconds[leaf.text] + max((ends[producer] for producer in source.values()), default=0.0))
+    return max(ends)

@@ -1,0 +1,82 @@
+"""Many questions at a time: requests a second, and how soon a cancelled one is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Awaitable, Callable
+
+from fixed import LIMITS, Fixed, one_after_the_other
+from revelator.trace import Passage
+from serving.executor import Executor
+
+LEVELS = (1, 16, 64)
+
+
+async def rate(ask: Callable[[], Awaitable[object]], level: int, rounds: int) -> float:
+    """Requests a second of `level` clients, each of which asks `rounds` times."""
+
+    async def client() -> None:
+        for _ in range(rounds):
+            await ask()
+
+    began = time.perf_counter()
+    await asyncio.gather(*(client() for _ in range(level)))
+    return level * rounds / (time.perf_counter() - began)
+
+
+async def concurrent(name: str, plan: str, latency_ms: float, passages: int, level: int, rounds: int) -> str:
+    services = Fixed(latency_ms / 1000, passages)
+    executor = Executor(services, services, services, LIMITS)
+    ratios: list[float] = []
+
+    async def ask() -> None:
+        trace = await executor.run("q", plan=plan, strategy="compound")
+        assert trace.outcome == "complete"
+        ratios.append(trace.wall_ms / trace.critical_path_ms)
+
+    await rate(ask, level, 1)
+    ratios.clear()
+    ours = await rate(ask, level, rounds)
+    sequential = await rate(lambda: one_after_the_other(plan, services), level, 1)
+    return f"{name:12}{level:10}{ours:12.1f}{statistics.median(ratios):13.3f}{sequential:19.1f}{ours / sequential:8.2f}"
+
+
+class Endless(Fixed):
+    """Searches that end only when they are cancelled; `all_live` is set once `wanted` of them are under way."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__(0.0, 1)
+        self.live = 0
+        self.wanted = wanted
+        self.all_live = asyncio.Event()
+        self.last_end = 0.0
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        self.live += 1
+        if self.live == self.wanted:
+            self.all_live.set()
+        try:
+            return await asyncio.Event().wait()
+        finally:
+            self.live -= 1
+            self.last_end = time.perf_counter()
+
+
+async def cancelled(plan: str, level: int) -> str:
+    took: list[float] = []
+    leaves = plan.count(" + ") + 1
+    for _ in range(20):
+        services = Endless(level * leaves)
+        executor = Executor(services, services, services, LIMITS)
+        questions = [asyncio.create_task(executor.run("q", plan=plan, strategy="compound")) for _ in range(level)]
+        await services.all_live.wait()
+        began = time.perf_counter()
+        for question in questions:
+            question.cancel()
+        await asyncio.wait(questions)
+        assert services.live == 0
+        took.append((services.last_end - began) * 1000)
+    times = f"{min(took):8.2f}{statistics.median(took):8.2f}"
+    return f"{level:4} questions of {leaves} leaves, {level * leaves:5} calls: {times}"

@@ -1,0 +1,43 @@
+"""The atomic reasoning tree, the third language of plans: parse, render, check (AtomR, section 3.2)."""
+
+from revelator.art.checking import Fault, check
+from revelator.art.drawing import spelled, to_tree
+from revelator.art.reading import parse, render, schema, schema_text, to_json
+from revelator.art.tree import (
+    MAX_DEPTH,
+    Art,
+    Call,
+    Filter,
+    Numbered,
+    Relate,
+    Search,
+    depth,
+    numbered,
+    references,
+    substitute,
+    substitute_each,
+)
+
+__all__ = [
+    "MAX_DEPTH",
+    "Art",
+    "Call",
+    "Fault",
+    "Filter",
+    "Numbered",
+    "Relate",
+    "Search",
+    "check",
+    "depth",
+    "numbered",
+    "parse",
+    "references",
+    "render",
+    "schema",
+    "schema_text",
+    "spelled",
+    "substitute",
+    "substitute_each",
+    "to_json",
+    "to_tree",
+]

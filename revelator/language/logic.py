@@ -1,0 +1,36 @@
+"""Logical queries, `"a" AND ("b" OR NOT "c")` (ITLR): parse, render, check. `serving.retrieval` runs them."""
+
+from revelator.language.logic_check import MAX_TERMS, check
+from revelator.language.logic_expression import (
+    And,
+    Not,
+    Or,
+    Query,
+    Term,
+    holds,
+    literals,
+    negations,
+    normal_form,
+    render,
+    terms,
+    walk,
+)
+from revelator.language.logic_parser import parse
+
+__all__ = [
+    "MAX_TERMS",
+    "And",
+    "Not",
+    "Or",
+    "Query",
+    "Term",
+    "check",
+    "holds",
+    "literals",
+    "negations",
+    "normal_form",
+    "parse",
+    "render",
+    "terms",
+    "walk",
+]

@@ -1,0 +1,155 @@
+"""Calls of concurrent questions put together into batches, for models in this process.
+
+Triton does this remotely: the model `revelator` has dynamic batching. `BatchedRevelator` and `BatchedRetriever` are the
+same for a revelator and an index in this process, behind the same protocols. While one batch runs, what arrives waits
+and makes up the next; a batch that finds the model idle waits one turn of the event loop, so that the leaves which
+start together travel together, or `delay_ms` if a fuller batch is worth that. Callers take turns row by row: one with
+640 rows does not keep one with a single row waiting for all of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, Protocol, TypeVar
+
+from revelator.errors import InvalidRequest
+from revelator.trace import Passage
+from serving.protocols import Completion, Revelator
+
+Key = TypeVar("Key", bound=Hashable)
+Row = TypeVar("Row")
+Result = TypeVar("Result")
+
+
+@dataclass(eq=False)
+class Call(Generic[Row, Result]):
+    """One caller's rows: `sent` of them are in a batch that has run or runs."""
+
+    rows: Sequence[Row]
+    done: asyncio.Future[list[Result]]
+    results: list[Result] = field(default_factory=list)
+    sent: int = 0
+
+
+class Batcher(Generic[Key, Row, Result]):
+    """Runs `run(key, rows)` on at most `size` rows of one key at a time, and one batch at a time.
+
+    A batch that is refused with InvalidRequest is run again caller by caller, so that a row which is wrong fails its
+    own caller. A batch is cancelled when all its callers are gone.
+    """
+
+    def __init__(
+        self, run: Callable[[Key, Sequence[Row]], Awaitable[Sequence[Result]]], size: int, delay_ms: float = 0.0
+    ) -> None:
+        self._run = run
+        self._size = size
+        self._delay = delay_ms / 1000
+        self._waiting: dict[Key, list[Call[Row, Result]]] = {}  # the key whose turn is next stands first
+        self._worker: asyncio.Task[None] | None = None
+
+    async def submit(self, key: Key, rows: Sequence[Row]) -> list[Result]:
+        """One result a row, in order."""
+        if not rows:
+            return []
+        call: Call[Row, Result] = Call(rows, asyncio.get_running_loop().create_future())
+        self._waiting.setdefault(key, []).append(call)
+        if self._worker is None or self._worker.done():
+            self._worker = asyncio.create_task(self._work())
+        return await call.done
+
+    async def _work(self) -> None:
+        await asyncio.sleep(self._delay)
+        while self._waiting:
+            key = next(iter(self._waiting))
+            calls = [call for call in self._waiting.pop(key) if not call.done.done()]
+            batch = take_turns(calls, self._size)
+            if rest := [call for call in calls if call.sent < len(call.rows)]:
+                self._waiting[key] = rest
+            if batch:
+                await self._run_batch(key, batch)
+
+    async def _run_batch(self, key: Key, batch: Sequence[tuple[Call[Row, Result], Sequence[Row]]]) -> None:
+        self._running = work = asyncio.ensure_future(self._run(key, [row for _, rows in batch for row in rows]))
+
+        def gone(_: asyncio.Future[list[Result]]) -> None:
+            if all(call.done.done() for call, _ in batch):
+                work.cancel()
+
+        for call, _ in batch:
+            call.done.add_done_callback(gone)
+        await asyncio.wait([work])
+        for call, _ in batch:
+            call.done.remove_done_callback(gone)
+        if work.cancelled():
+            return
+        error = work.exception()
+        if isinstance(error, InvalidRequest) and len(batch) > 1:
+            for one in batch:
+                await self._run_batch(key, [one])
+        elif error is not None:
+            for call, _ in batch:
+                if not call.done.done():
+                    call.done.set_exception(error)
+        else:
+            _hand_out(batch, work.result())
+
+
+def take_turns(calls: Sequence[Call[Row, Result]], size: int) -> list[tuple[Call[Row, Result], Sequence[Row]]]:
+    """At most `size` rows, as many of each call as of any other while it has some; a call's rows stay together."""
+    shares = dict.fromkeys(calls, 0)
+    while size and (hungry := [call for call in calls if call.sent + shares[call] < len(call.rows)]):
+        for call in hungry[:size]:
+            shares[call] += 1
+        size -= min(size, len(hungry))
+    batch = [(call, call.rows[call.sent : call.sent + share]) for call, share in shares.items() if share]
+    for call, rows in batch:
+        call.sent += len(rows)
+    return batch
+
+
+def _hand_out(batch: Sequence[tuple[Call[Row, Result], Sequence[Row]]], results: Sequence[Result]) -> None:
+    start = 0
+    for call, rows in batch:
+        call.results += results[start : start + len(rows)]
+        start += len(rows)
+        if len(call.results) == len(call.rows) and not call.done.done():
+            call.done.set_result(call.results)
+
+
+class BatchedRevelator:
+    """`serving.protocols.Revelator` that puts prompts of one task and temperature together, whoever asks."""
+
+    def __init__(self, revelator: Revelator, *, size: int = 64, delay_ms: float = 0.0) -> None:
+        self._revelator = revelator
+        self._batcher: Batcher[tuple[str, float], str, Completion] = Batcher(self._complete, size, delay_ms)
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        return await self._batcher.submit((task, temperature), prompts)
+
+    async def _complete(self, key: tuple[str, float], prompts: Sequence[str]) -> list[Completion]:
+        task, temperature = key
+        return await self._revelator.complete(task, prompts, temperature=temperature)
+
+
+class ManySearches(Protocol):
+    """A retriever that takes several queries at once: dense models embed them in one pass."""
+
+    async def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """The `k` best passages of each query, in order."""
+
+
+class BatchedRetriever:
+    """`serving.protocols.Retriever` over one that takes several queries at once."""
+
+    def __init__(self, retriever: ManySearches, *, size: int = 64, delay_ms: float = 0.0) -> None:
+        self._retriever = retriever
+        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search, size, delay_ms)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        [found] = await self._batcher.submit(k, [query])
+        return found
+
+    async def _search(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
+        return await self._retriever.search_many(queries, k)

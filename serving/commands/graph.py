@@ -1,0 +1,156 @@
+"""`revelator graph`: load a knowledge graph, describe it, and ask it with the atomic operators."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+import click
+from pyoxigraph import NamedNode
+
+from revelator.art import Art, Call, Filter, Relate, Search
+from revelator.terminal import printable
+from serving.knowledge.graph import GraphSource
+from serving.knowledge.graph_build import build_graph
+from serving.knowledge.graph_store import GraphStore, read_manifest
+from serving.knowledge.operators import query_of
+from serving.knowledge.source import Found
+from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
+
+FOLDER = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
+
+
+@click.group()
+def graph() -> None:
+    """Load and ask a knowledge graph.
+
+    \b
+    Examples:
+      revelator graph load kb.tsv.gz --out runs/graphs/films
+      revelator graph search runs/graphs/films "UHF"
+      revelator graph relate runs/graphs/films "UHF" "directed by"
+      revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
+      revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
+      revelator graph info runs/graphs/films
+    """
+
+
+@graph.command()
+@click.argument("files", metavar="FILE...", nargs=-1, required=True, type=FILE)
+@click.option("--out", required=True, type=FOLDER, help="Folder of the graph; one that stands there is replaced.")
+@click.option("--aliases", type=FILE, help="TSV of relation name, another name for it.")
+@click.option("--label", default=RDFS_LABEL.value, show_default=True, help="IRI of the predicate that names nodes.")
+@click.option(
+    "--language", default="", help="Language of the labels that count, such as en; labels without one always do."
+)
+@AS_JSON
+def load(files: tuple[Path, ...], out: Path, aliases: Path | None, label: str, language: str, as_json: bool) -> None:
+    """Load N-Triples or TSV (head, relation, tail) into a graph folder.
+
+    \b
+    Examples:
+      revelator graph load kb.tsv.gz --out runs/graphs/films
+      revelator graph load dump.nt.gz --language en --out runs/graphs/dump
+    """
+    try:
+        vocabulary = Vocabulary(label=NamedNode(label), language=language)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--label") from error
+    started = time.perf_counter()
+    manifest = build_graph(files, out, vocabulary=vocabulary, aliases=aliases)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
+        return
+    seconds = time.perf_counter() - started
+    click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels in {seconds:.1f} s: {out}")
+    click.echo(f'next: revelator graph search {out} "…"')
+
+
+@graph.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("name")
+@click.argument("descriptor", required=False, default="")
+@AS_JSON
+def search(folder: Path, name: str, descriptor: str, as_json: bool) -> None:
+    """Print the entities that NAME stands for; DESCRIPTOR tells them apart.
+
+    \b
+    Example:
+      revelator graph search runs/graphs/films "Mercury" "planet"
+    """
+    _ask(folder, Search(name, descriptor), as_json)
+
+
+@graph.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("head")
+@click.argument("relation")
+@click.option("--inverse/--forward", default=None, help="Read the relation from one end (default: whichever answers).")
+@AS_JSON
+def relate(folder: Path, head: str, relation: str, inverse: bool | None, as_json: bool) -> None:
+    """Print what HEAD leads to along RELATION, or what relates it to a second entity.
+
+    \b
+    Examples:
+      revelator graph relate runs/graphs/films "UHF" "directed by"
+      revelator graph relate runs/graphs/films "UHF" "Jay Levey"
+    """
+    _ask(folder, Relate(head, relation, inverse), as_json)
+
+
+@graph.command(name="filter")
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("condition")
+@click.argument("entities", metavar="ENTITY...", nargs=-1, required=True)
+@AS_JSON
+def filter_(folder: Path, condition: str, entities: tuple[str, ...], as_json: bool) -> None:
+    """Print those of the entities that meet CONDITION.
+
+    \b
+    Example:
+      revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
+    """
+    _ask(folder, Filter(entities, condition), as_json)
+
+
+@graph.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@AS_JSON
+def info(folder: Path, as_json: bool) -> None:
+    """Say what a graph holds and which relations it knows.
+
+    \b
+    Example:
+      revelator graph info runs/graphs/films
+    """
+    manifest = read_manifest(folder)
+    if as_json:
+        click.echo(json.dumps(manifest, ensure_ascii=False))
+        return
+    click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels")
+    click.echo(printable("relations: " + ", ".join(manifest["relations"])))
+    for file in manifest["inputs"]:
+        click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
+
+
+def _ask(folder: Path, call: Call, as_json: bool) -> None:
+    found = asyncio.run(_find(folder, call))
+    if as_json:
+        ids = {text: list(iris) for text, iris in found.ids.items()}
+        click.echo(json.dumps({"answers": list(found.answers), "ids": ids, "note": found.note}, ensure_ascii=False))
+    else:
+        click.echo(printable("\n".join(found.answers) or f"no answer: {found.note}"))
+    if not found.answers:
+        raise SystemExit(1)
+
+
+async def _find(folder: Path, call: Call) -> Found:
+    source = GraphSource(GraphStore(folder))
+    try:
+        return await source.find(query_of(Art("?", call), {}, {}), 3)
+    finally:
+        await source.close()

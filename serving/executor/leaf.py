@@ -1,0 +1,27 @@
+"""A leaf's answer taken from where the same was asked before: in this plan, or in an earlier trace."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from copy import deepcopy
+
+from revelator.trace import Node, Trace
+
+
+def take(node: Node, other: Node, how: str) -> None:
+    """Gives `node` what `other` found, at no cost; `node.detail[how]` names it."""
+    node.documents = list(other.documents)
+    node.sentence = other.sentence
+    node.answers = list(other.answers)
+    node.status, node.error = other.status, other.error
+    inner = ("shared_from", "reused_from", "retries")
+    node.detail |= {k: deepcopy(v) for k, v in other.detail.items() if k not in inner} | {how: other.id}
+
+
+def answered(trace: Trace) -> Mapping[str, Node]:
+    """The leaves of a trace that ended with an answer from documents, by what was asked.
+
+    What was computed from other leaves' answers is left out: the same words may mean other values now.
+    """
+    ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
+    return {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}

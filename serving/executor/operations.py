@@ -1,0 +1,49 @@
+"""From a plan's answers to the parts that operations by code work on (`serving.merge`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from revelator.language import Atomic, Expression
+from serving.executor.branches import before
+from serving.executor.choices import Answered, Choice, wants_all
+from serving.merge import Member, Merged, Part, compute_within
+
+
+class Plan(Protocol):
+    """What is read of a `PlanRun`: its leaves, and the calls of each that gave answers."""
+
+    expression: Expression
+    leaves: tuple[Atomic, ...]
+
+    def answered(self, leaf: int) -> list[Answered]: ...
+
+
+def parts_of(plan: Plan, chains: Sequence[Sequence[int]]) -> list[Part]:
+    """One part a chain: its questions as planned, and a member for each call of its last leaf."""
+    return [Part(tuple([plan.leaves[leaf].text for leaf in chain]), _members(plan, chain[-1])) for chain in chains]
+
+
+def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
+    """The answer of a leaf that compares, counts or adds up what came before it, by code; None where it is not sure."""
+    text = plan.leaves[leaf].text
+    values = {
+        name: Part((_question(plan, producer),), _members(plan, producer))
+        if wants_all(text, name)
+        else Part((_question(plan, producer),), (Member({}, (choice.values[name],)),))
+        for name, producer in sources.items()
+    }
+    chains = [chain for chain in before(plan.expression, leaf) if set(chain) & set(sources.values())]
+    ends = [Part(tuple([_question(plan, i) for i in chain]), _members(plan, chain[-1])) for chain in chains]
+    return compute_within(text, asked, values, ends)
+
+
+def _question(plan: Plan, leaf: int) -> str:
+    """What a leaf was asked, where it was asked one thing; otherwise what was planned."""
+    calls = plan.answered(leaf)
+    return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text
+
+
+def _members(plan: Plan, leaf: int) -> tuple[Member, ...]:
+    return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered(leaf)])

@@ -1,0 +1,111 @@
+"""How one node of a tree gets its answer: an operator over sources, child and sibling reasoning, direct RAG.
+
+Every node ends with a sentence and a clean list (AtomR, section 3.3). A node makes at most one generator call: an
+operator that a graph answers makes none, and reasoning over children makes none where code is sure of the answer. A
+fallback to direct RAG is a node of its own, so that its cost can be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from revelator.art import Filter
+from revelator.tasks import Step
+from revelator.trace import Node, Passage, Usage
+from serving.executor.anrag import Models
+from serving.knowledge.conditions import others
+from serving.knowledge.labels import key_of
+from serving.knowledge.operators import OVERLAP, PASSAGES, overlap
+from serving.knowledge.source import Query
+from serving.knowledge.sources import Gathered, Sources
+from serving.merge import Member, Part, compute, needs_judgement
+from serving.protocols import GenerateRequest
+
+PASSAGES_READ = 12  # at most so many reach the generator
+
+
+async def operate(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
+    """Runs a node's operator (or, without one, direct RAG) and fills the node; gives what the sources knew.
+
+    A node without an answer is left failed, with the reason.
+    """
+    if isinstance(query.call, Filter) and (left := others(query.call.condition, query.call.entities)) is not None:
+        _write(node, left, "other than")
+        return None
+    gathered = await sources.gather(query, PASSAGES)
+    node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
+    node.detail["sources"] = [report.to_json() for report in gathered.reports]
+    node.detail["source_scores"] = dict(gathered.scores)
+    if gathered.answers:
+        _write(node, gathered.answers, gathered.by)
+        return gathered
+    passages = _read(node, query, gathered)
+    node.documents = passages
+    if not passages:
+        node.status, node.error = "failed", _why(gathered)
+        return gathered
+    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
+    if isinstance(query.call, Filter):
+        _keep_entities(node, query.call)
+    return gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them."""
+
+    question: str
+    answers: tuple[str, ...]
+    is_last: bool = True
+
+
+async def reason(models: Models, node: Node, question: str, known: Sequence[Known]) -> None:
+    """Answers from the answers of other nodes (one or more): child and sibling answer reasoning.
+
+    An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
+    be judged or a `[DR]` question asks for more than they say; else the last answers, one after the other.
+    """
+    parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
+    if merged := compute(question, parts):
+        _write(node, merged.answers, merged.method)
+    elif needs_judgement(question) and len(parts) > 1:
+        steps = tuple(Step(one.question, "; ".join(one.answers)) for one in known)
+        await models.generate(node, GenerateRequest("merge", question, steps=steps))
+    else:
+        _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
+
+
+def _write(node: Node, answers: Sequence[str], method: str) -> None:
+    node.answers = list(answers)
+    node.sentence = f"{node.asked or node.question} {', '.join(answers)}." if answers else ""
+    node.detail["method"] = method
+    if not answers:
+        node.status, node.error = "failed", "no answer was found"
+
+
+def _read(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
+    """The passages for the generator. Of a filter's entities those whose passages say too little are dropped."""
+    groups = gathered.passages
+    if isinstance(query.call, Filter):
+        shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
+        node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
+        groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= OVERLAP)
+    turns = [
+        group[place] for place in range(max(map(len, groups), default=0)) for group in groups if place < len(group)
+    ]
+    distinct = {(p.title, p.text): p for p in turns}
+    return list(distinct.values())[:PASSAGES_READ]
+
+
+def _keep_entities(node: Node, call: Filter) -> None:
+    """A filter's answer is a part of its entities, whatever a reply says."""
+    said = {key_of(answer) for answer in node.answers}
+    node.answers = [entity for entity in call.entities if key_of(entity) in said]
+    if not node.answers and node.status != "failed":
+        node.status, node.error = "failed", "the reply names none of the entities"
+
+
+def _why(gathered: Gathered) -> str:
+    told = [f"{report.source}: {report.error or report.note or report.outcome}" for report in gathered.reports]
+    return "nothing was found (" + "; ".join(told) + ")"

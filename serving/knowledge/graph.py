@@ -1,0 +1,189 @@
+"""The atomic operators over a graph: typed answers, exact and whole, without a model.
+
+The same code runs over the embedded store and over a SPARQL endpoint: both link names to nodes and run a SELECT.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from pyoxigraph import NamedNode
+
+from revelator.art import Filter, Relate, Search
+from revelator.trace import Passage
+from serving.knowledge import sparql
+from serving.knowledge.conditions import Fact, meeting
+from serving.knowledge.labels import Label, key_of
+from serving.knowledge.linking import alike
+from serving.knowledge.source import Found, Query, SourceKind
+from serving.knowledge.sparql import Row, Vocabulary
+
+ROWS = 1_000  # of one query
+HEADS = 20  # entities whose facts one query reads
+FACT_ROWS = 5_000  # of one such query
+SHOWN = 12  # facts of an entity that are written into its passage
+
+
+class Graph(Protocol):
+    """Names to nodes, and SELECT."""
+
+    vocabulary: Vocabulary
+
+    async def entities(self, name: str) -> list[Label]: ...
+
+    async def relations(self, phrase: str) -> list[Label]: ...
+
+    async def select(self, query: str) -> list[Row]: ...
+
+    async def close(self) -> None: ...
+
+
+class GraphSource:
+    """A graph as a knowledge source. An operator that it cannot link to its nodes gives no answer, and says why."""
+
+    kind: SourceKind = "graph"
+
+    def __init__(self, graph: Graph, name: str = "graph", *, timeout: float = 5.0) -> None:
+        self.graph = graph
+        self.name = name
+        self.timeout = timeout
+
+    async def find(self, query: Query, k: int) -> Found:
+        match query.call:
+            case Search():
+                return await self._search(query.call)
+            case Relate():
+                return await self._relate(query.call, query)
+            case Filter():
+                return await self._filter(query.call, query)
+        return Found(note="a graph is asked by operators")
+
+    async def close(self) -> None:
+        await self.graph.close()
+
+    async def _search(self, call: Search) -> Found:
+        labels = await self.graph.entities(call.name)
+        if call.descriptor and len(labels) > 1:
+            labels = await self._described(labels, call.descriptor)
+        labels = _certain(labels, call.name)
+        return _answers([(NamedNode(label.iri), label.text) for label in labels], "label")
+
+    async def _described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
+        """Those whose facts share most words with the descriptor; all of them when none shares any."""
+        facts = await self._facts([NamedNode(label.iri) for label in labels])
+        wanted = key_of(descriptor).split()
+        said = {
+            iri: {word for fact in known for word in key_of(f"{fact.relation} {fact.value}").split()}
+            for iri, known in facts.items()
+        }
+        shared = [sum(any(alike(word, other) for other in said.get(one.iri, ())) for word in wanted) for one in labels]
+        return [label for label, count in zip(labels, shared, strict=True) if count == max(shared)]
+
+    async def _relate(self, call: Relate, query: Query) -> Found:
+        heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.relations(call.to))
+        if not heads:
+            return Found(note=f"no node is called {', '.join(query.heads)}"[:200])
+        if not relations:
+            return await self._between(heads, call)
+        predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
+        for inverse in (False, True) if call.inverse is None else (call.inverse,):
+            query_text = sparql.related(heads, predicates, inverse, self.graph.vocabulary, ROWS)
+            rows = await self.graph.select(query_text)
+            if rows:
+                note = ("inverse of " if inverse else "") + relations[0].text
+                note += f", cut off at {ROWS:,}" if len(rows) == ROWS else ""
+                return _answers([(row["x"], sparql.shown(row)) for row in rows], note)
+        return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
+
+    async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
+        """The third form: what relates the head to a second entity."""
+        tails = _certain(await self.graph.entities(call.to), call.to)
+        found: dict[str, str] = {}
+        for tail in tails:
+            for head in heads[:HEADS]:
+                rows = await self.graph.select(sparql.relations_between(head, NamedNode(tail.iri), ROWS))
+                found |= {row["p"].value: await self._relation_name(row["p"]) for row in rows}
+        return Found(
+            answers=tuple(dict.fromkeys(found.values())), note="relation" if found else f"no {call.to!r}"[:200]
+        )
+
+    async def _relation_name(self, predicate: NamedNode) -> str:
+        return (await self._relation_names([predicate]))[predicate.value]
+
+    async def _relation_names(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
+        rows = await self.graph.select(sparql.labels_of(predicates, self.graph.vocabulary, ROWS))
+        named = {row["x"].value: sparql.text_of(row["label"]) for row in rows}
+        return {p.value: named.get(p.value) or sparql.local_name(p.value).replace("_", " ") for p in predicates}
+
+    async def _filter(self, call: Filter, query: Query) -> Found:
+        heads = await self._link_each(query.heads, query)
+        nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
+        if not nodes:
+            return Found(note="no node is called so")
+        facts = await self._facts(nodes)
+        known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
+        kept = meeting(call.condition, known)
+        if kept is None:
+            return Found(passages=_as_passages(query.heads, known), note="the condition names no fact of the graph")
+        ids = {name: tuple(node.value for node in heads[name]) for name in kept}
+        return Found(answers=tuple(kept), ids=ids, note="facts", passages=_as_passages(query.heads, known))
+
+    async def _facts(self, nodes: Sequence[NamedNode]) -> dict[str, list[Fact]]:
+        rows: list[Row] = []
+        for first in range(0, len(nodes), HEADS):
+            some = nodes[first : first + HEADS]
+            rows += await self.graph.select(sparql.facts(some, self.graph.vocabulary, FACT_ROWS))
+        names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
+        facts: dict[str, list[Fact]] = {}
+        for row in rows:
+            value = sparql.shown(row)
+            fact = Fact(names[row["p"].value], value, row["inverse"].value == "true")
+            facts.setdefault(row["e"].value, []).append(fact)
+        return facts
+
+    async def _link(self, names: Sequence[str], query: Query) -> list[NamedNode]:
+        linked = await self._link_each(names, query)
+        return list(dict.fromkeys(node for found in linked.values() for node in found))
+
+    async def _link_each(self, names: Sequence[str], query: Query) -> dict[str, list[NamedNode]]:
+        """The nodes of each name: those that an earlier answer was found as, or those that are called so."""
+        known = query.ids.get(self.name, {})
+        strange = [name for name in dict.fromkeys(names) if name not in known]
+        linked = await asyncio.gather(*map(self.graph.entities, strange))
+        found = {name: _certain(labels, name) for name, labels in zip(strange, linked, strict=True)}
+        return {
+            name: [NamedNode(iri) for iri in known[name]]
+            if name in known
+            else [NamedNode(label.iri) for label in found[name]]
+            for name in names
+        }
+
+
+def _certain(labels: list[Label], name: str) -> list[Label]:
+    """Labels that are the name; of others, which only hold its words, one alone is taken for it."""
+    same = [label for label in labels if key_of(label.text) == key_of(name)]
+    return same or (labels if len({label.iri for label in labels}) == 1 else [])
+
+
+def _answers(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
+    """Distinct texts in their order, each with its nodes, and one passage that says them all."""
+    ids: dict[str, list[str]] = {}
+    for term, text in pairs:
+        same = ids.setdefault(text, [])
+        if isinstance(term, NamedNode) and term.value not in same:
+            same.append(term.value)
+    if not ids:
+        return Found(note="no node is called so")
+    return Found(answers=tuple(ids), ids={text: tuple(iris) for text, iris in ids.items() if iris}, note=note)
+
+
+def _as_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:
+    """One passage an entity, in the order of the query's texts: its first facts as a line."""
+    return tuple(
+        (Passage(f"graph:{name}", name, "; ".join(f"{f.relation}: {f.value}" for f in known[name][:SHOWN])),)
+        if known.get(name)
+        else ()
+        for name in names
+    )

@@ -1,0 +1,131 @@
+"""One way out to the network: a client for one configured endpoint.
+
+Only the configured origin (scheme, host and port) is ever asked, and only with the configured path. A redirect is
+followed within that origin; any other is refused before a connection is opened, so neither a private address nor any
+other can be reached through an answer. Replies are read up to `MAX_BYTES`. A key travels in a header, is never part of
+an address, and is blanked out of every message.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from importlib import metadata
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
+
+MAX_BYTES = 8_000_000
+MAX_REDIRECTS = 3
+MESSAGE_CHARACTERS = 200  # of a server's own error text
+RETRYABLE = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class HttpEndpoint:
+    """`url` is http or https, without user, query or fragment. `timeout` is in seconds and covers one call.
+
+    Raises ConfigError for another url; calls raise Unavailable and DeadlineExceeded.
+    """
+
+    def __init__(
+        self, url: str, *, timeout: float, key: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.url = checked_url(url)
+        self.timeout = timeout
+        self._key = key
+        agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", **(headers or {})}
+        self._client = httpx.AsyncClient(timeout=timeout, headers=agent, follow_redirects=False, trust_env=False)
+
+    async def get(self, parameters: Mapping[str, str]) -> bytes:
+        return await self._call("GET", params=dict(parameters))
+
+    async def post_json(self, body: Any) -> bytes:
+        return await self._call("POST", json=body)
+
+    async def post_form(self, fields: Mapping[str, str]) -> bytes:
+        return await self._call("POST", data=dict(fields))
+
+    async def close(self) -> None:
+        await self._client.aclose()
+
+    async def _call(self, method: str, **content: Any) -> bytes:
+        request = self._client.build_request(method, self.url, **content)
+        try:
+            for _ in range(MAX_REDIRECTS + 1):
+                status, location, body = await self._send(request)
+                if location is None:
+                    return self._accepted(status, body)
+                request.url = self._target(request.url, location)
+        except httpx.TimeoutException as error:
+            raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
+        except httpx.HTTPError as error:
+            raise Unavailable(self._clean(f"no answer: {error or type(error).__name__}"), where=self.url) from error
+        raise Unavailable(f"more than {MAX_REDIRECTS} redirects", where=self.url)
+
+    async def _send(self, request: httpx.Request) -> tuple[int, str | None, bytes]:
+        response = await self._client.send(request, stream=True)
+        try:
+            if response.is_redirect:
+                return response.status_code, response.headers["location"], b""
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise Unavailable(f"the reply is longer than {MAX_BYTES:,} bytes", where=self.url)
+            return response.status_code, None, bytes(body)
+        finally:
+            await response.aclose()
+
+    def _accepted(self, status: int, body: bytes) -> bytes:
+        if status == 200:
+            return body
+        said = self._clean(body[: 4 * MESSAGE_CHARACTERS].decode(errors="replace"))[:MESSAGE_CHARACTERS]
+        hint = "try again later" if status in RETRYABLE else "check the address, and the key if it wants one"
+        raise Unavailable(f"the endpoint answered {status}: {' '.join(said.split())}", where=self.url, hint=hint)
+
+    def _target(self, at: httpx.URL, location: str) -> httpx.URL:
+        try:
+            target = at.join(location)
+        except (httpx.InvalidURL, ValueError) as error:
+            raise Unavailable("redirected to what is no address", where=self.url) from error
+        if _origin(target) != _origin(at):
+            what = "a private address" if is_private(target.host) else "another server"
+            hint = "configure that address if it is meant"
+            message = f"refused to follow a redirect to {what}: {target.scheme}://{target.host}"
+            raise Unavailable(message, where=self.url, hint=hint)
+        return target
+
+    def _clean(self, text: str) -> str:
+        return text.replace(self._key, "***") if self._key else text
+
+
+def checked_url(url: str) -> str:
+    """The url as it is, or ConfigError: only http and https, a host, and no user, query or fragment."""
+    hint = "an address such as https://query.wikidata.org/sparql; keys come from the environment"
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ConfigError("not an http or https address", where="url", hint=hint)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigError("an endpoint has no user, query or fragment", where=f"url {parts.hostname}", hint=hint)
+    return url
+
+
+def is_private(host: str) -> bool:
+    """A literal address that is not on the public internet, or a name that means this machine."""
+    if host == "localhost" or host.endswith((".localhost", ".local", ".internal")):
+        return True
+    try:
+        return not ipaddress.ip_address(host).is_global
+    except ValueError:
+        return False
+
+
+def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+    return url.scheme, url.host, url.port

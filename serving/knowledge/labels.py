@@ -1,0 +1,100 @@
+"""Which node a name stands for: the labels of a graph in one SQLite file, found by text, by key, or by words.
+
+A key is the label as `key_of` folds it: case, accents and punctuation do not tell entities apart unless the exact
+text does. The file is read-only once it is built, and processes share it through the page cache.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import unicodedata
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+LabelKind = Literal["entity", "relation"]
+CANDIDATES = 20
+BATCH = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Label:
+    """A name of a node; `main` is the one that answers show, the others are aliases."""
+
+    iri: str
+    text: str
+    kind: LabelKind = "entity"
+    main: bool = True
+
+
+def key_of(text: str) -> str:
+    """Case folded, accents removed, every run of other characters than letters and digits one space."""
+    folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
+    kept = "".join(c if c.isalnum() else " " for c in folded if not unicodedata.combining(c))
+    return " ".join(kept.split())
+
+
+def write_labels(path: Path, labels: Iterable[Label]) -> int:
+    """Makes the file and returns how many labels it holds."""
+    connection = sqlite3.connect(path)
+    try:
+        connection.executescript(
+            "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF;"
+            "CREATE TABLE labels(id INTEGER PRIMARY KEY, iri TEXT, text TEXT, key TEXT, kind TEXT, main INTEGER);"
+            "CREATE VIRTUAL TABLE words USING fts5(key, content='labels', content_rowid='id');"
+        )
+        for batch in _batches(labels):
+            rows = [(one.iri, one.text, key_of(one.text), one.kind, int(one.main)) for one in batch]
+            connection.executemany("INSERT INTO labels(iri, text, key, kind, main) VALUES (?, ?, ?, ?, ?)", rows)
+        connection.execute("CREATE INDEX by_key ON labels(key, kind)")
+        connection.execute("INSERT INTO words(words) VALUES ('rebuild')")
+        connection.commit()
+        return connection.execute("SELECT count(*) FROM labels").fetchone()[0]
+    finally:
+        connection.close()
+
+
+def _batches(labels: Iterable[Label]) -> Iterator[list[Label]]:
+    batch: list[Label] = []
+    for label in labels:
+        batch.append(label)
+        if len(batch) == BATCH:
+            yield batch
+            batch = []
+    yield batch
+
+
+class LabelIndex:
+    """The file of `write_labels`, read-only. Safe to share between threads: each has a connection of its own."""
+
+    def __init__(self, path: Path) -> None:
+        self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
+        self._local = threading.local()
+
+    def entities(self, name: str, limit: int = CANDIDATES) -> list[Label]:
+        """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
+        key = key_of(name)
+        if not key:  # a film may be called "$"
+            text = name.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
+            return self._read("key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", text, limit)
+        same = self._read("key = ? AND kind = 'entity' ORDER BY main DESC, id LIMIT ?", key, 10 * limit)
+        if same:
+            return ([label for label in same if label.text == name] or same)[:limit]
+        words = " ".join(f'"{word}"' for word in key.split())
+        within = (
+            "id IN (SELECT rowid FROM words WHERE words MATCH ?) AND kind = 'entity' ORDER BY length(key), id LIMIT ?"
+        )
+        return self._read(within, words, limit)
+
+    def relations(self) -> list[Label]:
+        """The names of all relations, aliases among them."""
+        return self._read("kind = 'relation' ORDER BY main DESC, id")
+
+    def _read(self, condition: str, *values: str | int) -> list[Label]:
+        connection = getattr(self._local, "connection", None)
+        if connection is None:
+            connection = self._local.connection = sqlite3.connect(self._uri, uri=True)
+        rows = connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
+        return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]

@@ -1,0 +1,168 @@
+"""Runs an atomic reasoning tree and writes it into the trace (AtomR, section 3.3).
+
+A node starts when the nodes that it names have ended (and a parent when its children have): siblings that need
+nothing of one another run side by side. Its trace node carries `detail["art"]`, the number that `[i]` refers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+
+from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute
+from revelator.errors import PlanError, Unavailable
+from revelator.trace import Kind, Node, Passage, PlanSource, Trace
+from serving.executor.anrag import Models
+from serving.executor.limits import Limits
+from serving.executor.recording import Recorder
+from serving.executor.run import Run
+from serving.knowledge.answering import Known, operate, reason
+from serving.knowledge.operators import Ids, direct_query, query_of
+from serving.knowledge.source import Query
+from serving.knowledge.sources import Sources
+from serving.protocols import Completion, Generator
+
+log = logging.getLogger(__name__)
+
+
+def require_valid(art: Art, limits: Limits) -> None:
+    """Raises PlanError for a tree that cannot be executed, or that is larger than the limits of the run."""
+    nodes = numbered(art)
+    leaves = sum(not node.children for node in nodes)
+    if leaves > limits.leaves:
+        raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {limits.leaves}")
+    if (deepest := max(len(node.path) for node in nodes)) > limits.depth:
+        raise PlanError(f"the tree is {deepest} steps deep; the limit depth is {limits.depth}")
+    if faults := check(art):
+        raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=f"{faults[0].place}: {faults[0].hint}")
+
+
+async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource = "given") -> None:
+    """Executes the tree; the root's answer becomes the answer of the question.
+
+    Raises PlanError before it starts, and Unavailable when nothing at all could be answered because the generator is
+    down. What else fails is in the trace.
+    """
+    require_valid(art, run.limits)
+    trace = run.recorder.trace
+    trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
+    run.recorder.tell("planned", trace)
+    running = ArtRun(run, art, sources)
+    root = await running.run()
+    if running.unavailable and not any(box.answers for box in running.boxes):
+        raise running.unavailable
+    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
+    run.last = (root.id,)
+
+
+async def execute(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+    """The trace of a tree that is run on its own, without a model that plans."""
+    models = Models(NoModel(), NoModel(), generator)
+    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"))
+    await run_art(run, art, sources)
+    return run.recorder.finish()
+
+
+class NoModel:
+    """Stands where a tree that is given needs nothing: no plan is compiled and nothing is judged."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        raise NotImplementedError(task)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        raise NotImplementedError(query)
+
+
+class ArtRun:
+    """One execution of a tree: a trace node (`boxes`) and a task for each node, in breadth-first order."""
+
+    def __init__(self, run: Run, art: Art, sources: Sources) -> None:
+        self.models, self.recorder, self.first = run.models, run.recorder, run.last
+        self.sources = sources
+        self.nodes = numbered(art)
+        self.boxes: list[Node] = []
+        for at in self.nodes:
+            kind: Kind = "merge" if at.node.call is None else "atomic"
+            parent = None if at.parent is None else self.boxes[at.parent].id
+            self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
+        self.unavailable: Unavailable | None = None
+        self._ids: dict[int, Ids] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._places = asyncio.Semaphore(run.limits.concurrency)
+
+    async def run(self) -> Node:
+        """The root's trace node, once every node has ended."""
+        async with asyncio.TaskGroup() as group:
+            for at in self.nodes:
+                self._tasks.append(group.create_task(self._node(at)))
+        return self.boxes[0]
+
+    async def _node(self, at: Numbered) -> None:
+        box, before = self.boxes[at.number], sorted({*at.children, *at.needs})
+        box.detail["art"] = at.number
+        if before:
+            await asyncio.wait([self._tasks[i] for i in before])
+        self.recorder.follows(box, [self.boxes[i].id for i in before] or self.first)
+        answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
+        box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
+        if lacking := [i for i, values in answers.items() if not values]:
+            self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
+            return
+        box.asked = substitute(at.node.question, answers)
+        async with self._places:
+            with self.recorder.running(box):
+                await self._attempt(box, self._operate(at, answers) if at.node.call else self._reason(at))
+                if not box.answers:
+                    await self._direct_rag(at)
+
+    async def _attempt(self, node: Node, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            if isinstance(error, Unavailable):
+                self.unavailable = error
+
+    async def _operate(self, at: Numbered, answers: Mapping[int, tuple[str, ...]]) -> None:
+        query = query_of(at.node, answers, self._known(at.needs))
+        box = self.boxes[at.number]
+        box.detail["call"] = spelled(query.call) if query.call else ""
+        gathered = await operate(self.models, self.sources, box, query)
+        # without sources a part of the entities was taken: they are who they were
+        self._ids[at.number] = dict(gathered.ids) if gathered else self._known(at.needs)
+
+    async def _reason(self, at: Numbered) -> None:
+        """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
+        box, over = self.boxes[at.number], at.children or at.needs
+        used = {j for i in at.children for j in self.nodes[i].needs}
+        known = [Known(self.boxes[i].asked or "", tuple(self.boxes[i].answers), i not in used) for i in over]
+        if not over or any(one.is_last and not one.answers for one in known):
+            box.status, box.error = "failed", "no answer to draw it from"
+            return
+        await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
+        self._ids[at.number] = self._known(over)
+
+    async def _direct_rag(self, at: Numbered) -> None:
+        """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""
+        box = self.boxes[at.number]
+        [node] = self.recorder.open_members(box, 1)
+        node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
+        with self.recorder.running(node):
+            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question)))
+        box.detail["fallback"] = {"node": node.id, "because": box.error}
+        if node.answers:
+            box.answers, box.sentence = list(node.answers), node.sentence
+            box.status, box.error = "ok", None
+
+    async def _retrieve(self, node: Node, query: Query) -> None:
+        await operate(self.models, self.sources, node, query)
+
+    def _known(self, numbers: Sequence[int]) -> Ids:
+        """The identifiers of what the nodes answered, by source and name."""
+        merged: dict[str, dict[str, tuple[str, ...]]] = {}
+        for number in numbers:
+            for source, names in self._ids.get(number, {}).items():
+                merged.setdefault(source, {}).update(names)
+        return merged

@@ -1,0 +1,146 @@
+"""Several sources at once: who is asked, for how long, and what became of each.
+
+A source that fails or is late is left out, and named in the reports, which the trace keeps. As soon as every graph
+that was asked has ended and one has the answer, the searches by words are not waited for: a typed answer needs no
+passages. Which of two sources is faster never changes an answer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol
+
+from revelator.errors import RevelatorError
+from revelator.trace import Passage
+from serving.knowledge.selection import RuleSelector
+from serving.knowledge.source import Found, Query, Source
+
+log = logging.getLogger(__name__)
+
+Outcome = Literal["answered", "passages", "nothing", "failed", "late", "not needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of one source: `ms` until it ended or was left, `note` the graph's word on it, `error` why not."""
+
+    source: str
+    outcome: Outcome
+    ms: float = 0.0
+    passages: int = 0
+    searches: int = 0
+    note: str = ""
+    error: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: value for name, value in asdict(self).items() if value not in ("", 0)}
+
+
+@dataclass(frozen=True, slots=True)
+class Gathered:
+    """What all sources gave: `answers` of the first graph in order that has some (`ids` by source), `passages` for
+    each text of the query, those of one source after those of another."""
+
+    answers: tuple[str, ...] = ()
+    ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+    by: str = ""
+    passages: tuple[tuple[Passage, ...], ...] = ()
+    reports: tuple[Report, ...] = ()
+    scores: Mapping[str, float] = field(default_factory=dict)
+
+
+class Selector(Protocol):
+    """Gives each source a score for a query; those with 1 or more are asked, all of them if none has."""
+
+    async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]: ...
+
+
+class Sources:
+    """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it."""
+
+    def __init__(self, sources: Sequence[Source], selector: Selector | None = None) -> None:
+        names = [source.name for source in sources]
+        if not names or len(set(names)) < len(names):
+            raise ValueError(f"one source or more, each with a name of its own, not {names}")
+        self.all = tuple(sources)
+        self.selector = selector or RuleSelector()
+
+    async def gather(self, query: Query, k: int) -> Gathered:
+        """Asks the selected sources, all at once."""
+        scores = await self.selector.scores(query, self.all)
+        chosen = [source for source in self.all if scores.get(source.name, 0.0) >= 1.0] or list(self.all)
+        tasks = {source.name: asyncio.create_task(_ask(source, query, k)) for source in chosen}
+        try:
+            await self._until_enough(chosen, tasks)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+        ended = [(source, _outcome(source, tasks[source.name], query)) for source in chosen]
+        return _together(ended, query, scores)
+
+    async def close(self) -> None:
+        for source in self.all:
+            await source.close()
+
+    @staticmethod
+    async def _until_enough(chosen: Sequence[Source], tasks: Mapping[str, asyncio.Task[tuple[Found, Report]]]) -> None:
+        graphs = [tasks[source.name] for source in chosen if source.kind == "graph"]
+        if graphs:
+            await asyncio.wait(graphs)
+            if any(task.result()[0].answers for task in graphs):
+                return
+        await asyncio.wait(tasks.values())
+
+
+async def _ask(source: Source, query: Query, k: int) -> tuple[Found, Report]:
+    started = time.perf_counter()
+    found, error = Found(), ""
+    outcome: Outcome = "nothing"
+    try:
+        async with asyncio.timeout(source.timeout):
+            found = await source.find(query, k)
+    except TimeoutError:
+        outcome, error = "late", f"left out after {source.timeout:g} s"
+    except RevelatorError as failure:
+        outcome, error = "failed", str(failure)
+    except Exception as failure:  # a source is left out whatever befalls it
+        log.exception("source %s", source.name)
+        outcome, error = "failed", f"{type(failure).__name__}: {failure}"
+    count = sum(map(len, found.passages))
+    if found.answers or count:
+        outcome = "answered" if found.answers else "passages"
+    ms = (time.perf_counter() - started) * 1000
+    return found, Report(source.name, outcome, round(ms, 2), count, _searches(source, query), found.note, error)
+
+
+def _outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:
+    if task.cancelled():
+        return Found(), Report(source.name, "not needed", searches=_searches(source, query))
+    return task.result()
+
+
+def _searches(source: Source, query: Query) -> int:
+    return int(query.call is not None) if source.kind == "graph" else len(query.texts)
+
+
+def _together(
+    ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, scores: Mapping[str, float]
+) -> Gathered:
+    passages: list[list[Passage]] = [[] for _ in query.texts]
+    for _, (found, _) in ended:
+        for place, some in zip(passages, found.passages, strict=False):
+            place += some
+    source, found = next(((s, f) for s, (f, _) in ended if f.answers), (None, Found()))
+    return Gathered(
+        answers=found.answers,
+        ids={source.name: found.ids} if source and found.ids else {},
+        by=source.name if source else "",
+        passages=tuple(map(tuple, passages)),
+        reports=tuple(report for _, (_, report) in ended),
+        scores=scores,
+    )

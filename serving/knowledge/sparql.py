@@ -1,0 +1,120 @@
+"""The operators as SPARQL 1.1 queries.
+
+Queries are put together from RDF terms alone: a `NamedNode` refuses what is no IRI, a `Literal` writes itself with
+its quotes escaped, and no text of a question, a document or a model enters a query in any other way. Every query has
+a LIMIT.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pyoxigraph import BlankNode, Literal, NamedNode, Triple
+
+Term = NamedNode | BlankNode | Literal | Triple
+
+RDFS_LABEL = NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
+ALT_LABEL = NamedNode("http://www.w3.org/2004/02/skos/core#altLabel")
+DIRECT_CLAIM = NamedNode("http://wikiba.se/ontology#directClaim")
+XSD = "http://www.w3.org/2001/XMLSchema#"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """How a graph names things: the predicates of labels and of aliases, the language of both ("" for none), and
+    whether relations are labelled themselves or through Wikidata's properties."""
+
+    label: NamedNode = RDFS_LABEL
+    aliases: tuple[NamedNode, ...] = (ALT_LABEL,)
+    language: str = ""
+    wikidata_properties: bool = False
+
+    def literal(self, text: str) -> Literal:
+        text = text.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
+        return Literal(text, language=self.language) if self.language else Literal(text)
+
+
+WIKIDATA = Vocabulary(language="en", wikidata_properties=True)
+
+
+def related(
+    heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool, v: Vocabulary, limit: int
+) -> str:
+    """What the relations lead to from any of the heads (`?x`, with `?label`), or, inverse, what leads to them."""
+    step = "?x ?p ?e" if inverse else "?e ?p ?x"
+    body = f"VALUES ?e {{ {_list(heads)} }} VALUES ?p {{ {_list(relations)} }} {step} . {_label('?x', v)}"
+    return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
+
+
+def relations_between(head: NamedNode, tail: NamedNode, limit: int) -> str:
+    """The predicates `?p` that stand between two nodes, either way round."""
+    return f"SELECT DISTINCT ?p WHERE {{ {{ {head} ?p {tail} }} UNION {{ {tail} ?p {head} }} }} LIMIT {int(limit)}"
+
+
+def facts(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+    """Everything one step from each head `?e`: `?p`, `?x` with `?label`, and `?inverse` for what points at it."""
+    ways = "{ ?e ?p ?x . BIND(false AS ?inverse) } UNION { ?x ?p ?e . BIND(true AS ?inverse) }"
+    body = f"VALUES ?e {{ {_list(heads)} }} {ways} FILTER(?p != {v.label}) {_label('?x', v)}"
+    return f"SELECT ?e ?p ?x ?label ?inverse WHERE {{ {body} }} LIMIT {int(limit)}"
+
+
+def entities_named(name: str, v: Vocabulary, limit: int) -> str:
+    """The nodes `?x` that have the name as label or alias, with their `?label`."""
+    named = _path([v.label, *v.aliases])
+    body = f"?x {named} {v.literal(name)} . {_label('?x', v)} FILTER(isIRI(?x))"
+    return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
+
+
+def relations_named(name: str, v: Vocabulary, limit: int) -> str:
+    """The predicates `?x` that have the name as label or alias."""
+    named = _path([v.label, *v.aliases])
+    if v.wikidata_properties:
+        body = f"?property {named} {v.literal(name)} ; {DIRECT_CLAIM} ?x ."
+    else:
+        body = f"?x {named} {v.literal(name)} . FILTER EXISTS {{ ?head ?x ?tail }}"
+    return f"SELECT DISTINCT ?x WHERE {{ {body} }} LIMIT {int(limit)}"
+
+
+def labels_of(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+    """The `?label` of each node `?x`; of a predicate of Wikidata's, that of its property."""
+    labelled = f"?property {DIRECT_CLAIM} ?x . {_label('?property', v)}" if v.wikidata_properties else _label("?x", v)
+    body = f"VALUES ?x {{ {_list(nodes)} }} {labelled} FILTER(BOUND(?label))"
+    return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
+
+
+Row = dict[str, Any]  # variable → NamedNode, BlankNode or Literal; unbound ones are left out
+
+
+def shown(row: Row) -> str:
+    """What `?x` of a row is called: its label, or else the text of the term itself."""
+    return text_of(row["label"] if "label" in row else row["x"])
+
+
+def text_of(term: Term) -> str:
+    """A term as an answer shows it: a literal's value (a midnight dateTime is a date), an IRI's last part."""
+    if isinstance(term, Literal):
+        if term.datatype.value == XSD + "dateTime":
+            return term.value.removesuffix("T00:00:00Z").lstrip("+")
+        return term.value
+    if isinstance(term, NamedNode):
+        return local_name(term.value)
+    return str(term)
+
+
+def local_name(iri: str) -> str:
+    return iri.rstrip("/#").rpartition("#")[2].rpartition("/")[2].rpartition(":")[2] or iri
+
+
+def _list(nodes: Sequence[NamedNode]) -> str:
+    return " ".join(map(str, nodes))
+
+
+def _path(predicates: Sequence[NamedNode]) -> str:
+    return "(" + "|".join(map(str, predicates)) + ")"
+
+
+def _label(variable: str, v: Vocabulary) -> str:
+    languages = ", ".join(str(Literal(tag)) for tag in dict.fromkeys(["", v.language]))
+    return f"OPTIONAL {{ {variable} {v.label} ?label . FILTER(LANG(?label) IN ({languages})) }}"

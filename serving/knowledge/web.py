@@ -1,0 +1,157 @@
+"""Web search as a knowledge source: SearXNG, Brave and Serper, whose APIs answer in JSON.
+
+An API is two functions: what is sent for a query, and where the results stand in the reply. A result becomes a
+passage of its title and snippet, cleaned to plain text; the page behind it is never fetched, and no address in a
+reply is ever asked. Keys come from the environment (`BRAVE_API_KEY`, `SERPER_API_KEY`) and travel in a header.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import html
+import json
+import os
+import re
+import unicodedata
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from revelator.errors import ConfigError, Unavailable
+from revelator.trace import Passage
+from serving.knowledge.http import HttpEndpoint
+from serving.knowledge.source import Found, Query, SourceKind
+
+TITLE_CHARACTERS = 200
+TEXT_CHARACTERS = 2_000
+QUERY_CHARACTERS = 400  # Brave's limit; the others allow more
+_TAG = re.compile(r"<[^<>]{0,200}>")
+
+
+@dataclass(frozen=True)
+class Result:
+    """One hit as the API tells it."""
+
+    url: str
+    title: str
+    snippet: str
+
+
+@dataclass(frozen=True)
+class SearchApi:
+    """How one API is spoken: default address (None: it must be given), header and environment variable of its key,
+    whether a search is posted as JSON, its parameters, and its hits."""
+
+    url: str | None
+    parameters: Callable[[str, int], dict[str, Any]]
+    results: Callable[[Any], list[Result]]
+    key_header: str = ""
+    key_variable: str = ""
+    posts: bool = False
+
+
+def _hits(rows: Any, url: str, title: str, *snippets: str) -> list[Result]:
+    found = []
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, dict):
+            said = " ".join(text for name in snippets for text in _texts(row.get(name)))
+            found.append(Result(" ".join(_texts(row.get(url))), " ".join(_texts(row.get(title))), said))
+    return found
+
+
+def _texts(value: Any) -> list[str]:
+    if isinstance(value, list):
+        return [text for text in value if isinstance(text, str)]
+    return [value] if isinstance(value, str) else []
+
+
+def _serper(reply: Any) -> list[Result]:
+    box = reply.get("answerBox")
+    answer = _hits([box], "link", "title", "answer", "snippet") if box else []
+    return answer + _hits(reply.get("organic"), "link", "title", "snippet")
+
+
+APIS: dict[str, SearchApi] = {
+    "searxng": SearchApi(
+        None,
+        lambda query, k: {"q": query, "format": "json"},
+        lambda reply: _hits(reply.get("results"), "url", "title", "content"),
+    ),
+    "brave": SearchApi(
+        "https://api.search.brave.com/res/v1/web/search",
+        lambda query, k: {"q": query, "count": str(k), "text_decorations": "false"},
+        lambda reply: _hits((reply.get("web") or {}).get("results"), "url", "title", "description", "extra_snippets"),
+        key_header="X-Subscription-Token",
+        key_variable="BRAVE_API_KEY",
+    ),
+    "serper": SearchApi(
+        "https://google.serper.dev/search",
+        lambda query, k: {"q": query, "num": k},
+        _serper,
+        key_header="X-API-KEY",
+        key_variable="SERPER_API_KEY",
+        posts=True,
+    ),
+}
+
+
+class WebSource:
+    """Searches with one API. `timeout` is in seconds and covers one search.
+
+    Raises ConfigError for an API that does not exist, an address that is missing, or a key that is not set; `find`
+    raises Unavailable and DeadlineExceeded.
+    """
+
+    kind: SourceKind = "web"
+
+    def __init__(self, api: str, name: str = "web", *, url: str | None = None, timeout: float = 5.0) -> None:
+        if api not in APIS:
+            raise ConfigError(f"there is no search API {api!r}", where="api", hint=f"one of {', '.join(APIS)}")
+        self.api, self.name, self.timeout = APIS[api], name, timeout
+        address = url or self.api.url
+        if address is None:
+            raise ConfigError(
+                f"{api} has no address of its own", where="url", hint="give your instance's /search address"
+            )
+        self._http = HttpEndpoint(address, timeout=timeout, **_key(self.api))
+
+    async def find(self, query: Query, k: int) -> Found:
+        found = await asyncio.gather(*(self._search(text[:QUERY_CHARACTERS], k) for text in query.texts))
+        return Found(passages=tuple(found))
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _search(self, text: str, k: int) -> tuple[Passage, ...]:
+        parameters = self.api.parameters(text, k)
+        body = await (self._http.post_json(parameters) if self.api.posts else self._http.get(parameters))
+        try:
+            results = self.api.results(json.loads(body))
+        except (ValueError, AttributeError, RecursionError) as error:
+            raise Unavailable("the reply is not the JSON that the API promises", where=self._http.url) from error
+        passages = (as_passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
+        return tuple([passage for passage in passages if passage.text])[:k]
+
+
+def as_passage(result: Result, score: float) -> Passage:
+    """Plain text: entities read, tags and control characters removed, white space folded, cut to length."""
+    title, text = clean(result.title)[:TITLE_CHARACTERS], clean(result.snippet)[:TEXT_CHARACTERS]
+    return Passage(id=clean(result.url)[:TEXT_CHARACTERS], title=title, text=text, score=round(score, 4))
+
+
+def clean(text: str) -> str:
+    plain = _TAG.sub(" ", html.unescape(_TAG.sub(" ", text)))
+    kept = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in plain)
+    return " ".join("".join(c for c in kept if unicodedata.category(c) not in ("Cf", "Cs", "Co")).split())
+
+
+def _key(api: SearchApi) -> Mapping[str, Any]:
+    if not api.key_variable:
+        return {}
+    key = os.environ.get(api.key_variable, "").strip()
+    if not key or not (key.isascii() and key.isprintable()):
+        hint = f"export {api.key_variable}=…; a key is read from the environment alone"
+        raise ConfigError(
+            "no key for the search API, or one that no header can hold", where=api.key_variable, hint=hint
+        )
+    return {"key": key, "headers": {api.key_header: key}}

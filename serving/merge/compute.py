@@ -1,0 +1,46 @@
+"""Which operation a question asks for over the answers of its parts, done."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from serving.candidates import candidates
+from serving.merge.arithmetic import asks_arithmetic, difference, total
+from serving.merge.comparison import comparison, lifetimes, superlative
+from serving.merge.counting import count
+from serving.merge.parts import Merged, Part
+from serving.merge.sets import common, same
+from serving.merge.wording import DIFFERENCE, VALUE_ASKED, YES_NO, order
+
+
+def compute(question: str, parts: Sequence[Part]) -> Merged | None:
+    """The answer of `question` by code over the answers of its parts, or None."""
+    if not parts or not all(part.answers for part in parts):
+        return None
+    if len(parts) == 2 and DIFFERENCE.search(question):
+        return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None
+    if re.search(r"\b(how many|number of)\b", question, re.IGNORECASE):
+        return count(question, parts)
+    if asks_arithmetic(question) and (computed := total(question, _values(parts))):
+        return computed
+    several = len(parts) > 1
+    if several and re.search(r"\b(same|both|share[sd]?|common|alike|identical)\b", question):
+        return same(question, parts) if YES_NO.match(question) else common(parts)
+    if order(question, ()) is None or re.search(r"\beach\b", question) or (several and VALUE_ASKED.match(question)):
+        return None
+    if len(parts) == 4 and re.search(r"\b(lived|life ?span|lifetime)\b", question):
+        parts = lifetimes(parts)
+    labels = candidates(question, [part.questions for part in parts]) if several else []
+    found = order(question, labels, [text for part in parts for text in part.questions])
+    if found is None:
+        return None
+    return comparison(question, parts, labels, *found) if several else superlative(question, parts[0], *found)
+
+
+def _single(parts: Sequence[Part]) -> bool:
+    return all(len(part.answers) == 1 for part in parts)
+
+
+def _values(parts: Sequence[Part]) -> list[str]:
+    return [answer for part in parts for member in part.members for answer in member.answers]

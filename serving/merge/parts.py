@@ -1,0 +1,34 @@
+"""What operations work on: the answers of a plan's chains, and what they give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Member:
+    """One way through a chain: the value taken for each placeholder, first taken first, and the answers at its end."""
+
+    lineage: Mapping[str, str]
+    answers: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Part:
+    """One chain of a plan: its questions as planned, first asked first, and its members (several after a fan-out)."""
+
+    questions: tuple[str, ...]
+    members: tuple[Member, ...]
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(answer for member in self.members for answer in member.answers))
+
+
+@dataclass(frozen=True)
+class Merged:
+    """The answers of the whole question and the operation that gave them."""
+
+    answers: tuple[str, ...]
+    method: str

@@ -1,0 +1,19 @@
+"""Retrieval: index folders built from corpora, plain search by BM25, vectors or both, and logical search."""
+
+from serving.retrieval.build import build_index
+from serving.retrieval.index import Index
+from serving.retrieval.local import LocalRetriever
+from serving.retrieval.settings import IndexSettings, read_manifest
+from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
+
+__all__ = [
+    "ASKING_WORDS",
+    "STOP_WORDS",
+    "Index",
+    "IndexSettings",
+    "LocalRetriever",
+    "build_index",
+    "query_terms",
+    "read_manifest",
+    "terms",
+]

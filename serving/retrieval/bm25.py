@@ -1,0 +1,129 @@
+"""BM25 scores in files that processes share by memory map.
+
+Scores are bm25s's (Lù 2024, "BM25S"; the Lucene variant of Robertson and Zaragoza's BM25): computed when the index is
+built, summed when it is searched. A title counts `title_weight` times, as if it stood that often before the text.
+
+`write` lays out bm25s's own files (columns of a sparse matrix, one a term) from shards of the corpus, so that memory
+holds the vocabulary and one shard, never the matrix. The vocabulary of a large corpus is the only part that bm25s would
+copy into every process (a dictionary of strings): here a term is found by binary search in a memory-mapped array of
+64-bit hashes instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import bm25s
+import numpy as np
+
+from revelator.errors import DataError
+from serving.passages import mapped
+from serving.retrieval.settings import IndexSettings
+from serving.retrieval.shards import Shard
+from serving.retrieval.words import hashes, query_terms
+
+
+class BM25Scores:
+    """The BM25 part of an index folder, memory-mapped. Safe to share between threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._bm25 = bm25s.BM25.load(folder, mmap=True, load_vocab=False)
+        self._hashes = np.load(folder / "term_hashes.npy", mmap_mode="r")
+        self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
+        self.count = int(self._bm25.scores["num_docs"])
+
+    def scores(self, query: str) -> np.ndarray:
+        """The score of every passage, shape (n,), float32; 0 where no term is shared."""
+        numbers = self._term_numbers(query_terms(query))
+        if not len(numbers):
+            return np.zeros(self.count, np.float32)
+        return self._bm25.get_scores_from_ids(numbers)
+
+    def _term_numbers(self, words: list[str]) -> np.ndarray:
+        wanted = hashes(words)
+        places = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
+        return np.asarray(self._numbers[places[self._hashes[places] == wanted]])
+
+
+def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
+    """Scores and vocabulary of all shards, in the corpus's order, into `stage`; returns the number of terms."""
+    shards = list(shards)
+    vocabulary, numbers = _vocabulary(shards)
+    if not vocabulary:
+        raise DataError("no passage holds a word that can be searched")
+    frequencies, lengths = np.zeros(len(vocabulary), np.int64), []
+    for shard, global_number in zip(shards, numbers, strict=True):
+        _, words, _ = _counted(shard, global_number)
+        frequencies += np.bincount(words, minlength=len(vocabulary))
+        lengths.append(shard.lengths)
+    count, mean = sum(map(len, lengths)), float(np.concatenate(lengths).mean())
+    idf = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5))
+    _write_parameters(stage, count, settings)
+    _write_columns(stage, shards, numbers, frequencies, idf, mean, settings)
+    _write_vocabulary(stage, vocabulary)
+    return len(vocabulary)
+
+
+def _write_parameters(stage: Path, count: int, settings: IndexSettings) -> None:
+    """bm25s's own description of an index, from one of a single term; the columns then take the place of its arrays."""
+    bm25 = bm25s.BM25(k1=settings.k1, b=settings.b, method="lucene")
+    bm25.scores = bm25.build_index_from_ids([0], [[0]], show_progress=False) | {"num_docs": count}
+    bm25.vocab_dict = {}
+    bm25.save(stage, show_progress=False)
+    (stage / "vocab.index.json").unlink()
+
+
+def _vocabulary(shards: list[Shard]) -> tuple[dict[str, int], list[np.ndarray]]:
+    """Terms in order of first use, and for each shard the number of each of its own terms."""
+    vocabulary: dict[str, int] = {}
+    numbers = []
+    for shard in shards:
+        own = [vocabulary.setdefault(word, len(vocabulary)) for word in shard.vocabulary]
+        numbers.append(np.array(own, np.int64))
+    return vocabulary, numbers
+
+
+def _counted(shard: Shard, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """(passage in the shard, term, how often), by term and then passage: each pair once."""
+    lengths, words = shard.lengths, shard.words
+    passages = np.repeat(np.arange(len(lengths)), lengths)
+    pairs, times = np.unique(numbers[words] * len(lengths) + passages, return_counts=True)
+    return pairs % len(lengths), pairs // len(lengths), times
+
+
+def _write_columns(
+    stage: Path,
+    shards: list[Shard],
+    numbers: list[np.ndarray],
+    frequencies: np.ndarray,
+    idf: np.ndarray,
+    mean: float,
+    settings: IndexSettings,
+) -> None:
+    starts = np.concatenate([[0], np.cumsum(frequencies)])
+    np.save(stage / "indptr.csc.index.npy", starts)
+    data = mapped(stage / "data.csc.index.npy", np.float32, (int(starts[-1]),))
+    indices = mapped(stage / "indices.csc.index.npy", np.int32, (int(starts[-1]),))
+    filled, first = starts[:-1].copy(), 0
+    for shard, global_number in zip(shards, numbers, strict=True):
+        passages, words, times = _counted(shard, global_number)
+        lengths = shard.lengths
+        here = np.bincount(words, minlength=len(frequencies))
+        rank = np.arange(len(words)) - (np.cumsum(here) - here)[words]
+        places = filled[words] + rank
+        damping = settings.k1 * ((1 - settings.b) + settings.b * lengths[passages] / mean)
+        data[places] = idf[words].astype(np.float32) * (times / (damping + times))
+        indices[places] = first + passages
+        filled += here
+        first += len(lengths)
+
+
+def _write_vocabulary(stage: Path, vocabulary: dict[str, int]) -> None:
+    """Two arrays: the hashes of all terms in rising order, and beside each the term's number."""
+    found = hashes(vocabulary)
+    order = np.argsort(found)
+    if len(np.unique(found)) < len(found):
+        raise DataError("two terms of this corpus have the same 64-bit hash", hint="leave one passage out")
+    np.save(stage / "term_hashes.npy", found[order])
+    np.save(stage / "term_numbers.npy", order.astype(np.int32))

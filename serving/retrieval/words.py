@@ -1,0 +1,53 @@
+"""Text → terms, as BM25 counts them."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+import unicodedata
+from collections.abc import Iterable
+from functools import lru_cache
+
+import numpy as np
+import Stemmer
+from bm25s.stopwords import STOPWORDS_EN
+
+STOP_WORDS = frozenset(STOPWORDS_EN)
+ASKING_WORDS = frozenset(
+    "who whom whose what which when where why how did does do done has had have name".split()  # noqa: SIM905
+)
+_WORD = re.compile(r"\w+")
+_STEMMER = Stemmer.Stemmer("english")
+_STEMMER_LOCK = threading.Lock()  # a stemmer is not safe between threads
+
+
+def terms(text: str) -> list[str]:
+    """Stems of the words of a text: lower case, accents folded, English stop words left out, order kept."""
+    folded = text.lower()
+    if not folded.isascii():
+        folded = "".join(c for c in unicodedata.normalize("NFKD", folded) if not unicodedata.combining(c))
+    return [_stem(word) for word in _WORD.findall(folded) if word not in STOP_WORDS]
+
+
+def query_terms(query: str) -> list[str]:
+    """Distinct terms of a query, without the words that only make it a question, unless nothing else is left."""
+    content = [_stem(word) for word in sorted(ASKING_WORDS)]
+    found = list(dict.fromkeys(terms(query)))
+    return [term for term in found if term not in content] or found
+
+
+@lru_cache(maxsize=200_000)
+def _stem(word: str) -> str:
+    with _STEMMER_LOCK:
+        return _STEMMER.stemWord(word)
+
+
+def hash_of(text: str) -> int:
+    """64 bits of BLAKE2b."""
+    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little")
+
+
+def hashes(words: Iterable[str]) -> np.ndarray:
+    """`hash_of` each word, shape (n,), uint64."""
+    return np.array([hash_of(word) for word in words], np.uint64)

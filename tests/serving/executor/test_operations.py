@@ -1,0 +1,128 @@
+"""Leaves that compare, count, intersect or add up what earlier leaves gave: by code where the values allow it."""
+
+import pytest
+
+from revelator.language import parse
+from serving.executor.branches import before, branches
+
+DIRECTORS = "(Who directed A? + Who directed B?)"
+BIRTHS = "(When was {a} born? + When was {b} born?)"
+FILMS = "Which films did X direct?"
+WORLD = {
+    "Who directed A?": ["Ann Lee"],
+    "Who directed B?": ["Bob Ray"],
+    "When was Ann Lee born?": ["3 May 1950"],
+    "When was Bob Ray born?": ["1949"],
+    FILMS: ["Up", "Down", "Out"],
+    "Which films did Y direct?": ["out", "In", "Up"],
+    "When was Up released?": ["1960"],
+    "When was Down released?": ["3 May 1950"],
+    "When was Out released?": ["1949"],
+    "How long is A?": ["120 minutes"],
+    "How long is B?": ["1 hour 30 minutes"],
+    "When was A released?": ["3 May 1950"],
+    "When was B released?": ["10 June 1950"],
+    "Which country is A from?": ["the U.S."],
+    "Which country is B from?": ["American"],
+}
+
+
+@pytest.mark.parametrize(
+    ("plan", "answers", "method"),
+    [
+        (f"{DIRECTORS} * {BIRTHS} * Which of {{a}} and {{b}} was born earlier?", ["Bob Ray"], "comparison: earlier"),
+        (f"{DIRECTORS} * {BIRTHS} * Was {{a}} born before {{b}}?", ["no"], "comparison: before"),
+        (f"{DIRECTORS} * {BIRTHS} * Who is younger, {{a}} or {{b}}?", ["Ann Lee"], "comparison: younger"),
+        ("(When was A released? + When was B released?) * Which of {x} and {y} is later?", ["10 June 1950"],
+         "comparison: later"),
+        ("(When was A released? + When was B released?) * Is {x} earlier than {y}?", ["yes"], "comparison: earlier"),
+        ("(When was A released? + When was B released?) * How many days lie between {x} and {y}?", ["38"],
+         "difference"),
+        ("(How long is A? + How long is B?) * What is the sum of {x} and {y}?", ["210 minutes"], "sum"),
+        ("(How long is A? + How long is B?) * What is the average of {x} and {y}?", ["105 minutes"], "average"),
+        ("(How long is A? + How long is B?) * How many hours do {x} and {y} take in total?", ["3.5"], "sum"),
+        ("(How long is A? + How long is B?) * What is the difference between {x} and {y} in minutes?", ["1,800"],
+         "difference"),
+        (f"{FILMS} * How many {{films}} are there?", ["3"], "count"),
+        (f"{FILMS} * When was {{film}} released? * How many of {{films}} came out after 1949?", ["2"], "count: after"),
+        (f"{FILMS} * When was {{film}} released? * Which of {{films}} came out first?", ["Out"], "superlative: first"),
+        (f"{FILMS} * When was {{film}} released? * Which of {{dates}} is the earliest?", ["1949"],
+         "comparison: earliest"),
+        (f"({FILMS} + Which films did Y direct?) * Which of {{films_x}} are also among {{films_y}}?", ["Up", "Out"],
+         "in common"),
+        (f"({FILMS} + Which films did Y direct?) * Which of {{films_x}} are not among {{films_y}}?", ["Down"],
+         "in common"),
+        (f"({FILMS} + Which films did Y direct?) * How many of {{films_x}} are in {{films_y}}?", ["2"],
+         "count: in common"),
+        ("(Which country is A from? + Which country is B from?) * Are {a} and {b} the same country?", ["yes"], "same"),
+    ],
+)  # fmt: skip
+async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answers, method):
+    world = toy(WORLD)
+    trace = await world.executor().run("q", plan=plan)
+    last = [node for node in trace.nodes if node.kind == "atomic"][-1]
+    assert (last.answers, last.detail["method"]) == (answers, method)
+    assert last.usage.retrievals == 0 and last.documents == [] and last.inputs
+    assert trace.answers == answers and trace.outcome == "complete"
+    assert last.asked not in world.asked
+
+
+@pytest.mark.parametrize(
+    ("plan", "asked"),
+    [
+        (f"{DIRECTORS} * Which of {{a}} and {{b}} was born earlier?", "Which of Ann Lee and Bob Ray was born earlier?"),
+        (f"{DIRECTORS} * Are {{a}} and {{b}} from the same country?", "Are Ann Lee and Bob Ray from the same country?"),
+        (f"{DIRECTORS} * Are {{a}} and {{b}} the same age?", "Are Ann Lee and Bob Ray the same age?"),
+        ("Who directed A? * How many films did {director} make?", "How many films did Ann Lee make?"),
+        ("Who directed A? * What was {director}'s first film?", "What was Ann Lee's first film?"),
+        (f"{FILMS} * How many of {{films}} are comedies?", "How many of Up, Down and Out are comedies?"),
+        (f"{FILMS} * How many people saw {{films}}?", "How many people saw Up, Down and Out?"),
+        (f"{FILMS} * Which of {{films}} is the longest?", "Which of Up, Down and Out is the longest?"),
+        (f"{DIRECTORS} * What do {{a}} and {{b}} have in common?", "What do Ann Lee and Bob Ray have in common?"),
+    ],
+)
+async def test_what_the_values_do_not_say_is_looked_up_and_read(toy, plan, asked):
+    world = toy({**WORLD, asked: ["read"]})
+    trace = await world.executor().run("q", plan=plan)
+    last = [node for node in trace.nodes if node.kind == "atomic"][-1]
+    assert (last.asked, last.answers) == (asked, ["read"]) and asked in world.asked
+    assert last.detail.get("method", "generator") == "generator"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Apollo 13", "Apollo 11"), ("1984", "2012"), ("Seven", "Route 66"), ("Nine", "8½ Women")]
+)
+async def test_a_name_with_a_number_in_it_is_no_number(toy, first, second):
+    asked = f"Which of {first} and {second} is larger?"
+    world = toy({"Which film is A?": [first], "Which film is B?": [second], asked: ["read"]})
+    plan = "(Which film is A? + Which film is B?) * Which of {a} and {b} is larger?"
+    trace = await world.executor().run("q", plan=plan)
+    assert trace.answers == ["read"]
+
+
+async def test_an_operation_waits_for_what_came_of_its_values_and_a_failure_there_leaves_it_to_the_generator(toy):
+    asked = "Which of Ann Lee and Bob Ray was born earlier?"
+    world = toy({**WORLD, "When was Bob Ray born?": RuntimeError("torn"), asked: ["Ann Lee"]})
+    plan = f"{DIRECTORS} * {BIRTHS} * Which of {{a}} and {{b}} was born earlier?"
+    trace = await world.executor().run("q", plan=plan)
+    assert trace.answers == ["Ann Lee"] and trace.nodes[-2].detail["method"] == "generator"
+    assert trace.outcome == "partial"
+
+
+async def test_a_computed_leaf_is_computed_again_when_an_earlier_trace_is_reused(toy):
+    world = toy(dict(WORLD))
+    plan = f"{DIRECTORS} * {BIRTHS} * Which of {{a}} and {{b}} was born earlier?"
+    trace = await world.executor().run("q", plan=plan)
+    world.knowledge["When did Bob Ray come into the world?"] = ["1960"]
+    edited = plan.replace("When was {b} born?", "When did {b} come into the world?")
+    again = await world.executor().run("q", plan=edited, reuse=trace)
+    assert trace.answers == ["Bob Ray"] and again.answers == ["Ann Lee"] and again.usage.retrievals == 1
+
+
+def test_the_chains_before_a_leaf_lead_through_everything_on_its_left():
+    plan = parse("(a + b) * (c {x} + d {y} * e {z}) * f {x}")
+    assert branches(plan) == [[0, 1, 2, 3, 4, 5]]
+    assert before(plan, 5) == [[0, 1, 2], [0, 1, 3, 4]]
+    assert before(plan, 4) == [[0, 1, 3]]
+    assert before(plan, 2) == [[0], [1]]
+    assert before(plan, 0) == []

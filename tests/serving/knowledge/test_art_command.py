@@ -1,0 +1,58 @@
+"""`revelator art`: what people see of trees."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from revelator.art import Art, Relate, Search, render
+from revelator.cli import revelator
+from revelator.errors import ExpressionError
+
+CHAIN = Art(
+    "Which films did the director of Tin Comet direct?",
+    children=(
+        Art("Who directed Tin Comet?", Relate("Tin Comet", "directed by")),
+        Art("Which films did [1] direct?", Relate("[1]", "directed by")),
+    ),
+)
+
+
+def call(*arguments: str, input: str | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(revelator, ["art", *arguments], input=input)
+    if isinstance(result.exception, ExpressionError):
+        return 1, str(result.exception)
+    return result.exit_code, result.output
+
+
+def test_check_shows_the_numbers_and_the_faults() -> None:
+    status, output = call("check", "-", input=render(CHAIN))
+    assert status == 0
+    assert '├── 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in output
+    status, output = call("check", "-", "--json", input=render(Art("q", children=(Art("[7]", Search("x")),))))
+    assert status == 1
+    [fault] = json.loads(output)["faults"]
+    assert (fault["code"], fault["place"]) == ("reference", "children[0].question")
+    status, output = call("check", "-", input="{")
+    assert status == 1 and "^" in output
+
+
+def test_run_answers_over_the_sources_of_a_file(tmp_path: Path, films: Path) -> None:
+    (tmp_path / "tree.json").write_text(render(CHAIN))
+    (tmp_path / "sources.yaml").write_text(f"sources: [{{kind: graph, name: films, folder: {films}}}]")
+    arguments = ["run", str(tmp_path / "tree.json"), "--sources", str(tmp_path / "sources.yaml")]
+    status, output = call(*arguments)
+    assert status == 0
+    assert "Glass Harbour" in output and "Ada Quill" in output
+    status, output = call(*arguments, "--json")
+    trace = json.loads(output)
+    assert sorted(trace["answers"]) == ["Glass Harbour", "Tin Comet"]
+    assert trace["nodes"][1]["detail"]["sources"][0]["source"] == "films"
+    (tmp_path / "tree.json").write_text(render(Art("Who directed Nothing?", Relate("Nothing", "directed by"))))
+    assert call(*arguments)[0] == 1
+
+
+def test_schema_is_json() -> None:
+    assert json.loads(call("schema")[1])["title"] == "Atomic reasoning tree"

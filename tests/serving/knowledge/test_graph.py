@@ -1,0 +1,237 @@
+"""The operators over a graph: embedded, and the same graph behind a SPARQL endpoint on loopback."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pyoxigraph as ox
+import pytest
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from revelator.art import Art, Call, Filter, Relate, Search
+from revelator.cli import revelator
+from revelator.errors import ArtifactError, DataError, RevelatorError
+from serving.knowledge import sparql
+from serving.knowledge.endpoint import SparqlEndpoint
+from serving.knowledge.graph import GraphSource
+from serving.knowledge.graph_build import build_graph
+from serving.knowledge.graph_store import GraphStore
+from serving.knowledge.operators import query_of
+from serving.knowledge.source import Found
+from serving.knowledge.sparql import Vocabulary
+from tests.serving.knowledge.conftest import TRIPLES
+from tests.serving.knowledge.toy_web import Web
+
+
+@pytest.fixture(params=["embedded", "endpoint"])
+async def graph(request: pytest.FixtureRequest, films: Path, web: Web) -> AsyncIterator[GraphSource]:
+    if request.param == "embedded":
+        source = GraphSource(GraphStore(films))
+    else:
+        web.store = ox.Store.read_only(str(films / "store"))
+        source = GraphSource(SparqlEndpoint(f"{web.url}/sparql", Vocabulary()))
+    yield source
+    await source.close()
+
+
+async def ask(source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[str, ...]]] | None = None) -> Found:
+    return await source.find(query_of(Art("?", call), {}, ids or {}), 3)
+
+
+@pytest.mark.parametrize(
+    ("call", "answers"),
+    [
+        (Search("Tin Comet"), ["Tin Comet"]),
+        (Search("No such film"), []),
+        (Relate("Tin Comet", "directed by"), ["Ada Quill"]),
+        (Relate("Ada Quill", "directed by", True), ["Glass Harbour", "Tin Comet"]),
+        (Relate("Ada Quill", "directed by", False), []),
+        (Relate("Ada Quill", "directed by"), ["Glass Harbour", "Tin Comet"]),
+        (Relate("Tin Comet", "release year"), ["1987"]),
+        (Relate("Bo Marsh", "Paper Moons"), ["directed by"]),
+        (Relate('Say "No" \\ {x}', "directed by"), ["O'Hara"]),
+        (Relate("O'Hara", "directed by"), ['Say "No" \\ {x}']),
+        (Filter(("Tin Comet", "Glass Harbour", "Paper Moons"), "comedy"), ["Tin Comet", "Paper Moons"]),
+        (
+            Filter(("Tin Comet", "Glass Harbour", "Paper Moons"), "released after 1990"),
+            ["Glass Harbour", "Paper Moons"],
+        ),
+        (Filter(("Tin Comet", "Glass Harbour"), "between 1990 and 1999"), ["Glass Harbour"]),
+        (Filter(("Tin Comet", "Paper Moons"), "directed by Bo Marsh"), ["Paper Moons"]),
+        (Filter(("Tin Comet", "Paper Moons"), "loved by everyone"), []),
+    ],
+)
+async def test_an_operator_gives_the_whole_typed_list(graph: GraphSource, call: Call, answers: list[str]) -> None:
+    found = await ask(graph, call)
+    assert sorted(found.answers) == sorted(answers)
+    assert found.note
+
+
+async def test_what_an_earlier_node_found_is_not_linked_by_name_again(graph: GraphSource) -> None:
+    found = await ask(graph, Search("Tin Comet"))
+    ids = {graph.name: {"that film": found.ids["Tin Comet"]}}
+    assert (await ask(graph, Relate("that film", "directed by"), ids)).answers == ("Ada Quill",)
+
+
+async def test_a_part_of_a_name_stands_for_an_entity_only_when_it_can_be_one_alone(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Ada Quill\tmade\tTin Comet\nAda Marsh\tmade\tPaper Moons\n$\tmade\t?\n")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    source = GraphSource(GraphStore(tmp_path / "graph"))
+    assert (await ask(source, Search("Quill"))).answers == ("Ada Quill",)
+    assert (await ask(source, Search("tin COMET!"))).answers == ("Tin Comet",)
+    assert (await ask(source, Search("Ada"))).answers == ()
+    assert (await ask(source, Relate("Ada", "made"))).answers == ()
+    assert (await ask(source, Search("Ada", "tin"))).answers == ("Ada Quill",)
+    assert (await ask(source, Relate("$", "made"))).answers == ("?",)
+    await source.close()
+
+
+READ_TRIPLES = 30  # of `films`: 13 facts, and a label for each name
+
+HOSTILE = st.one_of(
+    st.text(max_size=40),
+    st.sampled_from(
+        ['" . ?s ?p ?o } #', "> } DELETE WHERE { ?s ?p ?o } #", "\\", "'''", '"""', "\n\r\t", "<x>", "\udcff", "?x"]
+    ),
+)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(name=HOSTILE, to=HOSTILE)
+def test_no_text_becomes_part_of_a_query(films: Path, name: str, to: str) -> None:
+    """Every compiled query, whatever the name, is one SELECT that parses, and reads nothing but what is called so."""
+    store = ox.Store.read_only(str(films / "store"))
+    for compiled in (
+        sparql.entities_named(name, sparql.WIKIDATA, 20),
+        sparql.relations_named(to, sparql.WIKIDATA, 20),
+        sparql.entities_named(name, Vocabulary(), 20),
+    ):
+        assert isinstance(store.query(compiled), ox.QuerySolutions)
+        assert compiled.startswith("SELECT DISTINCT ?x ") and compiled.endswith("LIMIT 20")
+        assert list(store.query(compiled)) == []
+
+    async def run() -> Found:
+        source = GraphSource(GraphStore(films))
+        try:
+            return await ask(source, Relate(name or "x", to or "x"))
+        finally:
+            await source.close()
+
+    names = {text for head, relation, tail in TRIPLES for text in (head, relation.replace("_", " "), tail)}
+    assert set(asyncio.run(run()).answers) <= names
+    assert len(store) == READ_TRIPLES
+
+
+def test_an_iri_that_is_none_is_refused_before_any_query() -> None:
+    with pytest.raises(ValueError):
+        ox.NamedNode("http://a> } #")
+
+
+async def test_a_descriptor_tells_entities_of_one_name_apart(tmp_path: Path) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    lines = [
+        f'<urn:1> {label} "Mercury"@en .',
+        f'<urn:2> {label} "Mercury"@en .',
+        f'<urn:2> {label} "Merkur"@de .',
+        f'<urn:type> {label} "kind" .',
+        '<urn:1> <urn:type> "chemical element" .',
+        '<urn:2> <urn:type> "planet of the Solar System" .',
+        '<urn:2> <urn:foundedIn> "1631" .',
+    ]
+    (tmp_path / "g.nt.gz").write_bytes(gzip.compress("\n".join(lines).encode()))
+    manifest = build_graph([tmp_path / "g.nt.gz"], tmp_path / "graph", vocabulary=Vocabulary(language="en"))
+    assert manifest["relations"] == ["founded In", "kind"]
+    source = GraphSource(GraphStore(tmp_path / "graph"))
+    assert (await ask(source, Search("Mercury", "planet"))).ids == {"Mercury": ("urn:2",)}
+    assert set((await ask(source, Search("mercury"))).ids["Mercury"]) == {"urn:1", "urn:2"}
+    assert (await ask(source, Search("Merkur"))).answers == ()
+    assert (await ask(source, Relate("Mercury", "kind"), {"graph": {"Mercury": ("urn:2",)}})).answers == (
+        "planet of the Solar System",
+    )
+    await source.close()
+
+
+async def test_wikidata_is_asked_by_labels_and_by_the_claims_of_its_properties(web: Web) -> None:
+    web.store = store = ox.Store()
+    rdfs, wd, wdt = (
+        "http://www.w3.org/2000/01/rdf-schema#",
+        "http://www.wikidata.org/entity/",
+        "http://www.wikidata.org/prop/direct/",
+    )
+    store.load(
+        f"""@prefix rdfs: <{rdfs}> . @prefix wd: <{wd}> . @prefix wdt: <{wdt}> .
+        @prefix xsd: <http://www.w3.org/2001/XMLSchema#> .
+        wd:Q1 rdfs:label "UHF"@en ; wdt:P57 wd:Q2 ; wdt:P577 "1989-07-21T00:00:00Z"^^xsd:dateTime .
+        wd:Q2 rdfs:label "Jay Levey"@en, "Jay Levey"@de .
+        wd:P57 rdfs:label "director"@en ; <http://www.w3.org/2004/02/skos/core#altLabel> "directed by"@en ;
+            <http://wikiba.se/ontology#directClaim> wdt:P57 .
+        wd:P577 rdfs:label "publication date"@en ; <http://wikiba.se/ontology#directClaim> wdt:P577 .""".encode(),
+        ox.RdfFormat.TURTLE,
+    )
+    source = GraphSource(SparqlEndpoint(f"{web.url}/sparql"), "wikidata")
+    assert (await ask(source, Relate("UHF", "directed by"))).answers == ("Jay Levey",)
+    assert (await ask(source, Relate("Jay Levey", "director"))).answers == ("UHF",)
+    assert (await ask(source, Relate("UHF", "publication date"))).answers == ("1989-07-21",)
+    assert (await ask(source, Relate("UHF", "Jay Levey"))).answers == ("director",)
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"), [(503, "503"), (b"<html>", "no SPARQL result"), ({"boolean": True}, "no SPARQL")]
+)
+async def test_an_endpoint_that_answers_otherwise_is_unavailable(web: Web, reply: object, says: str) -> None:
+    web.replies["/sparql"] = reply
+    source = GraphSource(SparqlEndpoint(f"{web.url}/sparql"))
+    with pytest.raises(RevelatorError, match=says):
+        await ask(source, Relate("UHF", "director"))
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "says"),
+    [
+        ("g.tsv", "a\tb\tc\nd\te\n", "g.tsv:2: 2 columns"),
+        ("g.nt", "<urn:a> <urn:b> .\n", "cannot be read"),
+        ("g.csv", "a,b,c", "neither N-Triples nor TSV"),
+        ("g.tsv", "\n", "no triple"),
+    ],
+)
+def test_a_broken_file_leaves_nothing_behind(tmp_path: Path, name: str, text: str, says: str) -> None:
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataError, match=says):
+        build_graph([tmp_path / name], tmp_path / "graph")
+    assert [p.name for p in tmp_path.iterdir()] == [name]
+
+
+def test_a_folder_that_is_no_graph_is_neither_opened_nor_overwritten(tmp_path: Path, films: Path) -> None:
+    with pytest.raises(ArtifactError, match="not a graph"):
+        GraphStore(tmp_path)
+    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
+    with pytest.raises(ArtifactError, match="exists and is not a graph"):
+        build_graph([tmp_path / "g.tsv"], tmp_path)
+
+
+def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("Tin Comet\tdirected_by\tAda Quill\n")
+    (tmp_path / "aliases.tsv").write_text("directed by\tfilmed under\n")
+    call = CliRunner().invoke
+    graph = str(tmp_path / "graph")
+    loaded = call(
+        revelator,
+        ["graph", "load", str(tmp_path / "g.tsv"), "--out", graph, "--aliases", str(tmp_path / "aliases.tsv")],
+    )
+    assert "4 triples" in loaded.output, loaded.output
+    assert call(revelator, ["graph", "search", graph, "tin comet"]).output == "Tin Comet\n"
+    assert call(revelator, ["graph", "relate", graph, "Tin Comet", "filmed under"]).output == "Ada Quill\n"
+    assert json.loads(call(revelator, ["graph", "relate", graph, "Ada Quill", "director", "--json"]).output)[
+        "answers"
+    ] == ["Tin Comet"]
+    nothing = call(revelator, ["graph", "relate", graph, "Nobody", "directed by"])
+    assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
+    assert "directed by" in call(revelator, ["graph", "info", graph]).output

@@ -1,0 +1,145 @@
+"""Several sources at once: selection, timeouts, failures, what the trace is told; and the file that names them."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from revelator.art import Art, Call, Filter, Relate, Search
+from revelator.errors import ConfigError, Unavailable
+from serving.knowledge.config import open_sources, read_sources
+from serving.knowledge.operators import direct_query, query_of
+from serving.knowledge.run import execute
+from serving.knowledge.selection import rule_points
+from serving.knowledge.sources import Sources
+from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+
+TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
+
+
+class Everyone:
+    async def scores(self, query: object, sources: object) -> dict[str, float]:
+        return {"text": 1.0, "web": 1.0, "graph": 1.0}
+
+
+async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace() -> None:
+    good = ToySource("text", says={"*": ["Jay Levey directed UHF."]})
+    slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
+    broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
+    generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
+    trace = await execute(TREE, Sources([good, slow, broken], Everyone()), generator)
+    assert trace.answers == ["Jay Levey"]
+    told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
+    assert told["text"]["outcome"] == "passages"
+    assert (told["web"]["outcome"], told["web"]["error"]) == ("late", "left out after 0.05 s")
+    assert (told["graph"]["outcome"], told["graph"]["error"]) == ("failed", "disk: the store is gone")
+    assert trace.usage.retrievals >= 3
+    assert slow.live == 0
+
+
+async def test_any_exception_of_a_source_is_its_own() -> None:
+    good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
+    trace = await execute(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
+    assert trace.answers == ["J"]
+    assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
+
+
+async def test_sources_are_asked_at_the_same_time() -> None:
+    gate = asyncio.Event()
+    both = [ToySource("text", gate=gate), ToySource("web", "web", gate=gate)]
+    gathering = asyncio.create_task(Sources(both, Everyone()).gather(direct_query("q"), 3))
+    for source in both:
+        await source.asked_times(1)
+    gate.set()
+    await gathering
+
+
+async def test_a_typed_answer_of_a_graph_does_not_wait_for_searches_by_words() -> None:
+    graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
+    slow = ToySource("text", gate=asyncio.Event())
+    gathered = await Sources([slow, graph], Everyone()).gather(query_of(TREE, {}, {}), 3)
+    assert (gathered.answers, gathered.by) == (("Jay Levey",), "graph")
+    assert [(r.source, r.outcome) for r in gathered.reports] == [("text", "not needed"), ("graph", "answered")]
+    assert slow.live == 0
+
+
+async def test_which_source_is_faster_does_not_change_the_answer() -> None:
+    """The first graph in the configured order answers, even when the second is done long before it."""
+    gate = asyncio.Event()
+    first = ToySource("graph", "graph", answers={"UHF directed by": ["A"]}, gate=gate)
+    second = ToySource("text", "graph", answers={"UHF directed by": ["B"]})
+    gathering = asyncio.create_task(Sources([first, second], Everyone()).gather(query_of(TREE, {}, {}), 3))
+    await second.asked_times(1)
+    await first.asked_times(1)
+    gate.set()
+    assert (await gathering).answers == ("A",)
+
+
+@pytest.mark.parametrize(
+    ("question", "call", "kinds"),
+    [
+        ("Who directed UHF?", Relate("UHF", "directed by"), {"graph", "text"}),
+        ("What is Kuhle Wampe?", Search("Kuhle Wampe"), {"graph", "text", "web"}),
+        ("Which of them was born in 1955?", Filter(("a",), "born in 1955"), {"graph", "text"}),
+        ("What is the latest news on UHF?", Search("UHF"), {"web"}),
+        ("Which is the largest lake of Finland?", Relate("Finland", "largest lake"), {"graph", "text", "web"}),
+        ("Who directed UHF?", None, {"text"}),
+    ],
+)
+def test_rules_choose_the_kinds_of_source(question: str, call: Call | None, kinds: set[str]) -> None:
+    points = rule_points(query_of(Art(question, call), {}, {}))
+    assert {kind for kind, value in points.items() if value >= 1} == kinds
+
+
+async def test_where_no_source_has_a_point_all_are_asked() -> None:
+    web = ToySource("web", "web")
+    await Sources([web]).gather(direct_query("Who directed UHF?"), 3)
+    assert web.asked
+
+
+def test_two_sources_of_one_name_are_refused() -> None:
+    with pytest.raises(ValueError, match="name of its own"):
+        Sources([ToySource(), ToySource()])
+
+
+async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path) -> None:
+    (tmp_path / "sources.yaml").write_text(
+        f"sources:\n- {{kind: graph, name: films, folder: {films}, timeout: 2}}\n- {{kind: text, index: {index}}}\n"
+        "- {kind: sparql, name: wikidata}\n- {kind: web, api: searxng, url: 'http://127.0.0.1:9/search'}\n"
+    )
+    sources = open_sources(tmp_path / "sources.yaml")
+    assert [(s.name, s.kind, s.timeout) for s in sources.all] == [
+        ("films", "graph", 2.0), ("text", "text", 10.0), ("wikidata", "graph", 10.0), ("web", "web", 5.0),
+    ]  # fmt: skip
+    gathered = await sources.gather(query_of(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
+    await sources.close()
+    assert gathered.answers == ("Ada Quill",)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("sources: []", "sources: "),
+        ("sources: [{kind: ftp}]", "kind|tag"),
+        ("sources: [{kind: web, api: brave, key: s3cret}]", "key: Extra inputs"),
+        ("sources: [{kind: web, api: searxng, url: 'http://u:s3cret@h/'}]", "no user, query or fragment"),
+        ("sources: [{kind: graph}]", "folder"),
+        ("sources: [{kind: sparql, vocabulary: rdfs, label: 'no iri'}]", "label"),
+        ("sources: [{kind: text}]", "no retriever"),
+        ("sources: [{kind: sparql}, {kind: sparql}]", "two sources of one name"),
+        ("{", "no YAML"),
+    ],
+)
+def test_a_wrong_file_is_one_clear_error_that_shows_no_value(tmp_path: Path, text: str, says: str) -> None:
+    path = tmp_path / "sources.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says) as caught:
+        open_sources(path)
+    assert "s3cret" not in str(caught.value)
+
+
+def test_a_file_that_is_not_there_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        read_sources(tmp_path / "none.yaml")

@@ -1,0 +1,209 @@
+"""Web search over a real server that speaks the formats of SearXNG, Brave and Serper, and misbehaves."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
+from serving.knowledge.http import HttpEndpoint, is_private
+from serving.knowledge.operators import direct_query
+from serving.knowledge.source import Found
+from serving.knowledge.web import WebSource, clean
+from tests.serving.knowledge.toy_web import Web
+
+KEY = "k3y-of-the-tests"
+PATH = "/search"
+SEARXNG = {
+    "query": "q",
+    "results": [
+        {
+            "url": "http://a.example/1",
+            "title": "Tin <b>Comet</b>",
+            "content": "A 1987 film &amp; comedy.\u202e\x00 <i>By</i> Ada Quill",
+        },
+        {"url": "http://a.example/2", "title": "No text", "content": ""},
+        {"url": "http://a.example/3", "title": None, "content": ["Second ", "part"]},
+        "not an object",
+    ],
+}
+BRAVE = {
+    "web": {"results": [{"url": "http://b.example", "title": "B", "description": "one", "extra_snippets": ["two"]}]}
+}
+SERPER = {
+    "answerBox": {"title": "Box", "answer": "1987", "link": "http://c.example"},
+    "organic": [{"title": "C", "link": "http://c.example", "snippet": "three"}],
+}
+
+
+@pytest.fixture
+async def source(web: Web) -> AsyncIterator[WebSource]:
+    source = WebSource("searxng", url=web.url + PATH, timeout=20)
+    yield source
+    await source.close()
+
+
+async def ask(source: WebSource, question: str = "Who made Tin Comet?", k: int = 3) -> Found:
+    return await source.find(direct_query(question), k)
+
+
+async def test_searxng_results_become_clean_passages(web: Web, source: WebSource) -> None:
+    web.replies[PATH] = SEARXNG
+    [passages] = (await ask(source)).passages
+    assert [(p.id, p.title, p.text) for p in passages] == [
+        ("http://a.example/1", "Tin Comet", "A 1987 film & comedy. By Ada Quill"),
+        ("http://a.example/3", "", "Second part"),
+    ]
+    assert web.seen[0][1] == {"q": "Who made Tin Comet?", "format": "json"}
+
+
+@pytest.mark.parametrize(
+    ("api", "variable", "header", "reply", "texts"),
+    [
+        ("brave", "BRAVE_API_KEY", "X-Subscription-Token", BRAVE, ["one two"]),
+        ("serper", "SERPER_API_KEY", "X-Api-Key", SERPER, ["1987", "three"]),
+    ],
+)
+async def test_keyed_apis_take_the_key_from_the_environment_into_a_header(
+    web: Web, monkeypatch: pytest.MonkeyPatch, api: str, variable: str, header: str, reply: Any, texts: list[str]
+) -> None:
+    monkeypatch.setenv(variable, KEY)
+    web.replies[PATH] = reply
+    source = WebSource(api, url=web.url + PATH)
+    [passages] = (await ask(source)).passages
+    await source.close()
+    assert [p.text for p in passages] == texts
+    path, sent, headers = web.seen[0]
+    assert {k.lower(): v for k, v in headers.items()}[header.lower()] == KEY
+    assert KEY not in str((path, sent))
+
+
+@pytest.mark.parametrize("key", ["", "two\nlines", "clé"])
+def test_a_key_that_is_missing_or_no_header_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", key)
+    with pytest.raises(ConfigError, match="BRAVE_API_KEY") as caught:
+        WebSource("brave")
+    assert not key or key not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("reply", "says"),
+    [
+        (429, "answered 429"),
+        (500, "answered 500"),
+        (b"{broken", "not the JSON"),
+        (b"[]", "not the JSON"),
+        (b"\xff\xfe\x00", "not the JSON"),
+        (b"[" * 100_000, "not the JSON"),
+        (b"x" * 8_100_000, "longer than"),
+        ("http://127.0.0.1:9/", "private address: http://127.0.0.1"),
+        ("http://169.254.169.254/latest/meta-data/", "private address"),
+        ("http://[::1]/", "private address"),
+        ("http://localhost/", "private address"),
+        ("https://elsewhere.example/", "another server"),
+        ("//10.0.0.1/x", "private address"),
+        ("file:///etc/passwd", "another server"),
+        (PATH, "more than 3 redirects"),
+    ],
+)
+async def test_a_fault_is_one_clear_error(web: Web, source: WebSource, reply: Any, says: str) -> None:
+    web.replies[PATH] = reply
+    with pytest.raises(Unavailable, match=says) as caught:
+        await ask(source)
+    assert caught.value.where == web.url + PATH
+    assert {path for path, _, _ in web.seen} == {PATH}
+
+
+async def test_a_redirect_within_the_configured_server_is_followed(web: Web, source: WebSource) -> None:
+    web.replies |= {PATH: "/search/", "/search/": SEARXNG}
+    assert (await ask(source)).passages[0]
+    assert [path for path, _, _ in web.seen] == [PATH, "/search/"]
+
+
+async def test_a_slow_answer_ends_with_the_timeout(web: Web) -> None:
+    web.replies[PATH] = threading.Event()
+    source = WebSource("searxng", url=web.url + PATH, timeout=0.2)
+    with pytest.raises(DeadlineExceeded, match=r"0\.2 s"):
+        await ask(source)
+    await source.close()
+
+
+async def test_a_server_that_is_not_there_is_unavailable() -> None:
+    source = WebSource("searxng", url="http://127.0.0.1:9/search")
+    with pytest.raises(Unavailable, match="no answer"):
+        await ask(source)
+    await source.close()
+
+
+async def test_no_address_in_a_reply_is_ever_asked(web: Web, source: WebSource) -> None:
+    trap = f"{web.url}/trap"
+    web.replies[PATH] = {
+        "results": [{"url": trap, "title": trap, "content": f'<img src="{trap}"> see {trap}'}],
+        "next": trap,
+    }
+    await ask(source)
+    assert [path for path, _, _ in web.seen] == [PATH]
+
+
+async def test_a_proxy_of_the_environment_is_not_used(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    web.replies[PATH] = SEARXNG
+    source = WebSource("searxng", url=web.url + PATH)
+    assert (await ask(source)).passages[0]
+    await source.close()
+
+
+@pytest.mark.parametrize("status", [401, 403, 429, 500])
+async def test_a_server_that_echoes_the_key_does_not_get_it_into_errors_or_logs(
+    web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, status: int
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setenv("SERPER_API_KEY", KEY)
+    web.replies[PATH] = status
+    source = WebSource("serper", url=web.url + PATH)
+    with pytest.raises(Unavailable) as caught:
+        await ask(source)
+    await source.close()
+    assert "***" in str(caught.value)
+    assert KEY not in str(caught.value) + caplog.text
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://a.example",
+        "http://",
+        "http://user:pw@a.example/",
+        "http://a.example/?key=1",
+        "file:///etc/passwd",
+        "a",
+        "http://[",
+    ],
+)
+def test_an_endpoint_is_an_http_address_without_secrets(url: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        HttpEndpoint(url, timeout=1)
+    assert "pw" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.1.1", "::1", "fd00::1", "0.0.0.0", "localhost"]
+)
+def test_private_addresses_are_known(host: str) -> None:
+    assert is_private(host) and not is_private("93.184.216.34")
+
+
+def test_text_is_cleaned_of_marks_and_controls() -> None:
+    assert clean("a\x1b[31m<script>x</script>&lt;b&gt;\u200bc\n d") == "a [31m x c d"
+
+
+def test_an_api_that_does_not_exist_or_has_no_address_is_a_configuration_error() -> None:
+    for api, says in (("altavista", "no search API"), ("searxng", "no address of its own")):
+        with pytest.raises(ConfigError, match=says):
+            WebSource(api)

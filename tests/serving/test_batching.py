@@ -1,0 +1,163 @@
+"""Calls of concurrent questions in one batch: who travels together, who waits, and who fails with whom."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator.errors import InvalidRequest
+from revelator.trace import Passage
+from serving.batching import BatchedRetriever, BatchedRevelator, Call, take_turns
+from serving.executor import Executor
+from serving.protocols import Completion
+from tests.serving.executor.world import Toy
+
+
+class Model:
+    """A revelator that keeps each batch; held by `gate`, it runs one after the other."""
+
+    def __init__(self) -> None:
+        self.batches: list[tuple[str, float, list[str]]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.live = 0
+        self.most = 0
+        self.running = asyncio.Event()
+        self.left = asyncio.Event()
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        self.batches.append((task, temperature, list(prompts)))
+        self.live += 1
+        self.most = max(self.most, self.live)
+        self.running.set()
+        try:
+            await self.gate.wait()
+        finally:
+            self.live -= 1
+            self.left.set()
+        if "too long" in prompts:
+            raise InvalidRequest("a prompt is too long")
+        return [Completion(f"{task}: {prompt}") for prompt in prompts]
+
+    def rows(self) -> list[list[str]]:
+        return [prompts for _, _, prompts in self.batches]
+
+
+async def test_calls_of_one_turn_are_one_batch_and_each_gets_its_own_answers_in_order():
+    model = Model()
+    batched = BatchedRevelator(model)
+    one, two = await asyncio.gather(batched.complete("end", ["a", "b"]), batched.complete("end", ["c"]))
+    assert model.rows() == [["a", "b", "c"]]
+    assert [c.text for c in one] == ["end: a", "end: b"] and [c.text for c in two] == ["end: c"]
+    assert await batched.complete("end", []) == []
+
+
+async def test_tasks_and_temperatures_are_not_mixed_and_take_turns():
+    model = Model()
+    batched = BatchedRevelator(model, size=2)
+    calls = [("end", 0.0), ("route", 0.0), ("end", 0.0), ("refine", 0.5), ("refine", 0.0), ("end", 0.0)]
+    await asyncio.gather(*(batched.complete(task, [str(n)], temperature=t) for n, (task, t) in enumerate(calls)))
+    assert [(task, t) for task, t, _ in model.batches] == [
+        ("end", 0.0), ("route", 0.0), ("refine", 0.5), ("refine", 0.0), ("end", 0.0),
+    ]  # fmt: skip
+
+
+async def test_what_arrives_while_a_batch_runs_is_the_next_batch_and_none_runs_beside_it():
+    model = Model()
+    model.gate.clear()
+    batched = BatchedRevelator(model)
+    first = asyncio.create_task(batched.complete("end", ["a"]))
+    await model.running.wait()
+    rest = [asyncio.create_task(batched.complete("end", [text])) for text in "bcd"]
+    await asyncio.sleep(0)
+    assert model.rows() == [["a"]]
+    model.gate.set()
+    await asyncio.gather(first, *rest)
+    assert model.rows() == [["a"], ["b", "c", "d"]] and model.most == 1
+
+
+async def test_a_caller_with_many_rows_does_not_keep_one_with_a_single_row_waiting():
+    model = Model()
+    batched = BatchedRevelator(model, size=4)
+    many = [f"m{n}" for n in range(20)]
+    greedy, small = await asyncio.gather(batched.complete("end", many), batched.complete("end", ["s"]))
+    assert "s" in model.rows()[0] and all(len(rows) <= 4 for rows in model.rows())
+    assert [c.text for c in greedy] == [f"end: {text}" for text in many] and small[0].text == "end: s"
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.integers(1, 12))
+def test_turns_are_even_bounded_and_leave_no_room_unused(lengths, size):
+    calls = [Call([(n, row) for row in range(length)], asyncio.Future(loop=LOOP)) for n, length in enumerate(lengths)]
+    shares = {id(call): len(rows) for call, rows in take_turns(calls, size)}
+    assert sum(shares.values()) == min(size, sum(lengths))
+    left_out = [shares.get(id(call), 0) for call in calls if call.sent < len(call.rows)]
+    assert all(share <= min(left_out, default=9) + 1 for share in shares.values())
+
+
+LOOP = asyncio.new_event_loop()
+
+
+async def test_a_row_that_is_refused_fails_its_own_caller_alone():
+    batched = BatchedRevelator(Model())
+    calls = [batched.complete("end", [text]) for text in ("a", "too long", "b")]
+    one, refused, two = await asyncio.gather(*calls, return_exceptions=True)
+    assert one[0].text == "end: a" and two[0].text == "end: b"
+    assert isinstance(refused, InvalidRequest)
+
+
+async def test_a_caller_that_leaves_takes_its_rows_along_and_the_last_one_the_batch():
+    model = Model()
+    model.gate.clear()
+    batched = BatchedRevelator(model)
+    first = [asyncio.create_task(batched.complete("end", [text])) for text in "ab"]
+    await model.running.wait()
+    waiting = asyncio.create_task(batched.complete("end", ["c"]))
+    await asyncio.sleep(0)
+    for task in (first[0], waiting):
+        task.cancel()
+    await asyncio.wait([first[0], waiting])
+    assert model.live == 1
+    first[1].cancel()
+    await asyncio.wait([first[1]])
+    await model.left.wait()
+    assert model.live == 0 and model.rows() == [["a", "b"]]
+    model.gate.set()
+    assert (await batched.complete("end", ["d"]))[0].text == "end: d"
+
+
+async def test_the_leaves_of_many_questions_share_the_passes_of_the_model():
+    questions = [f"Who wrote {n}?" for n in range(16)]
+    world = Toy({question: [f"Author {question}"] for question in questions})
+    executor = Executor(BatchedRevelator(world), world, world)
+    traces = await asyncio.gather(*(executor.run(question, strategy="single") for question in questions))
+    assert [trace.answers for trace in traces] == [[f"Author {question}"] for question in questions]
+    assert [rows for _, rows, _ in world.calls] == [64, 64, 32]
+    assert all(trace.usage.model_calls == 10 for trace in traces)
+
+
+async def test_searches_of_one_turn_are_one_call():
+    seen: list[list[str]] = []
+
+    class Index:
+        async def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+            seen.append(list(queries))
+            return [[Passage(query, query, "text")] * k for query in queries]
+
+    retriever = BatchedRetriever(Index())
+    found = await asyncio.gather(*(retriever.search(query, 2) for query in "abc"), retriever.search("d", 1))
+    assert seen == [["a", "b", "c"], ["d"]]
+    assert [[p.id for p in passages] for passages in found] == [["a", "a"], ["b", "b"], ["c", "c"], ["d"]]
+
+
+async def test_a_failure_of_the_model_reaches_every_caller_of_the_batch():
+    class Broken(Model):
+        async def complete(self, task, prompts, *, temperature=0.0):
+            raise RuntimeError("out of memory")
+
+    batched = BatchedRevelator(Broken())
+    failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ab"), return_exceptions=True)
+    assert [str(error) for error in failed] == ["out of memory"] * 2
+    with pytest.raises(RuntimeError):
+        await batched.complete("end", ["c"])
