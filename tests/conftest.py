@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import select
 import socket
 import threading
@@ -12,8 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
+
+# Laws are tried on the same examples at each run, so a commit passes or fails whoever runs it.
+# HYPOTHESIS_PROFILE=search draws new ones, and more of them.
+settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("search", max_examples=2000, deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
 @pytest.fixture(scope="session")

@@ -41,6 +41,7 @@ class Title:
 
 
 def read_title(text: str) -> Title:
+    text = " ".join(text.split())
     match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", text)
     base, qualifier = (match[1], match[2]) if match and match[1] else (text, "")
     return Title(base, qualifier, frozenset(content(tokenise(base))) or frozenset(base.lower().split()))
