@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -59,7 +59,8 @@ class PlanRun:
         self._after = tuple(after)
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []
-        self._asked: dict[str, tuple[Node, asyncio.Event]] = {}  # by text: who asked first, and whether it has ended
+        self._asked: dict[str, Node] = {}  # by text: who asked first
+        self._shared: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
         self.nodes = PlanNodes(expression, recorder, after)
 
     async def run(self) -> None:
@@ -71,7 +72,7 @@ class PlanRun:
         try:
             async with asyncio.TaskGroup() as self._group:
                 for leaf in sorted(range(len(self.leaves)), key=lambda leaf: self.leaves[leaf].has_placeholders):
-                    started[leaf] = self._group.create_task(self._leaf(leaf))
+                    started[leaf] = self._group.create_task(self._start(leaf))
                 self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
         finally:
             self.nodes.close()
@@ -89,10 +90,13 @@ class PlanRun:
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    async def _leaf(self, leaf: int) -> Answered | Fan:
+    def _start(self, leaf: int) -> Coroutine[None, None, Answered | Fan]:
         node = self.nodes.leaves[leaf]
-        if not self.leaves[leaf].has_placeholders:
-            return await self._ask(leaf, node, NOTHING_CHOSEN)
+        if self.leaves[leaf].has_placeholders:
+            return self._dependent(leaf, node)
+        return self._ask(leaf, node, NOTHING_CHOSEN)
+
+    async def _dependent(self, leaf: int, node: Node) -> Answered | Fan:
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
         if is_operation(self.leaves[leaf].text, len(sources) > 1):
@@ -156,19 +160,15 @@ class PlanRun:
         node.asked = substitute(self.leaves[leaf].text, choice.values)
         node.inputs = dict(choice.inputs)
         after = tuple(choice.inputs.values()) or self._after
-        if node.asked in self._asked:
-            first, ended = self._asked[node.asked]
+        first = self._asked.setdefault(node.asked, node)
+        if first is not node:
             self._recorder.follows(node, (*after, first.id))
-            await ended.wait()
+            if first.status in ("waiting", "running"):
+                await self._shared.setdefault(node.asked, asyncio.Event()).wait()
             with self._recorder.running(node):
                 take(node, first, "shared_from")
-        else:
-            self._recorder.follows(node, after)
-            self._asked[node.asked] = node, asyncio.Event()
-            await self._answer_once(node)
-        return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
-
-    async def _answer_once(self, node: Node) -> None:
+            return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
+        self._recorder.follows(node, after)
         try:
             async with self._slots:
                 self._calls += 1
@@ -178,7 +178,9 @@ class PlanRun:
             log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
             self.errors.append(error)
         finally:
-            self._asked[node.asked or ""][1].set()
+            if node.asked in self._shared:
+                self._shared[node.asked].set()
+        return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
 
 
 async def _members(task: asyncio.Task[Answered | Fan]) -> list[Answered]:

@@ -107,7 +107,8 @@ class Recorder:
             if id not in longest:
                 node = self._nodes[id]
                 own = 0.0 if id in self._enclosing else node.ended_ms - node.started_ms
-                longest[id] = own + max([path(before) for before in self._after[id]], default=0.0)
+                after = self._after[id]
+                longest[id] = own + max([path(before) for before in after]) if after else own
             return longest[id]
 
         return max([path(id) for id in self._nodes], default=0.0)
