@@ -21,9 +21,10 @@ from rich.console import Console
 from rich.progress import Progress
 
 from evaluation.bootstrap import bootstrap
-from evaluation.logic_queries import Case, ndcg
+from evaluation.logic_queries import Case
 from evaluation.logic_scifact import Abstracts, read_abstracts, scifact_cases
 from evaluation.logic_world import world_cases
+from evaluation.metrics import ndcg
 from revelator import durable
 from revelator.language.logic import negations, terms
 from serving.retrieval import Index, IndexSettings, build_index

@@ -6,11 +6,7 @@ import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from revelator.language.logic import And, Not, Or, Query, Term, negations, parse, render
-
-DEPTH = 10  # of nDCG
 
 
 @dataclass(frozen=True)
@@ -60,10 +56,3 @@ def _all_of(part: Query, saying: str) -> str:
 def _one(term: Query, saying: str) -> str:
     assert isinstance(term, Term)
     return f"{saying} {term.text}"
-
-
-def ndcg(ranked: Sequence[int], relevant: frozenset[int], depth: int = DEPTH) -> float:
-    """nDCG of binary gains at `depth` (Järvelin and Kekäläinen 2002); `relevant` is not empty."""
-    discounts = 1 / np.log2(np.arange(2, depth + 2))
-    gained = sum(discounts[i] for i, place in enumerate(ranked[:depth]) if place in relevant)
-    return float(gained / discounts[: min(depth, len(relevant))].sum())

@@ -15,7 +15,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -136,6 +136,13 @@ def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int)
         raise ValueError("recall of no gold titles is not defined")
     found = {title_key(title) for ranking in rankings for title in ranking[:k]}
     return len(wanted & found) / len(wanted)
+
+
+def ndcg(ranked: Sequence[int], relevant: Collection[int], depth: int = 10) -> float:
+    """nDCG of binary gains at `depth` (Järvelin and Kekäläinen 2002); `relevant` is not empty."""
+    discounts = 1 / np.log2(np.arange(2, depth + 2))
+    gained = sum(discounts[place] for place, item in enumerate(ranked[:depth]) if item in relevant)
+    return float(gained / discounts[: min(depth, len(relevant))].sum())
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:

@@ -5,15 +5,14 @@ from __future__ import annotations
 import json
 import re
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from lark import Lark, Token, Transformer, UnexpectedToken
-from lark.lexer import Lexer
 
 from revelator.errors import ExpressionError
 from revelator.language.expression import MAX_DEPTH, Span
 from revelator.language.faults import fault
+from revelator.language.lalr import lalr
 from revelator.language.logic_expression import And, Not, Or, Query, Term, joined
 
 MAX_CHARACTERS = 100_000
@@ -78,16 +77,6 @@ def _content(text: str, start: int, end: int) -> str:
         raise fault(text, "bad-escape", "this escape has no meaning", at, at + 1, hint) from None
 
 
-class _Given(Lexer):
-    """Hands on tokens that were made before."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> list[Token]:  # type: ignore[override]
-        return data
-
-
 class _Builder(Transformer):
     """One method a rule of the grammar."""
 
@@ -122,8 +111,7 @@ def _place(token: Token) -> Span:
 
 @cache
 def _lark() -> Lark:
-    grammar = files("revelator.language").joinpath("logic.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer=_Given, transformer=_Builder())
+    return lalr("logic.lark", _Builder())
 
 
 def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
 from lark import Lark, Transformer, UnexpectedToken
-from lark.lexer import Lexer
 
 from revelator.errors import ExpressionError
 from revelator.language.expression import MAX_DEPTH, Atomic, Dependent, Expression, Sequence, Span
 from revelator.language.faults import fault
+from revelator.language.lalr import lalr
 from revelator.language.lexer import Token, tokens
 
 MAX_CHARACTERS = 1_000_000
@@ -43,16 +42,6 @@ class _UnusableError(Exception):
 
 
 Part = tuple[Expression, int, int]  # a node, and where it starts and ends with the parentheses around it
-
-
-class _Given(Lexer):
-    """Hands on tokens that were made before."""
-
-    def __init__(self, _: object) -> None:
-        pass
-
-    def lex(self, data: list[Token]) -> list[Token]:  # type: ignore[override]
-        return data
 
 
 class _Builder(Transformer):
@@ -109,8 +98,7 @@ def _too_deep(start: int, end: int) -> _UnusableError:
 
 @cache
 def _lark() -> Lark:
-    grammar = files("revelator.language").joinpath("grammar.lark").read_text(encoding="utf-8")
-    return Lark(grammar, parser="lalr", lexer=_Given, transformer=_Builder())
+    return lalr("grammar.lark", _Builder())
 
 
 def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.logic_queries import filled, in_words, ndcg, templates
+from evaluation.logic_queries import filled, in_words, templates
 from evaluation.logic_scifact import read_abstracts, scifact_cases
 from evaluation.logic_world import world_cases
 from revelator.errors import DataError
@@ -27,12 +27,6 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 def test_a_query_is_asked_in_words() -> None:
     query = filled("{0} AND NOT {1} OR {2}", ("cats", "dogs", "fish"))
     assert in_words(query) == "documents about cats and not about dogs, or about fish"
-
-
-def test_ndcg_is_1_for_relevant_documents_first_and_falls_with_their_rank() -> None:
-    assert ndcg([1, 2, 3], frozenset({1, 2})) == pytest.approx(1)
-    assert ndcg([3, 1, 2], frozenset({1, 2})) == pytest.approx((1 / 1.5849625 + 0.5) / (1 + 1 / 1.5849625))
-    assert ndcg([3], frozenset({1})) == 0
 
 
 def test_world_documents_match_exactly_as_their_facts_say_and_state_what_is_true() -> None:

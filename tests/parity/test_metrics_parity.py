@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
-from sklearn.metrics import accuracy_score, f1_score, roc_auc_score
+from sklearn.metrics import accuracy_score, f1_score, ndcg_score, roc_auc_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
 from evaluation.bootstrap import bootstrap
-from evaluation.metrics import ANSWER_RULES, accuracy, answer_score, roc_auc
+from evaluation.metrics import ANSWER_RULES, accuracy, answer_score, ndcg, roc_auc
 
 LABELS = st.lists(st.sampled_from(["single", "compound", "complex"]), min_size=1, max_size=60)
 
@@ -90,3 +90,9 @@ def test_answers_score_as_worked_by_hand_from_the_official_definitions(
 ) -> None:
     score = answer_score(prediction, [gold], rule)
     assert (score.em, score.f1) == (em, pytest.approx(f1))
+
+
+@given(st.permutations(range(25)), st.sets(st.integers(0, 24), min_size=1), st.integers(1, 30))
+def test_ndcg_of_binary_gains_is_scikit_learn_s(ranked: list[int], relevant: set[int], depth: int) -> None:
+    gains = [[float(item in relevant) for item in ranked]]
+    assert ndcg(ranked, relevant, depth) == pytest.approx(ndcg_score(gains, [range(25, 0, -1)], k=depth))
