@@ -2,7 +2,7 @@
 
     python benchmarks/executor.py [--latency 20] [--repeats 20] [--passages 1]
 
-Three ways through the same plan, in turn, in one process:
+Three ways through the same plan, in turn, in one process whose garbage collector is set as the server's:
 
 * bare: a task a leaf that waits for its producers and sleeps; what asyncio and the machine take by themselves;
 * executor: the plan as a tree, run by `PlanRun` with binding and trace, each leaf a sleep;
@@ -36,6 +36,7 @@ from fixed.concurrency import LEVELS, cancelled, concurrent
 
 from revelator.language import Expression, bind, check, leaves, parse
 from revelator.trace import Node
+from serving import collector
 from serving.executor import Executor
 from serving.executor.limits import depth
 from serving.executor.plan import PlanRun
@@ -147,6 +148,7 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
         f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'bare':>16}{'executor':>16}{'question':>16}"
         f"{'sequential':>12}"
     )
+    collector.settle()
     costs = []
     for name, plan in plans().items():
         wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))

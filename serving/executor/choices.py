@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from revelator.trace import Node
 
@@ -43,8 +44,7 @@ class Choice:
 NOTHING_CHOSEN = Choice()
 
 
-@dataclass(frozen=True)
-class Answered:
+class Answered(NamedTuple):
     """One call of a leaf, ended; without answers when it failed or was skipped."""
 
     node: Node

@@ -39,15 +39,15 @@ class Recorder:
     def open(self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = ()) -> Node:
         """A new node, waiting; `after` are the ids of the nodes that had to end before it could start."""
         self._last += 1
-        return self._add(Node(str(self._last), kind, question, parent), after)
+        return self._add(Node(str(self._last), kind, question, parent, status="waiting"), after)
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """The nodes of a fan-out, numbered below `node`."""
         self._has_members = True
-        return [self._add(Node(f"{node.id}.{n}", node.kind, node.question, node.id), ()) for n in range(1, count + 1)]
+        ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
+        return [self._add(Node(id, node.kind, node.question, node.id, status="waiting"), ()) for id in ids]
 
     def _add(self, node: Node, after: Sequence[str]) -> Node:
-        node.status = "waiting"
         node.started_ms = node.ended_ms = self.now_ms()
         self._nodes[node.id] = node
         self._after[node.id] = after
@@ -101,17 +101,18 @@ class Recorder:
 
     def _critical_path_ms(self) -> float:
         """The longest sum of own times along `after`: how long the question takes with endless parallel capacity."""
-        longest: dict[str, float] = {}
+        longest = {id: node.ended_ms - node.started_ms for id, node in self._nodes.items()}
+        longest.update(dict.fromkeys(self._enclosing, 0.0))
+        behind = {id: after for id, after in self._after.items() if after}
 
         def path(id: str) -> float:
-            if id not in longest:
-                node = self._nodes[id]
-                own = 0.0 if id in self._enclosing else node.ended_ms - node.started_ms
-                after = self._after[id]
-                longest[id] = own + max([path(before) for before in after]) if after else own
+            if after := behind.pop(id, None):
+                longest[id] += max([path(before) for before in after])
             return longest[id]
 
-        return max([path(id) for id in self._nodes], default=0.0)
+        for id in list(behind):
+            path(id)
+        return max(longest.values(), default=0.0)
 
 
 def _outcome(trace: Trace) -> Outcome:

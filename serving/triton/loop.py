@@ -15,6 +15,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from revelator.errors import Cancelled, Overloaded
+from serving import collector
 from serving.triton.backend import failure, send
 
 POLL_SECONDS = 0.02  # a look costs 0.15 ms of message passing
@@ -37,6 +38,7 @@ class RequestLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
+        collector.settle()
 
     def accept(self, request: Any, begin: Begin) -> None:
         """Answers `request` with the result or the error of the coroutine that `begin` makes of it.
