@@ -53,7 +53,7 @@ def grpc_code(error: RevelatorError) -> str:
 
 
 def write_error(error: RevelatorError) -> str:
-    """JSON: `error` (class), `code`, `message`, `where`, `hint`; `retried` if it was; `diagnostics` of a plan, `place`
+    """JSON: `error` (class), `code`, `message`, `where`, `hint`; `final` if it is; `diagnostics` of a plan, `place`
     of an expression."""
     value: dict[str, Any] = {
         "error": type(error).__name__,
@@ -62,8 +62,8 @@ def write_error(error: RevelatorError) -> str:
         "where": error.where,
         "hint": error.hint,
     }
-    if isinstance(error, errors.Unavailable) and error.retried:
-        value["retried"] = True
+    if isinstance(error, errors.Unavailable) and error.final:
+        value["final"] = True
     if isinstance(error, PlanError):
         value["diagnostics"] = [asdict(d) for d in error.diagnostics]
     if isinstance(error, ExpressionError):
@@ -87,6 +87,6 @@ def read_error(code: str, message: str) -> RevelatorError:
     if kind == "ExpressionError":
         return ExpressionError(value["message"], hint=value["hint"], **value["place"])
     if kind == "Unavailable":
-        retried = value.get("retried", False)
-        return errors.Unavailable(value["message"], where=value["where"], hint=value["hint"], retried=retried)
+        final = value.get("final", False)
+        return errors.Unavailable(value["message"], where=value["where"], hint=value["hint"], final=final)
     return _BY_NAME.get(kind, ServingError)(value["message"], where=value["where"], hint=value["hint"])

@@ -116,15 +116,16 @@ class Overloaded(ServingError):
 
 
 class Unavailable(ServingError):
-    """A model, index, endpoint or server that is needed is down; `retried` if the call has been tried again already."""
+    """A model, index, endpoint or server that is needed is down.
+
+    `final`: trying again now cannot help, because that has been done already or the endpoint refused the call.
+    """
 
     grpc_code = "UNAVAILABLE"
 
-    def __init__(
-        self, message: str, *, where: str | None = None, hint: str | None = None, retried: bool = False
-    ) -> None:
+    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None, final: bool = False) -> None:
         super().__init__(message, where=where, hint=hint)
-        self.retried = retried
+        self.final = final
 
 
 class DeadlineExceeded(ServingError):

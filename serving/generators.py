@@ -69,7 +69,7 @@ class EndpointGenerator:
         except openai.APIConnectionError as error:
             hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
             message = f"no connection: {error.__cause__ or error}"
-            raise Unavailable(message, where=self.base_url, hint=hint, retried=self.retries > 0) from error
+            raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
         except openai.APIStatusError as error:
             raise self._refusal(error) from error
         except (openai.OpenAIError, json.JSONDecodeError) as error:
@@ -80,7 +80,7 @@ class EndpointGenerator:
         said = error.message.replace(self._key, "***") if self._key != "none" else error.message
         message = f"the endpoint answered {error.status_code}: {said[:MESSAGE_CHARACTERS]}"
         if error.status_code == 429 or error.status_code >= 500:
-            return Unavailable(message, where=self.base_url, hint="try again later", retried=self.retries > 0)
+            return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)
         return ServingError(message, where=self.base_url, hint=f"check the model name {self.model!r} and the key")
 
     def _reading(self, reply: Any) -> Reading:

@@ -88,12 +88,12 @@ class Guard:
     async def call(
         self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object] = lambda: None
     ) -> Result:
-        """What `attempt()` gives. Raises its error when it is of another kind, says that it was retried already, or was
+        """What `attempt()` gives. Raises its error when it is of another kind, is `final`, or was
         met in every attempt; Unavailable at once while the source rests. `on_retry` is called before each new attempt.
         """
         if wait := self._breaker.enter():
             message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
-            raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", retried=True)
+            raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
         well: bool | None = None
         try:
             result = await self._attempts(attempt, on_retry)
@@ -113,7 +113,7 @@ class Guard:
             try:
                 return await attempt()
             except (Unavailable, Overloaded) as error:
-                if self._breaker.rests or (isinstance(error, Unavailable) and error.retried):
+                if self._breaker.rests or (isinstance(error, Unavailable) and error.final):
                     raise
             on_retry()
             await self._sleep(self._pause(number))

@@ -63,7 +63,7 @@ class HttpEndpoint:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
         except httpx.HTTPError as error:
             raise Unavailable(self._clean(f"no answer: {error or type(error).__name__}"), where=self.url) from error
-        raise Unavailable(f"more than {MAX_REDIRECTS} redirects", where=self.url)
+        raise Unavailable(f"more than {MAX_REDIRECTS} redirects", where=self.url, final=True)
 
     async def _send(self, request: httpx.Request) -> tuple[int, str | None, bytes]:
         response = await self._client.send(request, stream=True)
@@ -74,7 +74,7 @@ class HttpEndpoint:
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise Unavailable(f"the reply is longer than {MAX_BYTES:,} bytes", where=self.url)
+                    raise Unavailable(f"the reply is longer than {MAX_BYTES:,} bytes", where=self.url, final=True)
             return response.status_code, None, bytes(body)
         finally:
             await response.aclose()
@@ -83,19 +83,21 @@ class HttpEndpoint:
         if status == 200:
             return body
         said = self._clean(body[: 4 * MESSAGE_CHARACTERS].decode(errors="replace"))[:MESSAGE_CHARACTERS]
-        hint = "try again later" if status in RETRYABLE else "check the address, and the key if it wants one"
-        raise Unavailable(f"the endpoint answered {status}: {' '.join(said.split())}", where=self.url, hint=hint)
+        final = status not in RETRYABLE
+        hint = "check the address, and the key if it wants one" if final else "try again later"
+        said = " ".join(said.split())
+        raise Unavailable(f"the endpoint answered {status}: {said}", where=self.url, hint=hint, final=final)
 
     def _target(self, at: httpx.URL, location: str) -> httpx.URL:
         try:
             target = at.join(location)
         except (httpx.InvalidURL, ValueError) as error:
-            raise Unavailable("redirected to what is no address", where=self.url) from error
+            raise Unavailable("redirected to what is no address", where=self.url, final=True) from error
         if _origin(target) != _origin(at):
             what = "a private address" if is_private(target.host) else "another server"
             hint = "configure that address if it is meant"
             message = f"refused to follow a redirect to {what}: {target.scheme}://{target.host}"
-            raise Unavailable(message, where=self.url, hint=hint)
+            raise Unavailable(message, where=self.url, hint=hint, final=True)
         return target
 
     def _clean(self, text: str) -> str:

@@ -2,7 +2,8 @@
 
 A source that fails or is late is left out, and named in the reports, which the trace keeps. As soon as every graph
 that was asked has ended and one has the answer, the searches by words are not waited for: a typed answer needs no
-passages. Which of two sources is faster never changes an answer.
+passages. Which of two sources is faster never changes an answer. A call that met a source that is down is made again
+while its time lasts, and a source that stays down is left alone for a while (`serving.guard`).
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
-from revelator.errors import RevelatorError
+from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
+from serving.guard import Guard, Patience
 from serving.knowledge.selection import RuleSelector
 from serving.knowledge.source import Found, Query, Source
 
@@ -33,6 +35,7 @@ class Report:
     ms: float = 0.0
     passages: int = 0
     searches: int = 0
+    retries: int = 0
     note: str = ""
     error: str = ""
 
@@ -62,18 +65,23 @@ class Selector(Protocol):
 class Sources:
     """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it."""
 
-    def __init__(self, sources: Sequence[Source], selector: Selector | None = None) -> None:
+    def __init__(
+        self, sources: Sequence[Source], selector: Selector | None = None, patience: Patience | None = None
+    ) -> None:
         names = [source.name for source in sources]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
         self.selector = selector or RuleSelector()
+        self._guards = {source.name: Guard(source.name, patience) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
         """Asks the selected sources, all at once."""
         scores = await self.selector.scores(query, self.all)
         chosen = [source for source in self.all if scores.get(source.name, 0.0) >= 1.0] or list(self.all)
-        tasks = {source.name: asyncio.create_task(_ask(source, query, k)) for source in chosen}
+        tasks = {
+            source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
+        }
         try:
             await self._until_enough(chosen, tasks)
         finally:
@@ -97,15 +105,25 @@ class Sources:
         await asyncio.wait(tasks.values())
 
 
-async def _ask(source: Source, query: Query, k: int) -> tuple[Found, Report]:
+async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Found, Report]:
     started = time.perf_counter()
-    found, error = Found(), ""
+    ends = asyncio.get_running_loop().time() + source.timeout
+    found, error, attempts = Found(), "", 0
     outcome: Outcome = "nothing"
+
+    async def attempt() -> Found:
+        nonlocal attempts
+        attempts += 1
+        try:
+            async with asyncio.timeout_at(ends):
+                return await source.find(query, k)
+        except TimeoutError as late:
+            raise DeadlineExceeded(f"left out after {source.timeout:g} s") from late
+
     try:
-        async with asyncio.timeout(source.timeout):
-            found = await source.find(query, k)
-    except TimeoutError:
-        outcome, error = "late", f"left out after {source.timeout:g} s"
+        found = await guard.call(attempt)
+    except DeadlineExceeded as failure:
+        outcome, error = "late", str(failure)
     except RevelatorError as failure:
         outcome, error = "failed", str(failure)
     except Exception as failure:  # a source is left out whatever befalls it
@@ -115,7 +133,16 @@ async def _ask(source: Source, query: Query, k: int) -> tuple[Found, Report]:
     if found.answers or count:
         outcome = "answered" if found.answers else "passages"
     ms = (time.perf_counter() - started) * 1000
-    return found, Report(source.name, outcome, round(ms, 2), count, _searches(source, query), found.note, error)
+    return found, Report(
+        source.name,
+        outcome,
+        round(ms, 2),
+        count,
+        attempts * _searches(source, query),
+        max(0, attempts - 1),
+        found.note,
+        error,
+    )
 
 
 def _outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:

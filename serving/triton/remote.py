@@ -60,7 +60,7 @@ def _named(model: str, error: InferenceServerException) -> Exception:
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if type(found) is Unavailable and found.where is None:
-        return Unavailable(found.message, where=f"model {model}", hint=found.hint, retried=found.retried)
+        return Unavailable(found.message, where=f"model {model}", hint=found.hint, final=found.final)
     return found
 
 

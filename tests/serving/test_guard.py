@@ -65,7 +65,7 @@ async def test_after_the_last_attempt_its_error_is_raised():
 
 @pytest.mark.parametrize(
     "error",
-    [InvalidRequest("no"), DeadlineExceeded("late"), RuntimeError("torn"), Unavailable("down", retried=True)],
+    [InvalidRequest("no"), DeadlineExceeded("late"), RuntimeError("torn"), Unavailable("down", final=True)],
 )
 async def test_what_another_attempt_cannot_mend_is_raised_at_once(error):
     source = Source(error)
@@ -80,7 +80,7 @@ async def test_a_retry_is_given_up_when_other_calls_have_shown_that_the_source_i
     first = asyncio.create_task(source.ask())
     await source.pausing.wait()
     with pytest.raises(Unavailable):
-        await source.guard.call(Source(Unavailable("down", retried=True)).answer)
+        await source.guard.call(Source(Unavailable("down", final=True)).answer)
     source.go.set()
     with pytest.raises(Unavailable):
         await first

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from revelator.art import Art, Call, Filter, Relate, Search
 from revelator.errors import ConfigError, Unavailable
+from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import direct_query, query_of
 from serving.knowledge.run import execute
 from serving.knowledge.selection import rule_points
+from serving.knowledge.source import Found, Query
 from serving.knowledge.sources import Sources
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
@@ -44,6 +48,41 @@ async def test_any_exception_of_a_source_is_its_own() -> None:
     trace = await execute(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
+
+
+@dataclass
+class Recovering(ToySource):
+    """Is down for the first `down` calls."""
+
+    down: int = 2
+
+    async def find(self, query: Query, k: int) -> Found:
+        if len(self.asked) < self.down:
+            self.asked += query.texts
+            raise Unavailable("restarting")
+        return await super().find(query, k)
+
+
+async def test_a_source_that_comes_back_in_time_is_asked_again() -> None:
+    source = Recovering(says={"*": ["p"]})
+    [report] = (await Sources([source], patience=Patience(pause_seconds=0)).gather(direct_query("q"), 3)).reports
+    assert (report.outcome, report.retries, report.searches, len(source.asked)) == ("passages", 2, 3, 3)
+
+
+async def test_what_trying_again_cannot_mend_is_tried_once() -> None:
+    source = ToySource(error=Unavailable("the endpoint answered 401", final=True))
+    [report] = (await Sources([source]).gather(direct_query("q"), 3)).reports
+    assert (report.outcome, report.retries, len(source.asked)) == ("failed", 0, 1)
+
+
+@pytest.mark.parametrize("fault", [{"error": Unavailable("down", final=True)}, {"gate": asyncio.Event()}])
+async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str, Any]) -> None:
+    source = ToySource(timeout=0.01, **fault)
+    sources = Sources([source], patience=Patience(failures=2, rest_seconds=1000))
+    reports = [(await sources.gather(direct_query("q"), 3)).reports[0] for _ in range(3)]
+    assert len(source.asked) == 2
+    assert "left alone" in reports[2].error
+    assert source.live == 0
 
 
 async def test_sources_are_asked_at_the_same_time() -> None:
