@@ -1,9 +1,9 @@
 """The exact best documents of a logical query without scoring every term for every document.
 
-One term is scored for all documents. With the other terms at their most favourable, that bounds what a document can
+Some terms are scored for all documents. With the others at their most favourable, that bounds what a document can
 reach; those whose bound is below the k-th best score found among the most promising cannot be in the answer. Only the
-rest are scored in all terms. It helps where some term must hold (`"a" AND …`), and is left out where none must (`"a"
-OR …`).
+rest are scored in all terms. One term is enough where it must hold (`"a" AND …`), two where they outweigh the third;
+where each counts alone (`"a" OR "b" OR "c"`) nothing is gained, and nothing is left out.
 """
 
 from __future__ import annotations
@@ -16,9 +16,8 @@ from revelator.language.logic import And, Not, Or, Query, Term, normal_form, ter
 from serving.retrieval.logical import Operators, best, compose
 
 PROMISING = 20  # documents scored for each that is wanted, to find a bound
-SAMPLE = 4096  # documents, evenly spread, on which it is guessed how many would be left
+SAMPLE = 1024  # documents, evenly spread, on which it is guessed how many would be left
 WORTH = 0.05  # of them at most, or all terms are scored for all: reading rows here and there costs more than in order
-NEEDED = 0.05  # a term must hold if without it a document reaches less than this share of what it can reach with it
 _UNKNOWN = "\0"
 
 Score = Callable[[str, np.ndarray], np.ndarray]  # term, cosines → scores in [0, 1], rising with the cosine
@@ -36,47 +35,49 @@ def pruned(
 
     `cosines(terms, places)` gives shape (terms, documents), for all documents where `places` is None.
     """
-    normal, names = normal_form(query), list(terms(query))
-    term = _needed(normal, names, score, operators)
-    if term is None:
+    normal, names, k = normal_form(query), list(terms(query)), min(k, count)
+
+    def scored(places: np.ndarray) -> dict[str, np.ndarray]:
+        return {name: score(name, row) for name, row in zip(names, cosines(names, places), strict=True)}
+
+    sample = scored(np.linspace(0, count - 1, min(count, SAMPLE), dtype=np.int64))
+    reached = np.sort(compose(normal, sample, operators))
+    if len(reached) < k:
         return None
 
-    def ceiling_of(first: np.ndarray) -> np.ndarray:
-        return _ceiling(normal, {term: score(term, first)}, names, score, operators)
+    def ceiling(known: Mapping[str, np.ndarray]) -> np.ndarray:
+        return _ceiling(normal, known, names, score, operators)
 
-    def scored(rows: np.ndarray) -> np.ndarray:
-        return compose(normal, {name: score(name, row) for name, row in zip(names, rows, strict=True)}, operators)
-
-    k = min(k, count)
-    sample = np.linspace(0, count - 1, min(count, SAMPLE), dtype=np.int64)
-    rows = cosines(names, sample)
-    reached, reachable = scored(rows), ceiling_of(rows[names.index(term)])
-    if len(reached) < k or (reachable >= reached.max()).mean() > WORTH:
+    telling = _telling(sample, lambda known: float((ceiling(known) >= reached[-1]).mean()))
+    if telling is None:
         return None
-    ceiling = ceiling_of(cosines([term], None)[0])
-    left = _above(ceiling, np.sort(reached)[-k])
-    promising = np.sort(left[best(ceiling[left], PROMISING * k)])
-    left = left[_above(ceiling[left], np.sort(scored(cosines(names, promising)))[-k])]
-    total = scored(cosines(names, left))
+    known = {name: score(name, row) for name, row in zip(telling, cosines(telling, None), strict=True)}
+    highest = ceiling(known)
+    left = _above(highest, reached[-k])
+    promising = np.sort(left[best(highest[left], PROMISING * k)])
+    left = left[_above(highest[left], np.sort(compose(normal, scored(promising), operators))[-k])]
+    total = compose(normal, scored(left), operators)
     chosen = best(total, k)
     return total[chosen], left[chosen]
+
+
+def _telling(
+    sample: Mapping[str, np.ndarray], share_left: Callable[[dict[str, np.ndarray]], float]
+) -> list[str] | None:
+    """The terms, taken one by one, that leave few enough documents; None if that takes all of them."""
+    known: dict[str, np.ndarray] = {}
+    while len(known) < len(sample) - 1:
+        shares = {name: share_left({**known, name: row}) for name, row in sample.items() if name not in known}
+        term = min(shares, key=lambda name: shares[name])
+        known[term] = sample[term]
+        if shares[term] <= WORTH:
+            return list(known)
+    return None
 
 
 def _above(ceiling: np.ndarray, bound: float) -> np.ndarray:
     """Where a ceiling reaches a score that `k` documents have; a hair less, for what rounding may take."""
     return np.flatnonzero(ceiling >= bound - 1e-5 * abs(bound))
-
-
-def _needed(normal: Query, names: list[str], score: Score, operators: Operators) -> str | None:
-    """The term whose absence costs a document most, if it costs it nearly everything."""
-
-    def reach(name: str, cosine: float) -> float:
-        known = {name: score(name, np.array([cosine]))}
-        return float(np.max(_ceiling(normal, known, names, score, operators)))
-
-    shares = {name: reach(name, 0.0) / max(reach(name, 1.0), 1e-12) for name in names}
-    term = min(names, key=lambda name: shares[name])
-    return term if shares[term] <= NEEDED else None
 
 
 def _ceiling(
