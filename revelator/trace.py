@@ -125,6 +125,9 @@ class Trace:
         if not isinstance(schema, int) or schema > SCHEMA_VERSION:
             hint = "use the version of revelator that wrote it, or a newer one"
             raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)
+        hint = "`revelator ask --json` writes one"
+        if not isinstance(value, dict):
+            raise DataError(f"this is no trace, but a {type(value).__name__}", hint=hint)
         try:
             nodes = [
                 Node(**{**n, "documents": [Passage(**d) for d in n["documents"]], "usage": Usage(**n["usage"])})
@@ -132,8 +135,10 @@ class Trace:
             ]
             usage = Usage(**value["usage"])
             return cls(**{**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION})
-        except (KeyError, TypeError, AttributeError) as error:
-            raise DataError(f"this is no trace: {error}", hint="`revelator ask --json` writes one") from error
+        except KeyError as error:
+            raise DataError(f"this is no trace: {error.args[0]} is missing", hint=hint) from error
+        except (TypeError, AttributeError) as error:
+            raise DataError("this is no trace: a field has another name or type than a trace's", hint=hint) from error
 
 
 def in_order(ids: Iterable[str]) -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from revelator.language import Atomic, Dependent, Expression, leaves
 
 
@@ -34,3 +36,8 @@ def before(expression: Expression, leaf: int, first: int = 0) -> list[list[int]]
             return before(item, leaf, first)
         first += len(leaves(item))
     return []
+
+
+def leading(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
+    """The chains before a leaf that one of its producers stands in."""
+    return [chain for chain in before(expression, leaf) if not set(producers).isdisjoint(chain)]

@@ -119,7 +119,7 @@ class Executor:
         if strategy == "atomic" and self.atomic is None:
             hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
-        if deadline_ms is not None and not deadline_ms > 0:
+        if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
         expression = routes.read_plan(plan, limits) if plan is not None and strategy != "atomic" else None
         run = Run(question, self.models, limits, Recorder(question, strategy, listener))

@@ -43,6 +43,10 @@ class Limits:
         """Raises InvalidRequest for an empty question and for one that is too long."""
         if not question.strip():
             raise InvalidRequest("the question is empty")
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"character {error.start + 1} of the question is half a surrogate pair") from error
         if len(question) > self.question_characters:
             raise InvalidRequest(
                 f"the question has {len(question)} characters; "

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from revelator.errors import RevelatorError
 from revelator.tasks import Step
 from revelator.trace import Node
 from serving.executor.branches import branches
@@ -37,7 +36,7 @@ async def merge_steps(run: Run) -> None:
     known = [step for step in run.steps if step.answer != UNKNOWN]
     parts = [Part((step.question,), (Member({}, tuple(step.answer.split("; "))),)) for step in known]
     with run.recorder.running(node):
-        merged = compute(run.question, parts) if len(parts) > 1 else None
+        merged = _computed(run.question, parts) if len(parts) > 1 else None
         merged = merged or await _by_generator(run, node, tuple(known))
         _write(run, node, merged or _listed(parts[-1:]))
 
@@ -57,10 +56,18 @@ def _steps(plan: PlanRun) -> tuple[Step, ...]:
 
 
 def _by_code(question: str, parts: list[Part]) -> Merged | None:
-    merged = compute(question, parts)
+    merged = _computed(question, parts)
     if merged is None and len(parts) == 1:
         return Merged(parts[0].answers, "last stage")
     return merged
+
+
+def _computed(question: str, parts: list[Part]) -> Merged | None:
+    try:
+        return compute(question, parts)
+    except Exception:  # values come from documents: what no operation is ready for is judged or listed
+        log.exception("operation of the question")
+        return None
 
 
 def _listed(parts: list[Part]) -> Merged:
@@ -72,8 +79,8 @@ async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged
         return None
     try:
         await run.models.generate(node, GenerateRequest("merge", run.question, steps=steps))
-    except RevelatorError as error:
-        log.warning("merge failed: %s", error)
+    except Exception as error:
+        log.warning("merge failed: %s: %s", type(error).__name__, error)
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         return None
     if not node.answers:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from revelator.language import Atomic, Expression
-from serving.executor.branches import before
+from serving.executor.branches import leading
 from serving.executor.choices import Answered, Choice, wants_all
 from serving.merge import Member, Merged, Part, compute_within
 
@@ -34,7 +34,7 @@ def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, a
         else Part((_question(plan, producer),), (Member({}, (choice.values[name],)),))
         for name, producer in sources.items()
     }
-    chains = [chain for chain in before(plan.expression, leaf) if set(chain) & set(sources.values())]
+    chains = leading(plan.expression, leaf, sources.values())
     ends = [Part(tuple([_question(plan, i) for i in chain]), _members(plan, chain[-1])) for chain in chains]
     return compute_within(text, asked, values, ends)
 

@@ -19,7 +19,7 @@ from itertools import islice
 from revelator.errors import Unavailable
 from revelator.language import Expression, bind, leaves, substitute
 from revelator.trace import Node
-from serving.executor.branches import before as chains_before
+from serving.executor.branches import leading
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, combinations, wants_all
 from serving.executor.leaf import take
 from serving.executor.limits import Limits
@@ -152,7 +152,9 @@ class PlanRun:
         return Fan(tuple(self._begin(self._ask(leaf, member, choice)) for member, choice in pairs))
 
     def _leading_up_to(self, leaf: int) -> list[int]:
-        return sorted({before for chain in chains_before(self.expression, leaf) for before in chain})
+        """The leaves of the chains that an operation's values come of."""
+        chains = leading(self.expression, leaf, self._sources[leaf].values())
+        return sorted({before for chain in chains for before in chain})
 
     def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
         """By code, where the leaf is an operation over earlier answers and code is sure of it."""
@@ -160,7 +162,11 @@ class PlanRun:
         if not sources or not is_operation(text, len(sources) > 1):
             return None
         asked = substitute(text, choice.values)
-        computed = operate(self, leaf, sources, choice, asked)
+        try:
+            computed = operate(self, leaf, sources, choice, asked)
+        except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
+            log.exception("operation of node %s", node.id)
+            computed = None
         node.detail["method"] = computed.method if computed else "generator"
         if computed is None:
             return None

@@ -1,5 +1,7 @@
 """Leaves that compare, count, intersect or add up what earlier leaves gave: by code where the values allow it."""
 
+import asyncio
+
 import pytest
 
 from revelator.language import parse
@@ -126,3 +128,22 @@ def test_the_chains_before_a_leaf_lead_through_everything_on_its_left():
     assert before(plan, 4) == [[0, 1, 3]]
     assert before(plan, 2) == [[0], [1]]
     assert before(plan, 0) == []
+
+
+async def test_an_operation_waits_for_the_chains_of_its_values_and_for_no_sibling(toy):
+    world = toy({"Who made A?": ["p"], "Who made B?": ["q"], "Where is C?": ["z"], "Are p and q related?": ["yes"]})
+    world.gate("Where is C?")
+    plan = "(Who made A? + Who made B? + Where is C?) * Are {a} and {b} related?"
+    running = asyncio.create_task(world.executor().run("q", plan=plan))
+    await world.running("Where is C?", "Are p and q related?")
+    world.release("Where is C?")
+    assert (await running).outcome == "complete"
+
+
+@pytest.mark.parametrize(
+    "plan", ["What is A? + What is B?", "(What is A? + What is B?) * What is the total of {a} and {b}?"]
+)
+async def test_a_number_beyond_all_reckoning_ends_no_question(toy, plan):
+    world = toy({"What is A?": ["9" * 400], "What is B?": ["1" + 200 * "0"]})
+    trace = await world.executor().run("What is the total of A and B?", plan=plan)
+    assert ["9" * 400] in [node.answers for node in trace.nodes]

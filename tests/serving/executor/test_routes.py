@@ -235,3 +235,22 @@ async def test_a_tree_of_the_model_that_cannot_be_run_falls_back_and_one_of_the_
     assert trace.degraded and "does not exist" in trace.reason and trace.answers == ["Ann"]
     with pytest.raises(PlanError, match="does not exist"):
         await executor.run("q", plan="broken", strategy="atomic")
+
+
+async def test_a_generator_that_fails_at_the_merge_leaves_the_answers_of_the_parts(toy):
+    question = "Why did A and B fall?"
+    world = toy({"Why did A fall?": ["rain"], "Why did B fall?": ["war"], f"merge: {question}": ValueError("torn")})
+    trace = await world.executor().run(question, plan="Why did A fall? + Why did B fall?")
+    assert (trace.answers, trace.outcome) == (["rain", "war"], "partial")
+
+
+@pytest.mark.parametrize(
+    ("question", "options", "says"),
+    [
+        ("half \ud800", {}, "character 6 of the question"),
+        ("q", {"deadline_ms": "5"}, "positive number of milliseconds"),
+    ],
+)
+async def test_what_cannot_be_asked_is_refused(toy, question, options, says):
+    with pytest.raises(InvalidRequest, match=says):
+        await toy().executor().run(question, **options)
