@@ -14,9 +14,10 @@ executor adds to its leaves. The other columns stand against the nominal critica
 median; a timer of the event loop fires up to a millisecond late, which is why even bare is above 1. Processor time is
 that of leaves that wait for nothing.
 
-Then the whole way for 1, 16 and 64 questions at a time: requests a second, `/path` of each question, and the same
-leaves one after the other (each question a task, its leaves depth first). Last, how long the calls of a cancelled
-question live on.
+Then the whole way for 1, 16 and 64 questions at a time: requests a second of clients that each ask again at once, all
+together (the loop is saturated), `/path` of each question so, and `/path` when as many questions are under way but
+begin evenly spaced; and the same leaves one after the other (each question a task, its leaves depth first). Last, how
+long the calls of a cancelled question live on.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     print(f"{'plan':12}{'bare':>12}{'executor':>12}{'language':>12}{'question':>12}")
     print("\n".join(costs))
     print(f"\nquestions at a time, leaves of {latency:g} ms (rounds: {rounds})")
-    print(f"{'plan':12}{'at a time':>10}{'requests/s':>12}{'wall / path':>13}{'leaf after leaf/s':>19}{'ratio':>8}")
+    columns = f"{'requests/s':>12}{'wall / path':>13}{'paced':>13}{'leaf after leaf/s':>19}{'ratio':>8}"
+    print(f"{'plan':12}{'at a time':>10}{columns}")
     for name in ("1 leaf", "tree of 8"):
         for level in LEVELS:
             print(asyncio.run(concurrent(name, plans()[name], latency, passages, level, rounds)))

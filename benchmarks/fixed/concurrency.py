@@ -8,8 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from fixed import LIMITS, Fixed, one_after_the_other
+from revelator.language import parse
 from revelator.trace import Passage
 from serving.executor import Executor
+from serving.executor.limits import depth
 
 LEVELS = (1, 16, 64)
 
@@ -26,6 +28,16 @@ async def rate(ask: Callable[[], Awaitable[object]], level: int, rounds: int) ->
     return level * rounds / (time.perf_counter() - began)
 
 
+async def paced(ask: Callable[[], Awaitable[object]], spacing: float, count: int) -> None:
+    """`count` questions that begin `spacing` seconds apart, however long each takes."""
+    loop = asyncio.get_running_loop()
+    began, asked = loop.time(), []
+    for number in range(count):
+        await asyncio.sleep(max(0.0, began + number * spacing - loop.time()))
+        asked.append(asyncio.create_task(ask()))
+    await asyncio.gather(*asked)
+
+
 async def concurrent(name: str, plan: str, latency_ms: float, passages: int, level: int, rounds: int) -> str:
     services = Fixed(latency_ms / 1000, passages)
     executor = Executor(services, services, services, LIMITS)
@@ -39,8 +51,12 @@ async def concurrent(name: str, plan: str, latency_ms: float, passages: int, lev
     await rate(ask, level, 1)
     ratios.clear()
     ours = await rate(ask, level, rounds)
+    at_once = statistics.median(ratios)
+    ratios.clear()
+    await paced(ask, depth(parse(plan)) * latency_ms / 1000 / level, 4 * level * rounds)
     sequential = await rate(lambda: one_after_the_other(plan, services), level, 1)
-    return f"{name:12}{level:10}{ours:12.1f}{statistics.median(ratios):13.3f}{sequential:19.1f}{ours / sequential:8.2f}"
+    over_path = f"{at_once:13.3f}{statistics.median(ratios):13.3f}"
+    return f"{name:12}{level:10}{ours:12.1f}{over_path}{sequential:19.1f}{ours / sequential:8.2f}"
 
 
 class Endless(Fixed):
