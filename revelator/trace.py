@@ -18,7 +18,7 @@ Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "at
 Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
 Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
-PlanLanguage = Literal["bnf", "art"]
+PlanLanguage = Literal["bnf", "art", "logic"]
 
 
 @dataclass(frozen=True, slots=True)

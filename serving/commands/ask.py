@@ -15,7 +15,7 @@ from revelator.registry import home_folder
 from revelator.trace import Trace
 from serving.triton.live import find_running
 
-STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "iterate"]
+STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 
 
 @click.command()

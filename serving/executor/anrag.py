@@ -15,18 +15,23 @@ from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
 @dataclass(frozen=True)
 class Models:
-    """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each."""
+    """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each.
+
+    `logical` takes logical queries (`revelator.language.logic`) where `retriever` takes words.
+    """
 
     revelator: Revelator
     retriever: Retriever
     generator: Generator
     searching: Guard = field(default_factory=lambda: Guard("the retriever"))
     reading: Guard = field(default_factory=lambda: Guard("the generator"))
+    logical: Retriever | None = None
 
-    async def search(self, node: Node, query: str, k: int) -> list[Passage]:
+    async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
         """At most `k` passages; `node` counts the search and its retries."""
         node.usage += Usage(retrievals=1)
-        return await self.searching.call(lambda: self.retriever.search(query, k), lambda: _retried(node, "retriever"))
+        asked = retriever or self.retriever
+        return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
         """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
@@ -59,14 +64,19 @@ def _retried(node: Node, service: str) -> None:
 Tell = Callable[[Happening, Node], None]
 
 
-async def anrag(models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None) -> None:
+async def anrag(
+    models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
+) -> None:
     """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
+
+    Documents are looked for with the question, or with a logical `query`.
 
     Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
     when none reaches it, the first ones of all are, and the node's detail says so.
     """
     question = node.asked or node.question
-    found = await models.search(node, question, limits.documents)
+    logical = models.logical if query else None
+    found = await models.search(node, query or question, limits.documents, logical)
     node.documents = list(found)
     tell("retrieved", node)
     if not found:

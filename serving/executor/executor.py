@@ -20,7 +20,7 @@ from serving.executor.run import AtomicRunner, Run
 from serving.guard import Guard
 from serving.protocols import Generator, Retriever, Revelator
 
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "iterate"]
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.straightforward,
@@ -30,6 +30,7 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "complex": routes.compile_plan,
     "compile": routes.compile_plan,
     "atomic": routes.atomic,
+    "logic": routes.logical,
     "iterate": routes.iterate,
 }
 
@@ -37,7 +38,8 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
 class Options(TypedDict, total=False):
     """What a question may be asked with.
 
-    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON. `strategy`: "auto" asks the
+    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for
+    "logic" a logical query (which it needs). `strategy`: "auto" asks the
     revelator for the route. `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits`
     stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there
     was asked and answered takes its documents and answers.
@@ -54,7 +56,7 @@ class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
-    and the generator; `atomic` runs trees of atomic operators.
+    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries.
     """
 
     def __init__(
@@ -67,9 +69,10 @@ class Executor:
         searching: Guard | None = None,
         reading: Guard | None = None,
         atomic: AtomicRunner | None = None,
+        logical: Retriever | None = None,
     ) -> None:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
-        self.models = Models(revelator, retriever, generator, *guards)
+        self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
         self.atomic = atomic
 
@@ -119,9 +122,17 @@ class Executor:
         if strategy == "atomic" and self.atomic is None:
             hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
+        if strategy == "logic" and self.models.logical is None:
+            hint = "hand the executor a retriever for logical queries, or take another strategy"
+            raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
+        if strategy == "logic" and plan is None:
+            hint = """give it as the plan: '"a" AND ("b" OR NOT "c")'"""
+            raise InvalidRequest("the strategy logic needs a logical query", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        expression = routes.read_plan(plan, limits) if plan is not None and strategy != "atomic" else None
+        expression = (
+            routes.read_plan(plan, limits) if plan is not None and strategy not in ("atomic", "logic") else None
+        )
         run = Run(question, self.models, limits, Recorder(question, strategy, listener))
         run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
-from revelator.language import Atomic, Expression, check, leaves, parse, render
+from revelator.language import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.language import Sequence as ListOf
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
@@ -94,6 +94,18 @@ async def atomic(run: Run) -> None:
         await iterate(run)
 
 
+async def logical(run: Run) -> None:
+    """One step whose documents are found by the caller's logical query (ITLR)."""
+    query = logic.parse(run.given or "")
+    if diagnostics := logic.check(query):
+        raise _invalid(diagnostics)
+    trace = run.recorder.trace
+    trace.plan, trace.plan_source, trace.plan_language = logic.render(query), "given", "logic"
+    run.recorder.tell("planned", trace)
+    node = await _step(run, run.question, trace.plan)
+    run.answer(node.answers, node.sentence)
+
+
 async def iterate(run: Run) -> None:
     """refine → one step → end?, until the model says that enough is known or `limits.steps` is reached."""
     asked: set[str] = set()
@@ -128,13 +140,16 @@ def read_plan(text: str, limits: Limits) -> Expression:
     return expression
 
 
-async def _step(run: Run, question: str) -> Node:
-    """One leaf outside a plan. A service that is down is raised while nothing has been answered yet."""
+async def _step(run: Run, question: str, query: str | None = None) -> Node:
+    """One leaf outside a plan, its documents found with the question or a logical query.
+
+    A service that is down is raised while nothing has been answered yet.
+    """
     node = run.open("atomic", question)
     node.asked = question
     try:
         with run.recorder.running(node):
-            await run.ask(node)
+            await run.ask(node, query)
     except Exception as error:
         if isinstance(error, Unavailable) and not run.steps:
             raise
@@ -207,6 +222,9 @@ def _list_of(questions: Sequence[str]) -> Expression:
 def _require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
     if diagnostics := check(expression):
-        raise PlanError(
-            f"the plan cannot be run: {diagnostics[0].message}", diagnostics=diagnostics, hint=diagnostics[0].hint
-        )
+        raise _invalid(diagnostics)
+
+
+def _invalid(diagnostics: Sequence[Diagnostic]) -> PlanError:
+    first = diagnostics[0]
+    return PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)

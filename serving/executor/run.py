@@ -47,12 +47,16 @@ class Run:
         self.last = (node.id,)
         return node
 
-    async def ask(self, node: Node) -> None:
-        """Fills a leaf: as it ended in the earlier trace, if that is given and asked the same, or by one step."""
-        if earlier := self.earlier.get(node.asked or ""):
+    async def ask(self, node: Node, query: str | None = None) -> None:
+        """Fills a leaf: as it ended in the earlier trace, if that is given and asked the same, or by one step.
+
+        What a logical `query` found is never taken from an earlier trace.
+        """
+        earlier = None if query else self.earlier.get(node.asked or "")
+        if earlier:
             take(node, earlier, "reused_from")
         else:
-            await anrag(self.models, node, self.limits, self.recorder.tell)
+            await anrag(self.models, node, self.limits, self.recorder.tell, query)
 
     def answer(self, answers: Sequence[str], sentence: str = "") -> None:
         self.recorder.trace.answers = list(answers)

@@ -254,3 +254,35 @@ async def test_a_generator_that_fails_at_the_merge_leaves_the_answers_of_the_par
 async def test_what_cannot_be_asked_is_refused(toy, question, options, says):
     with pytest.raises(InvalidRequest, match=says):
         await toy().executor().run(question, **options)
+
+
+QUERY = '"rivers" AND NOT "dams"'
+
+
+async def test_a_logical_query_finds_the_documents_of_one_step(toy):
+    world, logical = toy({"Which rivers are free?": ["Vjosa"]}), toy()
+    executor = Executor(world, world, world, logical=logical)
+    trace = await executor.run("Which rivers are free?", plan=f" {QUERY} ", strategy="logic")
+    assert (trace.answers, trace.outcome, trace.plan, trace.plan_language) == (["Vjosa"], "complete", QUERY, "logic")
+    assert (logical.asked, world.asked) == ([QUERY], [])
+    assert trace.nodes[0].documents[0].text == f"text 1 about {QUERY}"
+
+
+@pytest.mark.parametrize(
+    ("plan", "error", "says"),
+    [
+        ('"rivers" AND', ExpressionError, "."),
+        ('"rivers" AND NOT "rivers"', PlanError, "no document can match"),
+        (None, InvalidRequest, "needs a logical query"),
+    ],
+)
+async def test_a_logical_query_that_cannot_be_run_is_refused(toy, plan, error, says):
+    world = toy()
+    with pytest.raises(error, match=says):
+        await Executor(world, world, world, logical=world).run("q", plan=plan, strategy="logic")
+    assert world.asked == []
+
+
+async def test_without_logical_retrieval_there_is_no_strategy_logic(toy):
+    with pytest.raises(InvalidRequest, match="none is configured"):
+        await toy().executor().run("q", plan=QUERY, strategy="logic")
