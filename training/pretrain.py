@@ -2,7 +2,8 @@
 
     python -m training.pretrain --set runs/pretrain/set --text wiki_intros.jsonl.gz --out training/bases/tiny
 
-`--base` goes on from a base that is there, as a run of its own: its learning rate rises and falls anew.
+`--base` goes on from a base that is there, as a run of its own: its learning rate rises and falls anew. Give it a
+`--rate` of 0.25 or so: at the full rate the loss rose from 0.53 to 0.97 within 180 steps.
 
 Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
 * fp32 under torch.compile: 4,255 tokens/s against 2,194 eager and 869 in bf16 autocast (one run, beside
@@ -232,6 +233,7 @@ def learn_tokenizer(train: list[Example], articles: list[tuple[str, str]], rando
 @click.option("--steps", default=1_000_000, help="Or after this many steps.")
 @click.option("--rows", "total", default=400_000, show_default=True, help="Rows drawn into the mixture.")
 @click.option("--tokens", default=6144, show_default=True, help="Tokens a batch.")
+@click.option("--rate", "peak", default=1.0, show_default=True, help="Highest learning rate, as a share of the usual.")
 @click.option("--save-minutes", default=10.0, show_default=True)
 @click.option("--work", default=Path("runs/pretrain"), type=click.Path(path_type=Path), help="Checkpoint, tokenizer.")
 @click.option("--base", type=click.Path(path_type=Path, exists=True), help="Go on from this base, with its tokenizer.")
@@ -245,6 +247,7 @@ def main(
     steps: int,
     total: int,
     tokens: int,
+    peak: float,
     save_minutes: float,
     work: Path,
     base: Path | None,
@@ -289,7 +292,7 @@ def main(
     while (progress := max(run.step / steps, run.seconds / 60 / minutes)) < 1.0:
         batch = next(stream)
         loss = loss_of(model, *collate(batch, tokenizer.pad_token_id))
-        run.update(loss, rate(max(progress, 1e-3)))
+        run.update(loss, peak * rate(max(progress, 1e-3)))
         run.step, run.tokens = run.step + 1, run.tokens + sum(len(r.tokens) for r in batch)
         run.seconds = time.monotonic() - begun
         smooth = loss.item() if smooth is None else 0.98 * smooth + 0.02 * loss.item()

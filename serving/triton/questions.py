@@ -36,7 +36,8 @@ class Questions:
         services = RemoteRevelator(self._models), RemoteRetriever(self._models), RemoteGenerator(self._models)
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
-        self._executor = Executor(*services, atomic=atomic)
+        logical = RemoteRetriever(self._models, "logic")
+        self._executor = Executor(*services, atomic=atomic, logical=logical)
 
     async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""

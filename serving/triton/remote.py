@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import tritonclient.grpc.aio as grpc_client
@@ -104,13 +104,15 @@ class RemoteRevelator:
 
 
 class RemoteRetriever:
-    """`serving.protocols.Retriever` over the Triton model `retriever`."""
+    """`serving.protocols.Retriever` over the Triton model `retriever`; queries are words, or logical queries."""
 
-    def __init__(self, models: TritonModels) -> None:
+    def __init__(self, models: TritonModels, language: Literal["words", "logic"] = "words") -> None:
         self._models = models
+        self._language = language
 
     async def search(self, query: str, k: int) -> list[Passage]:
-        result = await self._models.infer("retriever", query=strings([query]), k=np.array([k], dtype=np.int32))
+        asked = {"query": strings([query]), "k": np.array([k], dtype=np.int32), "language": strings([self._language])}
+        result = await self._models.infer("retriever", **asked)
         return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0])]
 
 
