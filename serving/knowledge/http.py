@@ -2,8 +2,8 @@
 
 Only the configured origin (scheme, host and port) is ever asked, and only with the configured path. A redirect is
 followed within that origin; any other is refused before a connection is opened, so neither a private address nor any
-other can be reached through an answer. Replies are read up to `MAX_BYTES`. A key travels in a header, is never part of
-an address, and is blanked out of every message.
+other can be reached through an answer. Replies are read up to `MAX_BYTES` and never inflated: 1 KB of nested gzip can
+hold 1 GB. A key travels in a header, is never part of an address, and is blanked out of every message.
 """
 
 from __future__ import annotations
@@ -36,8 +36,9 @@ class HttpEndpoint:
         self.url = checked_url(url)
         self.timeout = timeout
         self._key = key
-        agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", **(headers or {})}
-        self._client = httpx.AsyncClient(timeout=timeout, headers=agent, follow_redirects=False, trust_env=False)
+        agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", "Accept-Encoding": "identity"}
+        sent = {**agent, **(headers or {})}
+        self._client = httpx.AsyncClient(timeout=timeout, headers=sent, follow_redirects=False, trust_env=False)
 
     async def get(self, parameters: Mapping[str, str]) -> bytes:
         return await self._call("GET", params=dict(parameters))
@@ -71,10 +72,14 @@ class HttpEndpoint:
             if response.is_redirect:
                 return response.status_code, response.headers["location"], b""
             body = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise Unavailable(f"the reply is longer than {MAX_BYTES:,} bytes", where=self.url, final=True)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                if response.status_code != 200:  # the status says enough
+                    return response.status_code, None, b""
+                raise Unavailable("the reply is compressed, which was not asked for", where=self.url, final=True)
             return response.status_code, None, bytes(body)
         finally:
             await response.aclose()

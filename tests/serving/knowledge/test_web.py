@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import threading
 from collections.abc import AsyncIterator
@@ -34,6 +35,7 @@ SEARXNG = {
 BRAVE = {
     "web": {"results": [{"url": "http://b.example", "title": "B", "description": "one", "extra_snippets": ["two"]}]}
 }
+BOMB = gzip.compress(gzip.compress(bytes(20_000_000)))
 SERPER = {
     "answerBox": {"title": "Box", "answer": "1987", "link": "http://c.example"},
     "organic": [{"title": "C", "link": "http://c.example", "snippet": "three"}],
@@ -102,6 +104,9 @@ def test_a_key_that_is_missing_or_no_header_is_refused_without_being_shown(
         (b"\xff\xfe\x00", "not the JSON"),
         (b"[" * 100_000, "not the JSON"),
         (b"x" * 8_100_000, "longer than"),
+        ((200, {"Content-Encoding": "gzip, gzip"}, BOMB), "compressed"),
+        ((200, {"Content-Encoding": "br"}, b"x"), "compressed"),
+        ((503, {"Content-Encoding": "gzip"}, BOMB), "answered 503: \n"),
         ("http://127.0.0.1:9/", "private address: http://127.0.0.1"),
         ("http://169.254.169.254/latest/meta-data/", "private address"),
         ("http://[::1]/", "private address"),
