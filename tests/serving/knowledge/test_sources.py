@@ -161,7 +161,15 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     ("text", "says"),
     [
         ("sources: []", "sources: "),
-        ("sources: [{kind: ftp}]", "kind|tag"),
+        ("", "the file: a mapping is needed$"),
+        ("3", "the file: a mapping is needed$"),
+        ("sources: [3]", "sources.0: a mapping is needed$"),
+        ("sources: [{kind: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
+        ("sources: [{name: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
+        ("sources: [{kind: text, index: [s3cret]}]", "sources.0.text.index: a path is needed$"),
+        ("sources: [{kind: text, name: *s3cret}]", "no YAML at line 1, column 30$"),
+        ("sources: [{kind: text, name: !s3cret x}]", "no YAML at line 1, column 30$"),
+        ("sources: [{kind: sparql, language: x s3cret}]", "sources.0.sparql.language: .*subtag is invalid"),
         ("sources: [{kind: web, api: brave, key: s3cret}]", "key: Extra inputs"),
         ("sources: [{kind: web, api: searxng, url: 'http://u:s3cret@h/'}]", "no user, query or fragment"),
         ("sources: [{kind: graph}]", "folder"),
@@ -174,7 +182,7 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
 def test_a_wrong_file_is_one_clear_error_that_shows_no_value(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "sources.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=says) as caught:
+    with pytest.raises(ConfigError, match=f"(?m){says}") as caught:
         open_sources(path)
     assert "s3cret" not in str(caught.value)
 
