@@ -11,6 +11,7 @@ Folders are relative to the file. There is no field for a key: keys are read fro
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -137,9 +138,9 @@ def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retrieve
             store = GraphStore(base / settings.folder, timeout=settings.timeout)
             return GraphSource(store, settings.name, timeout=settings.timeout)
         case Sparql():
-            wikidata = settings.vocabulary == "wikidata"
-            own = Vocabulary(label=NamedNode(settings.label), language=settings.language)
-            vocabulary = WIKIDATA if wikidata else own
+            rdfs = Vocabulary(label=NamedNode(settings.label))
+            kind = WIKIDATA if settings.vocabulary == "wikidata" else rdfs
+            vocabulary = replace(kind, language=settings.language)
             endpoint = SparqlEndpoint(settings.url, vocabulary, timeout=settings.timeout)
             return GraphSource(endpoint, settings.name, timeout=settings.timeout)
         case Web():

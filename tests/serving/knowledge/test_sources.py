@@ -19,6 +19,7 @@ from serving.knowledge.selection import rule_points
 from serving.knowledge.source import Found, Query
 from serving.knowledge.sources import Sources
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+from tests.serving.knowledge.toy_web import Web
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 
@@ -155,6 +156,22 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     gathered = await sources.gather(query_of(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
     await sources.close()
     assert gathered.answers == ("Ada Quill",)
+
+
+@pytest.mark.parametrize("vocabulary", ["wikidata", "rdfs"])
+async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
+    tmp_path: Path, web: Web, vocabulary: str
+) -> None:
+    (tmp_path / "sources.yaml").write_text(
+        f"sources: [{{kind: sparql, url: '{web.url}/sparql', vocabulary: {vocabulary}, language: de}}]"
+    )
+    web.replies["/sparql"] = 400
+    sources = open_sources(tmp_path / "sources.yaml")
+    await sources.gather(query_of(TREE, {}, {}), 3)
+    await sources.close()
+    queries = [sent["query"][0] for _, sent, _ in web.seen]
+    assert queries
+    assert all("@de" in query and "@en" not in query for query in queries)
 
 
 @pytest.mark.parametrize(
