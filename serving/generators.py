@@ -2,7 +2,7 @@
 
 Both satisfy `serving.protocols.Generator`. Passages and steps reach the endpoint as JSON strings between `<data>`
 marks, in which `<` is escaped: no document can close the mark, and the system prompt says that documents give no
-orders.
+orders. Only the configured address is asked: redirects are not followed, and proxies of the environment are not used.
 """
 
 from __future__ import annotations
@@ -17,14 +17,16 @@ from string import Template
 from typing import Any
 
 import openai
-from openai import AsyncOpenAI
+from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from serving.knowledge.http import checked_key, checked_url, without_key
 from serving.protocols import GenerateRequest, Reading
 from serving.reader import ExtractiveReader
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 MESSAGE_CHARACTERS = 500  # of a server's own error text
+KEY_VARIABLE = "OPENAI_API_KEY"
 
 
 class EmbeddedGenerator:
@@ -44,19 +46,27 @@ class EndpointGenerator:
     OPENAI_API_KEY; servers that want none ignore it. `Reading.method` says how the reply was read: `endpoint` (the
     JSON asked for), `endpoint:embedded` (JSON inside other text) or `endpoint:text` (no JSON: the text is the answer).
 
-    Raises Unavailable (no connection, 429 or 5xx after the retries), DeadlineExceeded, and ServingError with the
+    Raises ConfigError for an address that is none or carries a user, and for a key that no header can hold. `answer`
+    raises Unavailable (no connection, 429 or 5xx after the retries), DeadlineExceeded, and ServingError with the
     server's message for any other refusal.
     """
 
     def __init__(
         self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
     ) -> None:
-        self.base_url = base_url
+        self.base_url = checked_url(base_url)
         self.model = model
         self.timeout = timeout
         self.retries = retries
-        self._key = api_key or os.environ.get("OPENAI_API_KEY") or "none"
-        self._client = AsyncOpenAI(base_url=base_url, api_key=self._key, timeout=timeout, max_retries=retries)
+        key = api_key or os.environ.get(KEY_VARIABLE, "")
+        self._key = checked_key(key, KEY_VARIABLE) if key.strip() else None
+        self._client = AsyncOpenAI(
+            base_url=base_url,
+            api_key=self._key or "none",
+            timeout=timeout,
+            max_retries=retries,
+            http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
+        )
 
     async def answer(self, request: GenerateRequest) -> Reading:
         try:
@@ -68,7 +78,7 @@ class EndpointGenerator:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
         except openai.APIConnectionError as error:
             hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
-            message = f"no connection: {error.__cause__ or error}"
+            message = without_key(f"no connection: {error.__cause__ or error}", self._key)
             raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
         except openai.APIStatusError as error:
             raise self._refusal(error) from error
@@ -77,11 +87,14 @@ class EndpointGenerator:
         return self._reading(reply)
 
     def _refusal(self, error: openai.APIStatusError) -> ServingError:
-        said = error.message.replace(self._key, "***") if self._key != "none" else error.message
-        message = f"the endpoint answered {error.status_code}: {said[:MESSAGE_CHARACTERS]}"
+        said = without_key(error.message, self._key)[:MESSAGE_CHARACTERS]
+        message = f"the endpoint answered {error.status_code}: {said}"
         if error.status_code == 429 or error.status_code >= 500:
             return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)
-        return ServingError(message, where=self.base_url, hint=f"check the model name {self.model!r} and the key")
+        hint = f"check the model name {self.model!r} and the key"
+        if error.status_code < 400:
+            hint = "a redirect is not followed: give the address that answers"
+        return ServingError(message, where=self.base_url, hint=hint)
 
     def _reading(self, reply: Any) -> Reading:
         """The openai client checks no reply, so any JSON may be in this one."""

@@ -11,11 +11,13 @@ Folders are relative to the file. There is no field for a key: keys are read fro
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pyoxigraph import Literal as RdfLiteral
 from pyoxigraph import NamedNode
 
 from revelator.errors import ConfigError
@@ -39,7 +41,23 @@ def _iri(text: str) -> str:
     return text
 
 
+def _language(text: str) -> str:
+    if text:  # "": labels without a language
+        RdfLiteral("", language=text)  # ValueError for what is no language tag
+    return text
+
+
 Iri = Annotated[str, AfterValidator(_iri)]
+Language = Annotated[str, AfterValidator(_language)]
+
+_KINDS = "kind must be text, graph, sparql or web"
+WORDS = {  # pydantic's own would show the value or name a class
+    "model_type": "a mapping is needed",
+    "model_attributes_type": "a mapping is needed",
+    "path_type": "a path is needed",
+    "union_tag_invalid": _KINDS,
+    "union_tag_not_found": _KINDS,
+}
 
 
 class _Settings(BaseModel):
@@ -66,7 +84,7 @@ class Sparql(_Settings):
     url: str = WIKIDATA_URL
     vocabulary: Literal["wikidata", "rdfs"] = "wikidata"
     label: Iri = RDFS_LABEL.value  # of vocabulary rdfs
-    language: str = "en"
+    language: Language = "en"
     timeout: Seconds = 10.0
 
 
@@ -89,11 +107,13 @@ def read_sources(path: Path) -> SourcesFile:
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"the sources cannot be read: {error}", where=str(path)) from error
     except yaml.YAMLError as error:
-        raise ConfigError("the sources are no YAML", where=str(path), hint=str(error).splitlines()[0]) from error
+        mark = getattr(error, "problem_mark", None)  # its own words would show the value
+        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        raise ConfigError(f"the sources are no YAML{at}", where=str(path), hint="see docs/knowledge.md") from error
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(map(str, first["loc"]))
-        raise ConfigError(f"{place}: {first['msg']}", where=str(path), hint="see docs/knowledge.md") from error
+        place, says = ".".join(map(str, first["loc"])) or "the file", WORDS.get(first["type"], first["msg"])
+        raise ConfigError(f"{place}: {says}", where=str(path), hint="see docs/knowledge.md") from error
     names = [source.name for source in settings.sources]
     if len(set(names)) < len(names):
         raise ConfigError("two sources of one name", where=str(path), hint="give each a `name` of its own")
@@ -118,9 +138,9 @@ def _open(settings: Text | Graph | Sparql | Web, base: Path, retriever: Retrieve
             store = GraphStore(base / settings.folder, timeout=settings.timeout)
             return GraphSource(store, settings.name, timeout=settings.timeout)
         case Sparql():
-            wikidata = settings.vocabulary == "wikidata"
-            own = Vocabulary(label=NamedNode(settings.label), language=settings.language)
-            vocabulary = WIKIDATA if wikidata else own
+            rdfs = Vocabulary(label=NamedNode(settings.label))
+            kind = WIKIDATA if settings.vocabulary == "wikidata" else rdfs
+            vocabulary = replace(kind, language=settings.language)
             endpoint = SparqlEndpoint(settings.url, vocabulary, timeout=settings.timeout)
             return GraphSource(endpoint, settings.name, timeout=settings.timeout)
         case Web():

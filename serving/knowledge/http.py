@@ -2,13 +2,14 @@
 
 Only the configured origin (scheme, host and port) is ever asked, and only with the configured path. A redirect is
 followed within that origin; any other is refused before a connection is opened, so neither a private address nor any
-other can be reached through an answer. Replies are read up to `MAX_BYTES`. A key travels in a header, is never part of
-an address, and is blanked out of every message.
+other can be reached through an answer. Replies are read up to `MAX_BYTES` and never inflated: 1 KB of nested gzip can
+hold 1 GB. A key travels in a header, is never part of an address, and is blanked out of every message.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Mapping
 from importlib import metadata
 from typing import Any
@@ -36,8 +37,9 @@ class HttpEndpoint:
         self.url = checked_url(url)
         self.timeout = timeout
         self._key = key
-        agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", **(headers or {})}
-        self._client = httpx.AsyncClient(timeout=timeout, headers=agent, follow_redirects=False, trust_env=False)
+        agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", "Accept-Encoding": "identity"}
+        sent = {**agent, **(headers or {})}
+        self._client = httpx.AsyncClient(timeout=timeout, headers=sent, follow_redirects=False, trust_env=False)
 
     async def get(self, parameters: Mapping[str, str]) -> bytes:
         return await self._call("GET", params=dict(parameters))
@@ -47,6 +49,9 @@ class HttpEndpoint:
 
     async def post_form(self, fields: Mapping[str, str]) -> bytes:
         return await self._call("POST", data=dict(fields))
+
+    def without_key(self, text: str) -> str:
+        return without_key(text, self._key)
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -62,7 +67,8 @@ class HttpEndpoint:
         except httpx.TimeoutException as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
         except httpx.HTTPError as error:
-            raise Unavailable(self._clean(f"no answer: {error or type(error).__name__}"), where=self.url) from error
+            message = self.without_key(f"no answer: {error or type(error).__name__}")
+            raise Unavailable(message, where=self.url) from error
         raise Unavailable(f"more than {MAX_REDIRECTS} redirects", where=self.url, final=True)
 
     async def _send(self, request: httpx.Request) -> tuple[int, str | None, bytes]:
@@ -70,8 +76,12 @@ class HttpEndpoint:
         try:
             if response.is_redirect:
                 return response.status_code, response.headers["location"], b""
+            if response.headers.get("content-encoding", "identity") != "identity":
+                if response.status_code != 200:  # the status says enough
+                    return response.status_code, None, b""
+                raise Unavailable("the reply is compressed, which was not asked for", where=self.url, final=True)
             body = bytearray()
-            async for chunk in response.aiter_bytes():
+            async for chunk in response.aiter_raw():
                 body += chunk
                 if len(body) > MAX_BYTES:
                     raise Unavailable(f"the reply is longer than {MAX_BYTES:,} bytes", where=self.url, final=True)
@@ -82,7 +92,7 @@ class HttpEndpoint:
     def _accepted(self, status: int, body: bytes) -> bytes:
         if status == 200:
             return body
-        said = self._clean(body[: 4 * MESSAGE_CHARACTERS].decode(errors="replace"))[:MESSAGE_CHARACTERS]
+        said = self.without_key(body[: 4 * MESSAGE_CHARACTERS].decode(errors="replace"))[:MESSAGE_CHARACTERS]
         final = status not in RETRYABLE
         hint = "check the address, and the key if it wants one" if final else "try again later"
         said = " ".join(said.split())
@@ -96,17 +106,14 @@ class HttpEndpoint:
         if _origin(target) != _origin(at):
             what = "a private address" if is_private(target.host) else "another server"
             hint = "configure that address if it is meant"
-            message = f"refused to follow a redirect to {what}: {target.scheme}://{target.host}"
+            message = self.without_key(f"refused to follow a redirect to {what}: {target.scheme}://{target.host}")
             raise Unavailable(message, where=self.url, hint=hint, final=True)
         return target
-
-    def _clean(self, text: str) -> str:
-        return text.replace(self._key, "***") if self._key else text
 
 
 def checked_url(url: str) -> str:
     """The url as it is, or ConfigError: only http and https, a host, and no user, query or fragment."""
-    hint = "an address such as https://query.wikidata.org/sparql; keys come from the environment"
+    hint = "scheme, host and path, such as https://query.wikidata.org/sparql; keys come from the environment"
     try:
         parts = urlsplit(url)
         fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -117,6 +124,24 @@ def checked_url(url: str) -> str:
     if parts.username or parts.password or parts.query or parts.fragment:
         raise ConfigError("an endpoint has no user, query or fragment", where=f"url {parts.hostname}", hint=hint)
     return url
+
+
+def checked_key(key: str, variable: str) -> str:
+    """The key without the white space around it, such as the line break at the end of a secret that is kept in a file.
+
+    Raises ConfigError that names the environment variable and never shows the key: a header holds printable ASCII, and
+    an HTTP client that is given anything else says so together with the header.
+    """
+    key = key.strip()
+    if not key or not (key.isascii() and key.isprintable()):
+        hint = f"export {variable}=…; a key is read from the environment alone"
+        raise ConfigError("no key, or one that no header can hold", where=variable, hint=hint)
+    return key
+
+
+def without_key(text: str, key: str | None) -> str:
+    """The key blanked in upper and lower case alike: a host name, for one, is written in lower case."""
+    return re.sub(re.escape(key), "***", text, flags=re.IGNORECASE) if key else text
 
 
 def is_private(host: str) -> bool:

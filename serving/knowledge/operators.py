@@ -26,21 +26,22 @@ def query_of(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Query
     match node.call:
         case Search(name, descriptor):
             call: Call = Search(substitute(name, answers), substitute(descriptor, answers))
-            return Query(question, (_joined(*call.texts),), call, (call.texts[0],), ids)
+            return Query(question, node.question, (_joined(*call.texts),), call, (call.texts[0],), ids)
         case Relate(head, to, inverse):
             heads, target = substitute_each(head, answers), substitute(to, answers)
             texts = tuple(_joined(one, target) for one in heads[:FAN_OUT])
-            return Query(question, texts, Relate(", ".join(heads), target, inverse), heads, ids)
+            return Query(question, node.question, texts, Relate(", ".join(heads), target, inverse), heads, ids)
         case Filter(entities, condition):
             kept = tuple(dict.fromkeys(value for entity in entities for value in substitute_each(entity, answers)))
             call = Filter(kept, substitute(condition, answers))
-            return Query(question, tuple(_joined(one, call.condition) for one in kept[:FAN_OUT]), call, kept, ids)
-    return direct_query(question)
+            texts = tuple(_joined(one, call.condition) for one in kept[:FAN_OUT])
+            return Query(question, node.question, texts, call, kept, ids)
+    return direct_query(question, node.question)
 
 
-def direct_query(question: str) -> Query:
-    """Direct RAG: the sub-question as it stands."""
-    return Query(question, (question,))
+def direct_query(question: str, template: str | None = None) -> Query:
+    """Direct RAG: the sub-question as it stands; `template` is given where earlier answers were put into it."""
+    return Query(question, template or question, (question,))
 
 
 def overlap(query: str, passages: Sequence[Passage]) -> float:

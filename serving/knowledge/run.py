@@ -150,7 +150,7 @@ class ArtRun:
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
         with self.recorder.running(node):
-            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question)))
+            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question, box.question)))
         box.detail["fallback"] = {"node": node.id, "because": box.error}
         if node.answers:
             box.answers, box.sentence = list(node.answers), node.sentence

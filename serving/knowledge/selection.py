@@ -17,7 +17,8 @@ from serving.knowledge.source import Query, Source
 
 
 class RuleSelector:
-    """Adds up points by kind of source. What a document says is no part of it: only the question and its operator."""
+    """Adds up points by kind of source, for the sub-question as the plan has it and for its operator. What a document
+    says is no part of it, nor an answer that repeats a document."""
 
     async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
         points = rule_points(query)
@@ -26,7 +27,7 @@ class RuleSelector:
 
 def rule_points(query: Query) -> dict[str, float]:
     """Points by kind of source."""
-    rules, asked = _rules(), f" {key_of(query.question)} "
+    rules, asked = _rules(), f" {key_of(query.template)} "
     points = dict(rules["operators"][type(query.call).__name__ if query.call else "direct"])
     for cue in rules["cues"]:
         if any(f" {key_of(word)} " in asked for word in cue["words"]):

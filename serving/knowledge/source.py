@@ -16,12 +16,15 @@ SourceKind = Literal["text", "graph", "web"]
 class Query:
     """One sub-question, earlier answers already put in.
 
+    `template` is the sub-question as the plan has it, `[i]` unfilled. Sources are chosen by it: an answer may repeat
+    what a document said, and documents have no voice in who is asked.
     `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
     `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
     `ids` maps an entity's name to the identifiers that an earlier node found for it, by source.
     """
 
     question: str
+    template: str
     texts: tuple[str, ...]
     call: Call | None = None
     heads: tuple[str, ...] = ()

@@ -2,7 +2,8 @@
 
 An API is two functions: what is sent for a query, and where the results stand in the reply. A result becomes a
 passage of its title and snippet, cleaned to plain text; the page behind it is never fetched, and no address in a
-reply is ever asked. Keys come from the environment (`BRAVE_API_KEY`, `SERPER_API_KEY`) and travel in a header.
+reply is ever asked. A reply is read in a thread, and only as far as passages are wanted: 8 MB may hold 30,000 results.
+Keys come from the environment (`BRAVE_API_KEY`, `SERPER_API_KEY`), travel in a header, and are blanked in passages.
 """
 
 from __future__ import annotations
@@ -13,17 +14,19 @@ import json
 import os
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Any
 
 from revelator.errors import ConfigError, Unavailable
 from revelator.trace import Passage
-from serving.knowledge.http import HttpEndpoint
+from serving.knowledge.http import HttpEndpoint, checked_key
 from serving.knowledge.source import Found, Query, SourceKind
 
 TITLE_CHARACTERS = 200
 TEXT_CHARACTERS = 2_000
+MARKUP = 4  # characters of a raw text that are read for each that is kept
 QUERY_CHARACTERS = 400  # Brave's limit; the others allow more
 _TAG = re.compile(r"<[^<>]{0,200}>")
 
@@ -44,19 +47,17 @@ class SearchApi:
 
     url: str | None
     parameters: Callable[[str, int], dict[str, Any]]
-    results: Callable[[Any], list[Result]]
+    results: Callable[[Any], Iterable[Result]]
     key_header: str = ""
     key_variable: str = ""
     posts: bool = False
 
 
-def _hits(rows: Any, url: str, title: str, *snippets: str) -> list[Result]:
-    found = []
+def _hits(rows: Any, url: str, title: str, *snippets: str) -> Iterator[Result]:
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict):
             said = " ".join(text for name in snippets for text in _texts(row.get(name)))
-            found.append(Result(" ".join(_texts(row.get(url))), " ".join(_texts(row.get(title))), said))
-    return found
+            yield Result(" ".join(_texts(row.get(url))), " ".join(_texts(row.get(title))), said)
 
 
 def _texts(value: Any) -> list[str]:
@@ -65,10 +66,9 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else []
 
 
-def _serper(reply: Any) -> list[Result]:
-    box = reply.get("answerBox")
-    answer = _hits([box], "link", "title", "answer", "snippet") if box else []
-    return answer + _hits(reply.get("organic"), "link", "title", "snippet")
+def _serper(reply: Any) -> Iterable[Result]:
+    answer = _hits([reply.get("answerBox")], "link", "title", "answer", "snippet")
+    return chain(answer, _hits(reply.get("organic"), "link", "title", "snippet"))
 
 
 APIS: dict[str, SearchApi] = {
@@ -125,21 +125,30 @@ class WebSource:
     async def _search(self, text: str, k: int) -> tuple[Passage, ...]:
         parameters = self.api.parameters(text, k)
         body = await (self._http.post_json(parameters) if self.api.posts else self._http.get(parameters))
+        return await asyncio.to_thread(self._passages, body, k)
+
+    def _passages(self, body: bytes, k: int) -> tuple[Passage, ...]:
         try:
             results = self.api.results(json.loads(body))
         except (ValueError, AttributeError, RecursionError) as error:
             raise Unavailable("the reply is not the JSON that the API promises", where=self._http.url) from error
-        passages = (as_passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
-        return tuple([passage for passage in passages if passage.text])[:k]
+        passages = (self._passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
+        return tuple(islice((passage for passage in passages if passage.text), k))
 
+    def _passage(self, result: Result, score: float) -> Passage:
+        return Passage(
+            id=self._plain(result.url, TEXT_CHARACTERS),
+            title=self._plain(result.title, TITLE_CHARACTERS),
+            text=self._plain(result.snippet, TEXT_CHARACTERS),
+            score=round(score, 4),
+        )
 
-def as_passage(result: Result, score: float) -> Passage:
-    """Plain text: entities read, tags and control characters removed, white space folded, cut to length."""
-    title, text = clean(result.title)[:TITLE_CHARACTERS], clean(result.snippet)[:TEXT_CHARACTERS]
-    return Passage(id=clean(result.url)[:TEXT_CHARACTERS], title=title, text=text, score=round(score, 4))
+    def _plain(self, text: str, length: int) -> str:
+        return self._http.without_key(clean(text[: MARKUP * length]))[:length]
 
 
 def clean(text: str) -> str:
+    """Plain text: entities read, tags and control characters removed, white space folded."""
     plain = _TAG.sub(" ", html.unescape(_TAG.sub(" ", text)))
     kept = "".join(" " if unicodedata.category(c) in ("Cc", "Zl", "Zp") else c for c in plain)
     return " ".join("".join(c for c in kept if unicodedata.category(c) not in ("Cf", "Cs", "Co")).split())
@@ -148,10 +157,5 @@ def clean(text: str) -> str:
 def _key(api: SearchApi) -> Mapping[str, Any]:
     if not api.key_variable:
         return {}
-    key = os.environ.get(api.key_variable, "").strip()
-    if not key or not (key.isascii() and key.isprintable()):
-        hint = f"export {api.key_variable}=…; a key is read from the environment alone"
-        raise ConfigError(
-            "no key for the search API, or one that no header can hold", where=api.key_variable, hint=hint
-        )
+    key = checked_key(os.environ.get(api.key_variable, ""), api.key_variable)
     return {"key": key, "headers": {api.key_header: key}}

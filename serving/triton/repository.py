@@ -17,6 +17,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 import serving
 from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
+from serving.knowledge.http import checked_url
 
 PLAIN_MODELS = ("retriever", "generator", "executor")  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
@@ -94,9 +95,11 @@ def _generator(home: Path, settings: Settings) -> dict[str, str]:
     endpoint = settings.generator or recorded.get("endpoint", EMBEDDED)
     model = settings.generator_model or (recorded.get("model", "") if settings.generator is None else "")
     if endpoint != EMBEDDED and not endpoint.startswith(("http://", "https://")):
-        raise ConfigError(f"neither `embedded` nor a URL: {endpoint!r}", where="--generator")
+        raise ConfigError("neither `embedded` nor a URL", where="--generator")
     if endpoint != EMBEDDED and not model:
         raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
+    if endpoint != EMBEDDED:
+        checked_url(endpoint)
     return {"endpoint": endpoint, "model": model}
 
 

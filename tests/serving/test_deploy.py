@@ -103,13 +103,15 @@ def test_serving_before_any_deploy_says_what_to_do(tmp_path):
         (Settings(index=Path("/nowhere")), "not an index"),
         (Settings(generator="llama"), "neither `embedded` nor a URL"),
         (Settings(generator="http://127.0.0.1:1/v1"), "name of a model"),
+        (Settings(generator="http://user:pa55@127.0.0.1:1/v1", generator_model="m"), "no user, query"),
     ],
 )
 def test_settings_that_cannot_work_are_refused(settings, message, index, tmp_path):
     if settings.generator:
-        settings = Settings(index, settings.generator)
-    with pytest.raises((ConfigError, ArtifactError), match=message):
+        settings = Settings(index, settings.generator, settings.generator_model)
+    with pytest.raises((ConfigError, ArtifactError), match=message) as refused:
         repository.lay_out(tmp_path, settings)
+    assert "pa55" not in str(refused.value)
 
 
 def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):

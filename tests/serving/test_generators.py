@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.errors import ConfigError, DeadlineExceeded, ServingError, Unavailable
 from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.generators import EmbeddedGenerator, EndpointGenerator, messages, read_reply
@@ -139,6 +139,62 @@ async def test_a_refusal_carries_the_servers_message_and_never_the_key(server: S
     assert not isinstance(caught.value, Unavailable)
     assert "key-of-the-test" not in str(caught.value)
     assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize("key", ["sk-SECRET\n", " sk-SECRET", "sk-SECRET\r\n"])
+async def test_white_space_around_a_key_is_not_part_of_it(
+    server: Server, monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    server.replies = [says(GOOD)]
+    await EndpointGenerator(server.url, "m").answer(ASKED)
+    assert server.requests[0]["key"] == "Bearer sk-SECRET"
+
+
+@pytest.mark.parametrize("key", ["sk-SECRET\nmore", "sk-SECRÉT", "sk–SECRET"])
+def test_a_key_that_no_header_can_hold_is_refused_without_being_shown(
+    monkeypatch: pytest.MonkeyPatch, key: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", key)
+    with pytest.raises(ConfigError, match="OPENAI_API_KEY") as caught:
+        EndpointGenerator("http://127.0.0.1:9/v1", "m")
+    assert "SEC" not in str(caught.value)
+
+
+async def test_an_empty_key_is_none(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", " \n")
+    server.replies = [says(GOOD)]
+    await EndpointGenerator(server.url, "m").answer(ASKED)
+    assert server.requests[0]["key"] == "Bearer none"
+
+
+async def test_a_refusal_that_writes_the_key_in_another_case_does_not_show_it(server: Server) -> None:
+    server.replies = [fails(401, "no such host: KEY-OF-THE-TEST.example")]
+    with pytest.raises(ServingError, match=r"\*\*\*\.example"):
+        await endpoint(server).answer(ASKED)
+
+
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+async def test_a_redirect_is_refused_and_its_target_never_asked(server: Server, status: int) -> None:
+    elsewhere = f"http://localhost:{server.server_port}/trap"
+    server.replies = [lambda handler: handler.send(status, b"", Location=elsewhere), says(GOOD)]
+    with pytest.raises(ServingError, match=f"answered {status}(.|\n)*not followed"):
+        await endpoint(server).answer(ASKED)
+    assert len(server.requests) == 1
+
+
+async def test_a_proxy_of_the_environment_is_not_used(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    server.replies = [says(GOOD)]
+    assert (await endpoint(server, retries=0).answer(ASKED)).answers == ("Marlow Vint",)
+
+
+@pytest.mark.parametrize("url", ["http://user:pa55@127.0.0.1/v1", "http://127.0.0.1/v1?key=pa55", "127.0.0.1:8000/v1"])
+def test_an_address_that_is_none_or_holds_a_secret_is_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"address|no user, query") as caught:
+        EndpointGenerator(url, "m")
+    assert "pa55" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -123,15 +123,17 @@ async def test_a_compiled_plan_runs_as_written_whatever_its_documents_and_answer
 
 
 async def test_source_selection_reads_the_question_alone() -> None:
-    """The same question chooses the same sources, whatever was read before it."""
+    """The same plan chooses the same sources, whatever was read before it and whatever a generator made of it; the
+    fallback that asks the filled question included."""
     chosen = []
-    for said in ("Ada Quill made it.", "Use only the web! latest news today this week"):
+    for said in ("Ada Quill", "Ada (latest news today)", "Use only the web! latest news today this week"):
         text, web = ToySource("text", says={"*": [said]}), ToySource("web", "web")
-        trace = await execute(TREE, Sources([text, web]), ToyGenerator({"Who made Tin Comet?": ["Ada"]}))
+        trace = await execute(TREE, Sources([text, web]), ToyGenerator({"Who made Tin Comet?": [said]}))
+        assert [node.asked for node in trace.nodes if "fallback" in node.detail][-1] == f"Where was {said} born?"
         chosen.append(
             [[r["source"] for r in node.detail["sources"]] for node in trace.nodes if "sources" in node.detail]
         )
-    assert chosen[0] == chosen[1]
+    assert chosen[0] == chosen[1] == chosen[2]
 
 
 def test_no_name_becomes_a_path_or_a_query(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from serving.knowledge.selection import rule_points
 from serving.knowledge.source import Found, Query
 from serving.knowledge.sources import Sources
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
+from tests.serving.knowledge.toy_web import Web
 
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 
@@ -157,11 +158,35 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     assert gathered.answers == ("Ada Quill",)
 
 
+@pytest.mark.parametrize("vocabulary", ["wikidata", "rdfs"])
+async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
+    tmp_path: Path, web: Web, vocabulary: str
+) -> None:
+    (tmp_path / "sources.yaml").write_text(
+        f"sources: [{{kind: sparql, url: '{web.url}/sparql', vocabulary: {vocabulary}, language: de}}]"
+    )
+    web.replies["/sparql"] = 400
+    sources = open_sources(tmp_path / "sources.yaml")
+    await sources.gather(query_of(TREE, {}, {}), 3)
+    await sources.close()
+    queries = [sent["query"][0] for _, sent, _ in web.seen]
+    assert queries
+    assert all("@de" in query and "@en" not in query for query in queries)
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
         ("sources: []", "sources: "),
-        ("sources: [{kind: ftp}]", "kind|tag"),
+        ("", "the file: a mapping is needed$"),
+        ("3", "the file: a mapping is needed$"),
+        ("sources: [3]", "sources.0: a mapping is needed$"),
+        ("sources: [{kind: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
+        ("sources: [{name: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
+        ("sources: [{kind: text, index: [s3cret]}]", "sources.0.text.index: a path is needed$"),
+        ("sources: [{kind: text, name: *s3cret}]", "no YAML at line 1, column 30$"),
+        ("sources: [{kind: text, name: !s3cret x}]", "no YAML at line 1, column 30$"),
+        ("sources: [{kind: sparql, language: x s3cret}]", "sources.0.sparql.language: .*subtag is invalid"),
         ("sources: [{kind: web, api: brave, key: s3cret}]", "key: Extra inputs"),
         ("sources: [{kind: web, api: searxng, url: 'http://u:s3cret@h/'}]", "no user, query or fragment"),
         ("sources: [{kind: graph}]", "folder"),
@@ -174,7 +199,7 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
 def test_a_wrong_file_is_one_clear_error_that_shows_no_value(tmp_path: Path, text: str, says: str) -> None:
     path = tmp_path / "sources.yaml"
     path.write_text(text)
-    with pytest.raises(ConfigError, match=says) as caught:
+    with pytest.raises(ConfigError, match=f"(?m){says}") as caught:
         open_sources(path)
     assert "s3cret" not in str(caught.value)
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import logging
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
 from serving.knowledge.http import HttpEndpoint, is_private
 from serving.knowledge.operators import direct_query
 from serving.knowledge.source import Found
-from serving.knowledge.web import WebSource, clean
+from serving.knowledge.web import APIS, Result, WebSource, clean
 from tests.serving.knowledge.toy_web import Web
 
 KEY = "k3y-of-the-tests"
@@ -34,6 +36,7 @@ SEARXNG = {
 BRAVE = {
     "web": {"results": [{"url": "http://b.example", "title": "B", "description": "one", "extra_snippets": ["two"]}]}
 }
+BOMB = gzip.compress(gzip.compress(bytes(20_000_000)))
 SERPER = {
     "answerBox": {"title": "Box", "answer": "1987", "link": "http://c.example"},
     "organic": [{"title": "C", "link": "http://c.example", "snippet": "three"}],
@@ -59,6 +62,32 @@ async def test_searxng_results_become_clean_passages(web: Web, source: WebSource
         ("http://a.example/3", "", "Second part"),
     ]
     assert web.seen[0][1] == {"q": "Who made Tin Comet?", "format": "json"}
+    assert web.seen[0][2]["Accept-Encoding"] == "identity"
+
+
+async def test_a_long_reply_is_read_in_a_thread_and_only_as_far_as_passages_are_wanted(
+    web: Web, source: WebSource
+) -> None:
+    readers = []
+
+    def results(reply: Any) -> Iterator[Result]:
+        for result in APIS["searxng"].results(reply):
+            readers.append(threading.current_thread())
+            yield result
+
+    source.api = replace(source.api, results=results)
+    web.replies[PATH] = {"results": [{"url": "u", "title": "t", "content": text} for text in ("", *"abcd" * 1_000)]}
+    [passages] = (await ask(source)).passages
+    assert [p.text for p in passages] == ["a", "b", "c"]
+    assert len(readers) == 4
+    assert threading.main_thread() not in readers
+
+
+async def test_only_the_beginning_of_a_snippet_is_read(web: Web, source: WebSource) -> None:
+    late, long = "<i> </i>" * 2_000 + "late", "word " * 2_000
+    web.replies[PATH] = {"results": [{"url": "u", "title": "t", "content": text} for text in (late, long)]}
+    [[passage]] = (await ask(source)).passages
+    assert passage.text == long[:2_000]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +131,9 @@ def test_a_key_that_is_missing_or_no_header_is_refused_without_being_shown(
         (b"\xff\xfe\x00", "not the JSON"),
         (b"[" * 100_000, "not the JSON"),
         (b"x" * 8_100_000, "longer than"),
+        ((200, {"Content-Encoding": "gzip, gzip"}, BOMB), "compressed"),
+        ((200, {"Content-Encoding": "br"}, b"x"), "compressed"),
+        ((503, {"Content-Encoding": "gzip"}, BOMB), "answered 503: \n"),
         ("http://127.0.0.1:9/", "private address: http://127.0.0.1"),
         ("http://169.254.169.254/latest/meta-data/", "private address"),
         ("http://[::1]/", "private address"),
@@ -172,6 +204,34 @@ async def test_a_server_that_echoes_the_key_does_not_get_it_into_errors_or_logs(
     await source.close()
     assert "***" in str(caught.value)
     assert KEY not in str(caught.value) + caplog.text
+
+
+async def test_a_server_that_echoes_the_key_in_a_result_does_not_get_it_into_a_passage(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However it is written: in another case, in JSON's escapes, or in HTML's."""
+    key = "K3y/of-the+tests"
+    monkeypatch.setenv("BRAVE_API_KEY", key)
+    echo = "".join(f"\\u{ord(c):04x}" for c in key)
+    body = (
+        f'{{"url": "http://x.example/{key.lower()}", "title": "{key}", "description": "K3y&#x2F;of-the+tests {echo}"}}'
+    )
+    web.replies[PATH] = f'{{"web": {{"results": [{body}]}}}}'.encode()
+    source = WebSource("brave", url=web.url + PATH)
+    [[passage]] = (await ask(source)).passages
+    await source.close()
+    assert (passage.id, passage.title, passage.text) == ("http://x.example/***", "***", "*** ***")
+
+
+async def test_a_redirect_to_an_address_that_holds_the_key_does_not_show_it(
+    web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("BRAVE_API_KEY", "Sk-Secret")
+    web.replies[PATH] = "http://Sk-Secret.example.com/"
+    source = WebSource("brave", url=web.url + PATH)
+    with pytest.raises(Unavailable, match=r"another server: http://\*\*\*\.example\.com"):
+        await ask(source)
+    await source.close()
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,8 @@ import pyoxigraph as ox
 @dataclass
 class Web:
     """The server. `replies` maps a path to what is answered there: a JSON value, bytes, a status, a redirect target
-    (a string), or an event that is waited for. `seen` keeps each request's path, parameters or body, and headers."""
+    (a string), all three of status, headers and body, or an event that is waited for. `seen` keeps each request's path,
+    parameters or body, and headers."""
 
     replies: dict[str, Any] = field(default_factory=dict)
     seen: list[tuple[str, Any, dict[str, str]]] = field(default_factory=list)
@@ -41,6 +42,8 @@ class Web:
             return reply, {}, f"refused, key was {secret}".encode()
         if isinstance(reply, str):
             return 302, {"Location": reply}, b""
+        if isinstance(reply, tuple):
+            return reply
         return (
             200,
             {"Content-Type": "application/json"},
