@@ -35,7 +35,7 @@ def graph() -> None:
       revelator graph relate runs/graphs/films "UHF" "directed by"
       revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
       revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
-      revelator graph info runs/graphs/films
+      revelator graph info runs/graphs/films --verify
     """
 
 
@@ -119,15 +119,16 @@ def filter_(folder: Path, condition: str, entities: tuple[str, ...], as_json: bo
 
 @graph.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--verify", is_flag=True, help="Compare the digest of every file.")
 @AS_JSON
-def info(folder: Path, as_json: bool) -> None:
+def info(folder: Path, verify: bool, as_json: bool) -> None:
     """Say what a graph holds and which relations it knows.
 
     \b
     Example:
-      revelator graph info runs/graphs/films
+      revelator graph info runs/graphs/films --verify
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, verify=verify)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
@@ -135,6 +136,8 @@ def info(folder: Path, as_json: bool) -> None:
     click.echo(printable("relations: " + ", ".join(manifest["relations"])))
     for file in manifest["inputs"]:
         click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
+    if verify:
+        click.echo("every file is as it was built")
 
 
 def _ask(folder: Path, call: Call, as_json: bool) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -21,7 +22,7 @@ from serving.knowledge import sparql
 from serving.knowledge.endpoint import SparqlEndpoint
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore
+from serving.knowledge.graph_store import GraphStore, read_manifest
 from serving.knowledge.operators import query_of
 from serving.knowledge.source import Found
 from serving.knowledge.sparql import Vocabulary
@@ -217,6 +218,50 @@ def test_a_folder_that_is_no_graph_is_neither_opened_nor_overwritten(tmp_path: P
         build_graph([tmp_path / "g.tsv"], tmp_path)
 
 
+@pytest.mark.parametrize("manifest", ['{"format": "revelator-index-2"}', '{"format": 1}', '{"rows": 3}', "[]", "{"])
+def test_a_folder_whose_manifest_is_of_something_else_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
+    """An index, an adapter, an instruction set and a world have a manifest.json of their own."""
+    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
+    (precious := tmp_path / "other").mkdir()
+    (precious / "manifest.json").write_text(manifest)
+    (precious / "kept").touch()
+    with pytest.raises(ArtifactError, match="exists and is not a graph"):
+        build_graph([tmp_path / "g.tsv"], precious)
+    assert (precious / "kept").exists()
+
+
+def test_a_graph_is_loaded_again_over_one_of_an_earlier_format(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "manifest.json").write_text('{"format": "revelator-graph-1"}')
+    with pytest.raises(ArtifactError, match="format 'revelator-graph-1'"):
+        GraphStore(tmp_path / "graph")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    assert read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _overwrite(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("name", ["labels.sqlite", "store/MANIFEST-*", "store/*.sst"])
+@pytest.mark.parametrize("damage", [_cut, _overwrite, Path.unlink])
+async def test_a_damaged_graph_is_refused_by_name(
+    tmp_path: Path, films: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    folder = shutil.copytree(films, tmp_path / "graph")
+    for file in folder.glob(name):
+        damage(file)
+    with pytest.raises(ArtifactError, match=name.partition("*")[0]):
+        read_manifest(folder, verify=True)
+    with pytest.raises(ArtifactError):
+        await ask(GraphSource(GraphStore(folder)), Relate("Tin Comet", "directed by"))
+
+
 def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Tin Comet\tdirected_by\tAda Quill\n")
     (tmp_path / "aliases.tsv").write_text("directed by\tfilmed under\n")
@@ -235,3 +280,4 @@ def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) ->
     nothing = call(revelator, ["graph", "relate", graph, "Nobody", "directed by"])
     assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
     assert "directed by" in call(revelator, ["graph", "info", graph]).output
+    assert "every file is as it was built" in call(revelator, ["graph", "info", graph, "--verify"]).output
