@@ -52,7 +52,7 @@ def build_graph(
         relations = _relation_labels(store, vocabulary)
         relations += _aliases(aliases, relations) if aliases else []
         labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
-        manifest = {
+        manifest: dict[str, Any] = {
             "format": FORMAT,
             "triples": len(store),
             "labels": labels,
