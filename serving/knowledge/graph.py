@@ -14,7 +14,7 @@ from pyoxigraph import NamedNode
 from revelator.art import Filter, Relate, Search
 from revelator.trace import Passage
 from serving.knowledge import sparql
-from serving.knowledge.conditions import Fact, meeting
+from serving.knowledge.conditions import Fact, verdicts
 from serving.knowledge.labels import Label, key_of
 from serving.knowledge.linking import alike
 from serving.knowledge.source import Found, Query, SourceKind
@@ -124,8 +124,9 @@ class GraphSource:
             return Found(note="no node is called so")
         facts = await self._facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        kept = meeting(call.condition, known)
-        if kept is None:
+        met = verdicts(call.condition, known)
+        kept = [name for name, verdict in met.items() if verdict]
+        if all(verdict is None for verdict in met.values()):
             return Found(passages=_as_passages(query.heads, known), note="the condition names no fact of the graph")
         ids = {name: tuple(node.value for node in heads[name]) for name in kept}
         return Found(answers=tuple(kept), ids=ids, note="facts", passages=_as_passages(query.heads, known))
