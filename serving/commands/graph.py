@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from pyoxigraph import NamedNode
@@ -144,9 +145,14 @@ def _ask(folder: Path, call: Call, as_json: bool) -> None:
     found = asyncio.run(_find(folder, call))
     if as_json:
         ids = {text: list(iris) for text, iris in found.ids.items()}
-        click.echo(json.dumps({"answers": list(found.answers), "ids": ids, "note": found.note}, ensure_ascii=False))
+        told: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
+        told |= {"decided": found.decided, "truncated": found.truncated}
+        click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        click.echo(printable("\n".join(found.answers) or f"no answer: {found.note}"))
+        none = f"{'none' if found.decided else 'no answer'}: {found.note}"
+        click.echo(printable("\n".join(found.answers) or none))
+    if found.truncated:
+        click.echo(f"cut off: {found.note}", err=True)
     if not found.answers:
         raise SystemExit(1)
 

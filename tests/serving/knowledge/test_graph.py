@@ -130,8 +130,19 @@ async def test_a_condition_that_code_is_not_sure_of_is_left_to_the_generator(fil
     source = GraphSource(GraphStore(films))
     found = await ask(source, Filter(FILMS, condition))
     await source.close()
-    assert found.answers == ()
+    assert (found.answers, found.decided) == ((), False)
     assert [group[0].title for group in found.passages] == list(FILMS)
+
+
+async def test_none_is_decided_only_when_the_facts_tell_of_every_entity(films: Path) -> None:
+    source = GraphSource(GraphStore(films))
+    none = await ask(source, Filter(FILMS, "before 1950"))
+    assert (none.answers, none.decided) == ((), True)
+    for condition in ("before 1950", "not before 2010"):
+        unknown = await ask(source, Filter((*FILMS, "No such film"), condition))
+        assert (unknown.answers, unknown.decided) == ((), False)
+        assert "do not tell of 1 of 4" in unknown.note
+    await source.close()
 
 
 @pytest.mark.parametrize(
@@ -147,6 +158,43 @@ async def test_a_condition_that_code_is_not_sure_of_is_left_to_the_generator(fil
 )
 def test_other_than_is_of_the_entities_themselves(condition: str, left: tuple[str, ...] | None) -> None:
     assert others(condition, FILMS) == left
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[GraphSource]:
+    """One genre with more films than a query gives rows, two films of one label, one director."""
+    lines = [f"Film {i}\thas_genre\tDrama\n" for i in range(30)]
+    (tmp_path / "g.tsv").write_text("".join(lines) + "Film 1\tdirected_by\tAda Quill\n")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    source = GraphSource(GraphStore(tmp_path / "graph"))
+    yield source
+    await source.close()
+
+
+async def test_a_list_that_is_cut_off_says_so_and_is_counted_whole(
+    hub: GraphSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Relate("Drama", "has genre", True)
+    for rows, truncated in ((29, True), (30, False)):
+        monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
+        found = await ask(hub, call)
+        assert (len(found.answers), found.truncated, found.count) == (rows, truncated, 30)
+
+
+async def test_an_entity_of_many_facts_hides_none_of_anothers(
+    hub: GraphSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.knowledge.graph.FACT_ROWS", 10)
+    found = await ask(hub, Filter(("Drama", "Film 1", "Film 2"), "directed by Ada Quill"))
+    assert (found.answers, found.truncated) == (("Film 1",), True)
+    assert found.note == "the first 10 facts of an entity, which do not tell of 2 of 3"
+    assert not (await ask(hub, Filter(("Film 1", "Film 2"), "directed by Ada Quill"))).truncated
+
+
+async def test_what_relates_two_entities_is_looked_for_at_every_head(hub: GraphSource) -> None:
+    heads = tuple(f"Film {i}" for i in reversed(range(30)))
+    query = query_of(Art("?", Relate("[1]", "Ada Quill")), {1: heads}, {})
+    assert (await hub.find(query, 3)).answers == ("directed by",)
 
 
 READ_TRIPLES = 30  # of `films`: 13 facts, and a label for each name
