@@ -66,7 +66,8 @@ class Node:
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
     placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
-    same), `reused_from` (the id of the node of an earlier trace), `retries` (by service).
+    same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
+    off: the question is answered in part), `none` (it is known that there is no answer).
     """
 
     id: str

@@ -79,10 +79,14 @@ def _label(node: Node) -> Text:
         label.append(f"  {asked}")
     if node.answers:
         label.append(" → ", "dim").append("; ".join(node.answers), "bold")
+    elif "none" in node.detail:
+        label.append(" → ", "dim").append("none", "bold")
     if node.status in ("ok", "failed"):
         label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
     if how := _how(node):
         label.append(f"  {how}", "dim")
+    if "truncated" in node.detail:
+        label.append(f"  cut off: {node.detail['truncated']}", "yellow")
     if node.error:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from pathlib import Path
+from typing import Any
 
 import click
 from pyoxigraph import NamedNode
@@ -35,7 +36,7 @@ def graph() -> None:
       revelator graph relate runs/graphs/films "UHF" "directed by"
       revelator graph relate runs/graphs/films "Jay Levey" "directed by" --inverse
       revelator graph filter runs/graphs/films "released before 1990" "UHF" "Alien"
-      revelator graph info runs/graphs/films
+      revelator graph info runs/graphs/films --verify
     """
 
 
@@ -119,15 +120,16 @@ def filter_(folder: Path, condition: str, entities: tuple[str, ...], as_json: bo
 
 @graph.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
+@click.option("--verify", is_flag=True, help="Compare the digest of every file.")
 @AS_JSON
-def info(folder: Path, as_json: bool) -> None:
+def info(folder: Path, verify: bool, as_json: bool) -> None:
     """Say what a graph holds and which relations it knows.
 
     \b
     Example:
-      revelator graph info runs/graphs/films
+      revelator graph info runs/graphs/films --verify
     """
-    manifest = read_manifest(folder)
+    manifest = read_manifest(folder, verify=verify)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
@@ -135,15 +137,22 @@ def info(folder: Path, as_json: bool) -> None:
     click.echo(printable("relations: " + ", ".join(manifest["relations"])))
     for file in manifest["inputs"]:
         click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
+    if verify:
+        click.echo("every file is as it was built")
 
 
 def _ask(folder: Path, call: Call, as_json: bool) -> None:
     found = asyncio.run(_find(folder, call))
     if as_json:
         ids = {text: list(iris) for text, iris in found.ids.items()}
-        click.echo(json.dumps({"answers": list(found.answers), "ids": ids, "note": found.note}, ensure_ascii=False))
+        told: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
+        told |= {"decided": found.decided, "truncated": found.truncated}
+        click.echo(json.dumps(told, ensure_ascii=False))
     else:
-        click.echo(printable("\n".join(found.answers) or f"no answer: {found.note}"))
+        none = f"{'none' if found.decided else 'no answer'}: {found.note}"
+        click.echo(printable("\n".join(found.answers) or none))
+    if found.truncated:
+        click.echo(f"cut off: {found.note}", err=True)
     if not found.answers:
         raise SystemExit(1)
 

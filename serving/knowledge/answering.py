@@ -19,10 +19,10 @@ from serving.knowledge.labels import key_of
 from serving.knowledge.operators import OVERLAP, PASSAGES, overlap
 from serving.knowledge.source import Query
 from serving.knowledge.sources import Gathered, Sources
-from serving.merge import Member, Part, compute, needs_judgement
+from serving.merge import Member, Part, asks_count, compute, needs_judgement
 from serving.protocols import GenerateRequest
 
-PASSAGES_READ = 12  # at most so many reach the generator
+PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
 async def operate(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
@@ -31,19 +31,23 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
     A node without an answer is left failed, with the reason.
     """
     if isinstance(query.call, Filter) and (left := others(query.call.condition, query.call.entities)) is not None:
-        _write(node, left, "other than")
+        _write(node, left, "other than", decided=True)
         return None
     gathered = await sources.gather(query, PASSAGES)
     node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
     node.detail["sources"] = [report.to_json() for report in gathered.reports]
     node.detail["source_scores"] = dict(gathered.scores)
-    if gathered.answers:
-        _write(node, gathered.answers, gathered.by)
+    if found := gathered.typed:
+        _write(node, gathered.answers, gathered.by, decided=found.decided)
+        if found.truncated:
+            node.detail["truncated"] = found.note
         return gathered
+    if len(query.heads) > len(query.texts):
+        node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
     passages = _read(node, query, gathered)
     node.documents = passages
     if not passages:
-        node.status, node.error = "failed", _why(gathered)
+        node.status, node.error = "failed", _why(gathered, node)
         return gathered
     await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
     if isinstance(query.call, Filter):
@@ -53,11 +57,13 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them."""
+    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them. `count`: how many
+    things a graph found, which may share a name or be more than are listed."""
 
     question: str
     answers: tuple[str, ...]
     is_last: bool = True
+    count: int | None = None
 
 
 async def reason(models: Models, node: Node, question: str, known: Sequence[Known]) -> None:
@@ -68,7 +74,9 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
     """
     parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
     if merged := compute(question, parts):
-        _write(node, merged.answers, merged.method)
+        counts = [one.count for one in known if one.is_last]
+        exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
+        _write(node, (str(counts[0]),) if exact else merged.answers, merged.method)
     elif needs_judgement(question) and len(parts) > 1:
         steps = tuple(Step(one.question, "; ".join(one.answers)) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
@@ -76,11 +84,22 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
         _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
 
 
-def _write(node: Node, answers: Sequence[str], method: str) -> None:
+def reason_over_none(node: Node, question: str) -> None:
+    """Answers from sets that are known to be empty: how many there are is 0, and all else is empty too."""
+    if asks_count(question):
+        _write(node, ("0",), "count")
+    else:
+        _write(node, (), "last step", decided=True)
+
+
+def _write(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
+    """`decided`: that there is no answer is the answer, and `detail["none"]` says so."""
     node.answers = list(answers)
-    node.sentence = f"{node.asked or node.question} {', '.join(answers)}." if answers else ""
+    node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
     node.detail["method"] = method
-    if not answers:
+    if not answers and decided:
+        node.detail["none"] = True
+    elif not answers:
         node.status, node.error = "failed", "no answer was found"
 
 
@@ -91,11 +110,12 @@ def _read(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
         shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
         node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
         groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= OVERLAP)
+    limit = max(PASSAGES_READ, sum(map(bool, groups)))
     turns = [
         group[place] for place in range(max(map(len, groups), default=0)) for group in groups if place < len(group)
     ]
     distinct = {(p.title, p.text): p for p in turns}
-    return list(distinct.values())[:PASSAGES_READ]
+    return list(distinct.values())[:limit]
 
 
 def _keep_entities(node: Node, call: Filter) -> None:
@@ -106,6 +126,9 @@ def _keep_entities(node: Node, call: Filter) -> None:
         node.status, node.error = "failed", "the reply names none of the entities"
 
 
-def _why(gathered: Gathered) -> str:
+def _why(gathered: Gathered, node: Node) -> str:
+    if any(gathered.passages):
+        best = max(node.detail["overlap"].values())
+        return f"overlap below {OVERLAP:g} between every entity's passages and its query (at most {best:g})"
     told = [f"{report.source}: {report.error or report.note or report.outcome}" for report in gathered.reports]
     return "nothing was found (" + "; ".join(told) + ")"

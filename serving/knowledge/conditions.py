@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from serving.knowledge.labels import key_of
+from serving.knowledge.linking import alike
+from serving.retrieval import STOP_WORDS
 from serving.values import parse_date, parse_quantity
 
 _OTHER = re.compile(r"^\s*(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s+(.+?)\s*$", re.IGNORECASE)
@@ -16,6 +18,21 @@ _BOUND = re.compile(
     r"\s+(?:the year\s+)?(?P<low>\d[\d,.]*)(?:\s+(?:and|to)\s+(?P<high>\d[\d,.]*))?",
     re.IGNORECASE,
 )
+_LISTED = re.compile(r",|\band\b|\bor\b", re.IGNORECASE)
+# of what is left of a condition when bounds, values and relations are cut out, as `key_of` folds it ("isn t")
+_NEGATION = re.compile(
+    r"\b(?:not|never|no|non|neither|without|lack\w*|exclud\w+|except|besides|other than|unlike|cannot|[a-z]+n t)\b"
+)
+_OR = re.compile(r"\b(?:or|nor)\b")
+_AND = re.compile(r"\band\b")
+_BEYOND = re.compile(
+    r"\b(?:but|only|if|unless|rather than|instead of|at least|at most"
+    r"|none|nobody|nothing|hardly|barely|rarely|seldom)\b"
+)
+GRAMMAR = STOP_WORDS | frozenset(
+    "were been did does do has have had which who whose either nor any also from".split()  # noqa: SIM905
+)
+NAMED = "\0"  # stands where a bound or a value was
 UPPER = frozenset(["before", "until", "earlier than", "less than", "under", "below"])
 INCLUSIVE = frozenset(["since", "from", "until"])
 QUANTITIES = frozenset(["more than", "over", "above", "less than", "under", "below"])
@@ -33,30 +50,85 @@ class Fact:
 
 
 def others(condition: str, entities: Sequence[str]) -> tuple[str, ...] | None:
-    """The entities left by "other than X", or None when the condition is another one."""
-    match = _OTHER.match(condition)
-    return tuple(e for e in entities if key_of(e) != key_of(match[1])) if match else None
-
-
-def meeting(condition: str, facts: Mapping[str, Sequence[Fact]]) -> list[str] | None:
-    """The entities whose facts meet the condition, in order; None when it names nothing that the facts can decide.
-
-    A condition with a bound ("after 1990", "between 2000 and 2010") is held against the numbers and years among the
-    values; any other against the values that it names, all of which an entity must have. Where the condition also
-    names a relation, only facts of that relation count.
-    """
-    key = f" {key_of(condition)} "
-    named = {f.relation for known in facts.values() for f in known if f" {key_of(f.relation)} " in key}
-    usable = {e: [f for f in known if not named or f.relation in named] for e, known in facts.items()}
-    if bound := _BOUND.search(condition):
-        within = {e: _within(known, bound) for e, known in usable.items()}
-        decided = any(verdict is not None for verdict in within.values())
-        return [e for e, verdict in within.items() if verdict] if decided else None
-    values = {k for known in usable.values() for f in known if (k := key_of(f.value)) and f" {k} " in key}
-    wanted = {v for v in values if not any(v != w and f" {v} " in f" {w} " for w in values)}
-    if not wanted:
+    """The entities left by "other than X", or "X and Y", X and Y being among them; None for any other condition."""
+    if not (match := _OTHER.match(condition)):
         return None
-    return [e for e, known in usable.items() if wanted <= {key_of(f.value) for f in known}]
+    keys = {key_of(entity) for entity in entities}
+    whole = key_of(match[1])
+    named = {whole} if whole in keys else {key_of(part) for part in _LISTED.split(match[1])}
+    return tuple(e for e in entities if key_of(e) not in named) if named <= keys else None
+
+
+def verdicts(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[str, bool | None]:
+    """Whether each entity meets the condition, in order; None where its facts do not tell.
+
+    Bounds ("after 1990", "between 2000 and 2010") are held against the numbers and years among the values, and the
+    values that the condition names must be among them: all, or, with "or", one. Where the condition also names a
+    relation, its facts alone count for what can be one of its values. A negation ("not", "without", "never", …) turns
+    one of these round, for entities that have such facts at all. What is more than this (two negations, one in the
+    middle, "or" beside "and") is decided for no entity.
+    """
+    read = _read(condition, facts)
+    return {entity: read.met_by(known) if read else None for entity, known in facts.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class _Condition:
+    """What was read in a condition. `relations` and values are keys; the values `of` them and, with `bounds_of`, the
+    bounds are looked for in their facts, all else in any."""
+
+    bounds: tuple[re.Match[str], ...]
+    values: frozenset[str]
+    relations: frozenset[str]
+    of: frozenset[str]
+    bounds_of: bool
+    either: bool
+    negated: bool
+
+    def met_by(self, facts: Sequence[Fact]) -> bool | None:
+        own = [fact for fact in facts if key_of(fact.relation) in self.relations]
+        parts = [_within(own if self.bounds_of else facts, bound) for bound in self.bounds]
+        for value in self.values:
+            among = own if value in self.of else facts
+            parts.append(value in {key_of(fact.value) for fact in among} if among else None)
+        settling = self.either  # one True settles "or", one False settles "and"
+        met = settling if settling in parts else None if None in parts else not settling
+        return met if met is None else met != self.negated
+
+
+def _read(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | None:
+    """What the condition says, or None when it names no bound and no value, or more than code is sure of."""
+    bounds = tuple(_BOUND.finditer(condition))
+    rest = f" {f' {NAMED} '.join(map(key_of, _BOUND.sub(NAMED, condition).split(NAMED)))} "
+    every = [fact for known in facts.values() for fact in known]
+    names = {key_of(fact.relation) for fact in every}
+    relations = frozenset(name for name in names if f" {name} " in rest)
+    own = [fact for fact in every if key_of(fact.relation) in relations]
+    said = {key for fact in every if (key := key_of(fact.value)) and f" {key} " in rest}
+    values = frozenset(v for v in said if not any(v != w and f" {v} " in f" {w} " for w in said))
+    for cut, mark in ((values, f" {NAMED} "), (relations, " ")):
+        for text in cut:
+            rest = rest.replace(f" {text} ", mark)
+    negations = list(_NEGATION.finditer(rest))
+    either = bool(_OR.search(rest))
+    if not (bounds or values) or _BEYOND.search(rest) or len(negations) > 1:
+        return None
+    if either and (bounds or _AND.search(rest)):
+        return None
+    if negations and (NAMED in rest[: negations[0].start()] or (rest.count(NAMED) > 1 and not either)):
+        return None
+    if (negations or (either and "," in condition)) and _unread(_NEGATION.sub(" ", rest), names):
+        return None
+    of = frozenset(values & {key_of(fact.value) for fact in own})
+    bounds_of = any(_within(own, bound) is not None for bound in bounds)
+    return _Condition(bounds, values, relations, of, bounds_of, either, bool(negations))
+
+
+def _unread(text: str, relations: Collection[str]) -> bool:
+    """Whether a word is left that is neither grammar nor part of a relation's name."""
+    known = {word for name in relations for word in name.split()}
+    words = [word for word in text.replace(NAMED, " ").split() if word not in GRAMMAR]
+    return not all(any(alike(word, other) for other in known) for word in words)
 
 
 def _within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from pyoxigraph import NamedNode
@@ -14,15 +15,15 @@ from pyoxigraph import NamedNode
 from revelator.art import Filter, Relate, Search
 from revelator.trace import Passage
 from serving.knowledge import sparql
-from serving.knowledge.conditions import Fact, meeting
+from serving.knowledge.conditions import Fact, verdicts
 from serving.knowledge.labels import Label, key_of
 from serving.knowledge.linking import alike
 from serving.knowledge.source import Found, Query, SourceKind
 from serving.knowledge.sparql import Row, Vocabulary
 
-ROWS = 1_000  # of one query
+ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads
-FACT_ROWS = 5_000  # of one such query
+FACT_ROWS = 5_000  # of one such query; where they are more, each half of the entities is asked for by itself
 SHOWN = 12  # facts of an entity that are written into its passage
 
 
@@ -72,7 +73,7 @@ class GraphSource:
 
     async def _described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
         """Those whose facts share most words with the descriptor; all of them when none shares any."""
-        facts = await self._facts([NamedNode(label.iri) for label in labels])
+        facts, _ = await self._facts([NamedNode(label.iri) for label in labels])
         wanted = key_of(descriptor).split()
         said = {
             iri: {word for fact in known for word in key_of(f"{fact.relation} {fact.value}").split()}
@@ -89,28 +90,26 @@ class GraphSource:
             return await self._between(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
         for inverse in (False, True) if call.inverse is None else (call.inverse,):
-            query_text = sparql.related(heads, predicates, inverse, self.graph.vocabulary, ROWS)
+            query_text = sparql.related(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
-                note += f", cut off at {ROWS:,}" if len(rows) == ROWS else ""
-                return _answers([(row["x"], sparql.shown(row)) for row in rows], note)
+                found = _answers([(row["x"], sparql.shown(row)) for row in rows[:ROWS]], note)
+                if len(rows) <= ROWS:
+                    return found
+                [counted] = await self.graph.select(sparql.related_count(heads, predicates, inverse))
+                count = int(sparql.text_of(counted["count"]))
+                return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
     async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = _certain(await self.graph.entities(call.to), call.to)
-        found: dict[str, str] = {}
-        for tail in tails:
-            for head in heads[:HEADS]:
-                rows = await self.graph.select(sparql.relations_between(head, NamedNode(tail.iri), ROWS))
-                found |= {row["p"].value: await self._relation_name(row["p"]) for row in rows}
-        return Found(
-            answers=tuple(dict.fromkeys(found.values())), note="relation" if found else f"no {call.to!r}"[:200]
-        )
-
-    async def _relation_name(self, predicate: NamedNode) -> str:
-        return (await self._relation_names([predicate]))[predicate.value]
+        tails = [NamedNode(label.iri) for label in _certain(await self.graph.entities(call.to), call.to)]
+        rows = await self.graph.select(sparql.relations_between(heads, tails, ROWS)) if tails else []
+        if not rows:
+            return Found(note=f"no {call.to!r}"[:200])
+        names = await self._relation_names([row["p"] for row in rows])
+        return Found(answers=tuple(dict.fromkeys(names.values())), note="relation")
 
     async def _relation_names(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
         rows = await self.graph.select(sparql.labels_of(predicates, self.graph.vocabulary, ROWS))
@@ -122,26 +121,46 @@ class GraphSource:
         nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
         if not nodes:
             return Found(note="no node is called so")
-        facts = await self._facts(nodes)
+        facts, whole = await self._facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        kept = meeting(call.condition, known)
-        if kept is None:
-            return Found(passages=_as_passages(query.heads, known), note="the condition names no fact of the graph")
-        ids = {name: tuple(node.value for node in heads[name]) for name in kept}
-        return Found(answers=tuple(kept), ids=ids, note="facts", passages=_as_passages(query.heads, known))
+        met = verdicts(call.condition, known)
+        kept = tuple(name for name, verdict in met.items() if verdict)
+        unknown = sum(verdict is None for verdict in met.values())
+        passages = _as_passages(query.heads, known)
+        if unknown == len(met):
+            return Found(passages, note="the facts of the graph do not decide the condition", truncated=not whole)
+        note = "facts" if whole else f"the first {FACT_ROWS:,} facts of an entity"
+        return Found(
+            passages,
+            answers=kept,
+            ids={name: tuple(node.value for node in heads[name]) for name in kept},
+            note=f"{note}, which do not tell of {unknown} of {len(met)}" if unknown else note,
+            decided=whole and not unknown,
+            truncated=not whole,
+        )
 
-    async def _facts(self, nodes: Sequence[NamedNode]) -> dict[str, list[Fact]]:
-        rows: list[Row] = []
-        for first in range(0, len(nodes), HEADS):
-            some = nodes[first : first + HEADS]
-            rows += await self.graph.select(sparql.facts(some, self.graph.vocabulary, FACT_ROWS))
+    async def _facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
+        """The facts of each node, and whether they are all of them."""
+        read = [await self._fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
+        rows = [row for some, _ in read for row in some]
         names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
         facts: dict[str, list[Fact]] = {}
         for row in rows:
             value = sparql.shown(row)
             fact = Fact(names[row["p"].value], value, row["inverse"].value == "true")
             facts.setdefault(row["e"].value, []).append(fact)
-        return facts
+        return facts, all(whole for _, whole in read)
+
+    async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
+        """One node of very many facts does not push out those of the others."""
+        rows = await self.graph.select(sparql.facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
+        if len(rows) <= FACT_ROWS:
+            return rows, True
+        if len(nodes) == 1:
+            return rows[:FACT_ROWS], False
+        half = len(nodes) // 2
+        (first, one), (second, other) = await self._fact_rows(nodes[:half]), await self._fact_rows(nodes[half:])
+        return first + second, one and other
 
     async def _link(self, names: Sequence[str], query: Query) -> list[NamedNode]:
         linked = await self._link_each(names, query)
@@ -168,7 +187,7 @@ def _certain(labels: list[Label], name: str) -> list[Label]:
 
 
 def _answers(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
-    """Distinct texts in their order, each with its nodes, and one passage that says them all."""
+    """Distinct texts in their order, each with its nodes."""
     ids: dict[str, list[str]] = {}
     for term, text in pairs:
         same = ids.setdefault(text, [])
@@ -176,7 +195,8 @@ def _answers(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
             same.append(term.value)
     if not ids:
         return Found(note="no node is called so")
-    return Found(answers=tuple(ids), ids={text: tuple(iris) for text, iris in ids.items() if iris}, note=note)
+    named = {text: tuple(iris) for text, iris in ids.items() if iris}
+    return Found(answers=tuple(ids), ids=named, note=note, count=len({term for term, _ in pairs}))
 
 
 def _as_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:

@@ -8,6 +8,7 @@ a relation without a label is called by the last part of its IRI.
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -22,7 +23,8 @@ from revelator.errors import ArtifactError, DataError
 from serving.knowledge.labels import Label, key_of, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary, local_name
 
-FORMAT = "revelator-graph-1"
+FORMAT = "revelator-graph-2"
+FORMATS = "revelator-graph-"  # what a load may replace
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -36,7 +38,7 @@ def build_graph(
     `aliases` is a TSV of `relation name <tab> other name`. Raises DataError for a broken line, a relation that an alias
     names and the graph has not, or no triple at all; ArtifactError when `out` exists and is no graph.
     """
-    if out.exists() and not (out / "manifest.json").exists():
+    if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
         raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
     vocabulary = vocabulary or Vocabulary()
     with durable.staged_folder(out) as stage:
@@ -50,7 +52,7 @@ def build_graph(
         relations = _relation_labels(store, vocabulary)
         relations += _aliases(aliases, relations) if aliases else []
         labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
-        manifest = {
+        manifest: dict[str, Any] = {
             "format": FORMAT,
             "triples": len(store),
             "labels": labels,
@@ -62,9 +64,20 @@ def build_graph(
                 "language": vocabulary.language,
             },
         }
-        del store  # releases the lock before the folder moves
+        del store  # writes its last files, and releases the lock before the folder moves
+        manifest["files"] = durable.sha256_folder(stage)
+        manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
         durable.write_json(stage / "manifest.json", manifest)
     return manifest
+
+
+def _is_graph(folder: Path) -> bool:
+    """Whether a graph of this format or an earlier one stands there, so that a load may replace it."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        return str(manifest["format"]).startswith(FORMATS)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
 
 
 def _load(store: ox.Store, path: Path) -> None:

@@ -15,7 +15,7 @@ from serving.retrieval import terms
 
 OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
 PASSAGES = 3  # k: passages a query and source (section 4.1.4)
-FAN_OUT = 8  # queries of one node that sources are searched with by words
+FAN_OUT = 64  # queries of one node that sources are searched with by words
 
 Ids = Mapping[str, Mapping[str, tuple[str, ...]]]
 

@@ -17,7 +17,7 @@ from serving.executor.anrag import Models
 from serving.executor.limits import Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.knowledge.answering import Known, operate, reason
+from serving.knowledge.answering import Known, operate, reason, reason_over_none
 from serving.knowledge.operators import Ids, direct_query, query_of
 from serving.knowledge.source import Query
 from serving.knowledge.sources import Sources
@@ -88,6 +88,7 @@ class ArtRun:
             self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
         self.unavailable: Unavailable | None = None
         self._ids: dict[int, Ids] = {}
+        self._counts: dict[int, int | None] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._places = asyncio.Semaphore(run.limits.concurrency)
 
@@ -106,6 +107,10 @@ class ArtRun:
         self.recorder.follows(box, [self.boxes[i].id for i in before] or self.first)
         answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
         box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
+        if self._over_none(at.needs):
+            with self.recorder.running(box):
+                reason_over_none(box, at.node.question)
+            return
         if lacking := [i for i, values in answers.items() if not values]:
             self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
@@ -113,7 +118,7 @@ class ArtRun:
         async with self._places:
             with self.recorder.running(box):
                 await self._attempt(box, self._operate(at, answers) if at.node.call else self._reason(at))
-                if not box.answers:
+                if not box.answers and "none" not in box.detail:
                     await self._direct_rag(at)
 
     async def _attempt(self, node: Node, work: Coroutine[None, None, None]) -> None:
@@ -130,6 +135,7 @@ class ArtRun:
         box = self.boxes[at.number]
         box.detail["call"] = spelled(query.call) if query.call else ""
         gathered = await operate(self.models, self.sources, box, query)
+        self._counts[at.number] = gathered.typed.count if gathered and gathered.typed else None
         # without sources a part of the entities was taken: they are who they were
         self._ids[at.number] = dict(gathered.ids) if gathered else self._known(at.needs)
 
@@ -137,12 +143,22 @@ class ArtRun:
         """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
         box, over = self.boxes[at.number], at.children or at.needs
         used = {j for i in at.children for j in self.nodes[i].needs}
-        known = [Known(self.boxes[i].asked or "", tuple(self.boxes[i].answers), i not in used) for i in over]
+        if self._over_none([i for i in over if i not in used]):
+            reason_over_none(box, box.asked or box.question)
+            return
+        known = [
+            Known(self.boxes[i].asked or "", tuple(self.boxes[i].answers), i not in used, self._counts.get(i))
+            for i in over
+        ]
         if not over or any(one.is_last and not one.answers for one in known):
             box.status, box.error = "failed", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
         self._ids[at.number] = self._known(over)
+
+    def _over_none(self, numbers: Sequence[int]) -> bool:
+        """Whether nodes, one at least, have all ended in the knowledge that there is nothing."""
+        return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
 
     async def _direct_rag(self, at: Numbered) -> None:
         """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""

@@ -34,12 +34,19 @@ class Query:
 @dataclass(frozen=True, slots=True)
 class Found:
     """What one source knows: passages for each of the query's texts, in their order, and, of a graph, the whole
-    typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found."""
+    typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found.
+
+    `decided`: the answers are all that there is, also when there are none. `truncated`: a limit cut something off.
+    `count` is how many things answer, where the source knows: names may be shared, and a list cut off.
+    """
 
     passages: tuple[tuple[Passage, ...], ...] = ()
     answers: tuple[str, ...] = ()
     ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     note: str = ""
+    decided: bool = False
+    truncated: bool = False
+    count: int | None = None
 
 
 class Source(Protocol):

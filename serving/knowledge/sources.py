@@ -1,9 +1,10 @@
 """Several sources at once: who is asked, for how long, and what became of each.
 
 A source that fails or is late is left out, and named in the reports, which the trace keeps. As soon as every graph
-that was asked has ended and one has the answer, the searches by words are not waited for: a typed answer needs no
-passages. Which of two sources is faster never changes an answer. A call that met a source that is down is made again
-while its time lasts, and a source that stays down is left alone for a while (`serving.guard`).
+that was asked has ended and one has the answer, or has decided that there is none, the searches by words are not
+waited for: a typed answer needs no passages. Which of two sources is faster never changes an answer. A call that met a
+source that is down is made again while its time lasts, and a source that stays down is left alone for a while
+(`serving.guard`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from revelator.errors import DeadlineExceeded, RevelatorError
@@ -20,6 +21,8 @@ from revelator.trace import Passage
 from serving.guard import Guard, Patience
 from serving.knowledge.selection import RuleSelector
 from serving.knowledge.source import Found, Query, Source
+
+AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
 log = logging.getLogger(__name__)
 
@@ -45,15 +48,19 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What all sources gave: `answers` of the first graph in order that has some (`ids` by source), `passages` for
-    each text of the query, those of one source after those of another."""
+    """What all sources gave: `typed`, what the first graph in order knows that has answers or decided that there are
+    none (`ids` by source), `passages` for each text of the query, those of one source after those of another."""
 
-    answers: tuple[str, ...] = ()
+    typed: Found | None = None
     ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
     by: str = ""
     passages: tuple[tuple[Passage, ...], ...] = ()
     reports: tuple[Report, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        return self.typed.answers if self.typed else ()
 
 
 class Selector(Protocol):
@@ -100,7 +107,7 @@ class Sources:
         graphs = [tasks[source.name] for source in chosen if source.kind == "graph"]
         if graphs:
             await asyncio.wait(graphs)
-            if any(task.result()[0].answers for task in graphs):
+            if any(_settles(task.result()[0]) for task in graphs):
                 return
         await asyncio.wait(tasks.values())
 
@@ -116,7 +123,7 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
         attempts += 1
         try:
             async with asyncio.timeout_at(ends):
-                return await source.find(query, k)
+                return await _find(source, query, k)
         except TimeoutError as late:
             raise DeadlineExceeded(f"left out after {source.timeout:g} s") from late
 
@@ -130,8 +137,8 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
         log.exception("source %s", source.name)
         outcome, error = "failed", f"{type(failure).__name__}: {failure}"
     count = sum(map(len, found.passages))
-    if found.answers or count:
-        outcome = "answered" if found.answers else "passages"
+    if _settles(found) or count:
+        outcome = "answered" if _settles(found) else "passages"
     ms = (time.perf_counter() - started) * 1000
     return found, Report(
         source.name,
@@ -143,6 +150,21 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
         found.note,
         error,
     )
+
+
+async def _find(source: Source, query: Query, k: int) -> Found:
+    """Searches by words are made a few at a time; a graph is asked once for all of them."""
+    if source.kind == "graph" or len(query.texts) <= AT_ONCE:
+        return await source.find(query, k)
+    passages: list[tuple[Passage, ...]] = []
+    for first in range(0, len(query.texts), AT_ONCE):
+        found = await source.find(replace(query, texts=query.texts[first : first + AT_ONCE]), k)
+        passages += found.passages
+    return Found(tuple(passages))
+
+
+def _settles(found: Found) -> bool:
+    return bool(found.answers) or found.decided
 
 
 def _outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:
@@ -162,11 +184,11 @@ def _together(
     for _, (found, _) in ended:
         for place, some in zip(passages, found.passages, strict=False):
             place += some
-    source, found = next(((s, f) for s, (f, _) in ended if f.answers), (None, Found()))
+    settled = [(source.name, found) for source, (found, _) in ended if _settles(found)][:1]
     return Gathered(
-        answers=found.answers,
-        ids={source.name: found.ids} if source and found.ids else {},
-        by=source.name if source else "",
+        typed=settled[0][1] if settled else None,
+        ids={name: found.ids for name, found in settled if found.ids},
+        by=settled[0][0] if settled else "",
         passages=tuple(map(tuple, passages)),
         reports=tuple(report for _, (_, report) in ended),
         scores=scores,

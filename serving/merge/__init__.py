@@ -6,9 +6,9 @@ dimensions, a tie, a candidate that the question does not name. `compute_within`
 placeholders stand for the earlier answers.
 """
 
-from serving.merge.compute import compute
+from serving.merge.compute import asks_count, compute
 from serving.merge.parts import Member, Merged, Part
 from serving.merge.within import compute_within, is_operation
 from serving.merge.wording import needs_judgement
 
-__all__ = ["Member", "Merged", "Part", "compute", "compute_within", "is_operation", "needs_judgement"]
+__all__ = ["Member", "Merged", "Part", "asks_count", "compute", "compute_within", "is_operation", "needs_judgement"]

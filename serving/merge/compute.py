@@ -20,7 +20,7 @@ def compute(question: str, parts: Sequence[Part]) -> Merged | None:
         return None
     if len(parts) == 2 and DIFFERENCE.search(question):
         return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None
-    if re.search(r"\b(how many|number of)\b", question, re.IGNORECASE):
+    if asks_count(question):
         return count(question, parts)
     if asks_arithmetic(question) and (computed := total(question, _values(parts))):
         return computed
@@ -36,6 +36,10 @@ def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     if found is None:
         return None
     return comparison(question, parts, labels, *found) if several else superlative(question, parts[0], *found)
+
+
+def asks_count(question: str) -> bool:
+    return re.search(r"\b(how many|number of)\b", question, re.IGNORECASE) is not None
 
 
 def _single(parts: Sequence[Part]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from revelator.art import Art, Relate, Search, render
@@ -52,6 +53,15 @@ def test_run_answers_over_the_sources_of_a_file(tmp_path: Path, films: Path) -> 
     assert trace["nodes"][1]["detail"]["sources"][0]["source"] == "films"
     (tmp_path / "tree.json").write_text(render(Art("Who directed Nothing?", Relate("Nothing", "directed by"))))
     assert call(*arguments)[0] == 1
+
+
+def test_what_a_limit_cuts_off_is_shown(tmp_path: Path, films: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.knowledge.graph.ROWS", 1)
+    (tmp_path / "tree.json").write_text(render(CHAIN))
+    (tmp_path / "sources.yaml").write_text(f"sources: [{{kind: graph, name: films, folder: {films}}}]")
+    output = call("run", str(tmp_path / "tree.json"), "--sources", str(tmp_path / "sources.yaml"))[1]
+    assert "cut off: inverse of directed by, 1 of 2" in " ".join(output.split())
+    assert "(partial)" in output
 
 
 def test_schema_is_json() -> None:

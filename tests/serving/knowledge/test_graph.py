@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncIterator
+import shutil
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pyoxigraph as ox
@@ -18,15 +19,18 @@ from revelator.art import Art, Call, Filter, Relate, Search
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, DataError, RevelatorError
 from serving.knowledge import sparql
+from serving.knowledge.conditions import others
 from serving.knowledge.endpoint import SparqlEndpoint
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore
+from serving.knowledge.graph_store import GraphStore, read_manifest
 from serving.knowledge.operators import query_of
 from serving.knowledge.source import Found
 from serving.knowledge.sparql import Vocabulary
 from tests.serving.knowledge.conftest import TRIPLES
 from tests.serving.knowledge.toy_web import Web
+
+FILMS = ("Tin Comet", "Glass Harbour", "Paper Moons")
 
 
 @pytest.fixture(params=["embedded", "endpoint"])
@@ -65,6 +69,18 @@ async def ask(source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[st
         (Filter(("Tin Comet", "Glass Harbour"), "between 1990 and 1999"), ["Glass Harbour"]),
         (Filter(("Tin Comet", "Paper Moons"), "directed by Bo Marsh"), ["Paper Moons"]),
         (Filter(("Tin Comet", "Paper Moons"), "loved by everyone"), []),
+        (Filter(FILMS, "not directed by Bo Marsh"), ["Tin Comet", "Glass Harbour"]),
+        (Filter(FILMS, "not released before 1990"), ["Glass Harbour", "Paper Moons"]),
+        (Filter(FILMS, "no later than 1994"), ["Tin Comet", "Glass Harbour"]),
+        (Filter(FILMS, "that wasn't directed by Ada Quill"), ["Paper Moons"]),
+        (Filter(FILMS, "without Cy Vane"), ["Glass Harbour", "Paper Moons"]),
+        (Filter(FILMS, "comedy or drama"), list(FILMS)),
+        (Filter(("Tin Comet", "Paper Moons"), "neither starring Cy Vane nor Bo Marsh"), []),
+        (Filter(FILMS, "after 1990 and before 2000"), ["Glass Harbour"]),
+        (Filter(FILMS, "a comedy before 1990"), ["Tin Comet"]),
+        (Filter(FILMS, "a comedy directed by Ada Quill"), ["Tin Comet"]),
+        (Filter(FILMS, "directed by Ada Quill after 1990"), ["Glass Harbour"]),
+        (Filter(FILMS, "directed by Bo Marsh or drama"), ["Glass Harbour", "Paper Moons"]),
     ],
 )
 async def test_an_operator_gives_the_whole_typed_list(graph: GraphSource, call: Call, answers: list[str]) -> None:
@@ -90,6 +106,95 @@ async def test_a_part_of_a_name_stands_for_an_entity_only_when_it_can_be_one_alo
     assert (await ask(source, Search("Ada", "tin"))).answers == ("Ada Quill",)
     assert (await ask(source, Relate("$", "made"))).answers == ("?",)
     await source.close()
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "not without Cy Vane",
+        "directed by Ada Quill, not Nobody Known",
+        "not by Nobody Known, starring Cy Vane",
+        "comedy and not directed by Bo Marsh",
+        "not a comedy and before 1990",
+        "all but comedy",
+        "comedy or before 1990",
+        "released in or after 1990",
+        "comedy or drama and directed by Ada Quill",
+        "not filmed before 1990",
+        "those of Cy Vane not directed by Bo Marsh",
+        "lovely ones not directed by Bo Marsh",
+        "\0",
+    ],
+)
+async def test_a_condition_that_code_is_not_sure_of_is_left_to_the_generator(films: Path, condition: str) -> None:
+    source = GraphSource(GraphStore(films))
+    found = await ask(source, Filter(FILMS, condition))
+    await source.close()
+    assert (found.answers, found.decided) == ((), False)
+    assert [group[0].title for group in found.passages] == list(FILMS)
+
+
+async def test_none_is_decided_only_when_the_facts_tell_of_every_entity(films: Path) -> None:
+    source = GraphSource(GraphStore(films))
+    none = await ask(source, Filter(FILMS, "before 1950"))
+    assert (none.answers, none.decided) == ((), True)
+    for condition in ("before 1950", "not before 2010"):
+        unknown = await ask(source, Filter((*FILMS, "No such film"), condition))
+        assert (unknown.answers, unknown.decided) == ((), False)
+        assert "do not tell of 1 of 4" in unknown.note
+    await source.close()
+
+
+@pytest.mark.parametrize(
+    ("condition", "left"),
+    [
+        ("other than tin comet", ("Glass Harbour", "Paper Moons")),
+        ("not Tin Comet", ("Glass Harbour", "Paper Moons")),
+        ("except Tin Comet and Paper Moons", ("Glass Harbour",)),
+        ("not directed by Bo Marsh", None),
+        ("besides those of 1987", None),
+        ("a comedy", None),
+    ],
+)
+def test_other_than_is_of_the_entities_themselves(condition: str, left: tuple[str, ...] | None) -> None:
+    assert others(condition, FILMS) == left
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[GraphSource]:
+    """One genre with more films than a query gives rows, two films of one label, one director."""
+    lines = [f"Film {i}\thas_genre\tDrama\n" for i in range(30)]
+    (tmp_path / "g.tsv").write_text("".join(lines) + "Film 1\tdirected_by\tAda Quill\n")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    source = GraphSource(GraphStore(tmp_path / "graph"))
+    yield source
+    await source.close()
+
+
+async def test_a_list_that_is_cut_off_says_so_and_is_counted_whole(
+    hub: GraphSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    call = Relate("Drama", "has genre", True)
+    for rows, truncated in ((29, True), (30, False)):
+        monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
+        found = await ask(hub, call)
+        assert (len(found.answers), found.truncated, found.count) == (rows, truncated, 30)
+
+
+async def test_an_entity_of_many_facts_hides_none_of_anothers(
+    hub: GraphSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.knowledge.graph.FACT_ROWS", 10)
+    found = await ask(hub, Filter(("Drama", "Film 1", "Film 2"), "directed by Ada Quill"))
+    assert (found.answers, found.truncated) == (("Film 1",), True)
+    assert found.note == "the first 10 facts of an entity, which do not tell of 2 of 3"
+    assert not (await ask(hub, Filter(("Film 1", "Film 2"), "directed by Ada Quill"))).truncated
+
+
+async def test_what_relates_two_entities_is_looked_for_at_every_head(hub: GraphSource) -> None:
+    heads = tuple(f"Film {i}" for i in reversed(range(30)))
+    query = query_of(Art("?", Relate("[1]", "Ada Quill")), {1: heads}, {})
+    assert (await hub.find(query, 3)).answers == ("directed by",)
 
 
 READ_TRIPLES = 30  # of `films`: 13 facts, and a label for each name
@@ -217,6 +322,50 @@ def test_a_folder_that_is_no_graph_is_neither_opened_nor_overwritten(tmp_path: P
         build_graph([tmp_path / "g.tsv"], tmp_path)
 
 
+@pytest.mark.parametrize("manifest", ['{"format": "revelator-index-2"}', '{"format": 1}', '{"rows": 3}', "[]", "{"])
+def test_a_folder_whose_manifest_is_of_something_else_is_not_overwritten(tmp_path: Path, manifest: str) -> None:
+    """An index, an adapter, an instruction set and a world have a manifest.json of their own."""
+    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
+    (precious := tmp_path / "other").mkdir()
+    (precious / "manifest.json").write_text(manifest)
+    (precious / "kept").touch()
+    with pytest.raises(ArtifactError, match="exists and is not a graph"):
+        build_graph([tmp_path / "g.tsv"], precious)
+    assert (precious / "kept").exists()
+
+
+def test_a_graph_is_loaded_again_over_one_of_an_earlier_format(tmp_path: Path) -> None:
+    (tmp_path / "g.tsv").write_text("a\tb\tc\n")
+    (tmp_path / "graph").mkdir()
+    (tmp_path / "graph" / "manifest.json").write_text('{"format": "revelator-graph-1"}')
+    with pytest.raises(ArtifactError, match="format 'revelator-graph-1'"):
+        GraphStore(tmp_path / "graph")
+    build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
+    assert read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
+
+
+def _cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:100])
+
+
+def _overwrite(path: Path) -> None:
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+@pytest.mark.parametrize("name", ["labels.sqlite", "store/MANIFEST-*", "store/*.sst"])
+@pytest.mark.parametrize("damage", [_cut, _overwrite, Path.unlink])
+async def test_a_damaged_graph_is_refused_by_name(
+    tmp_path: Path, films: Path, name: str, damage: Callable[[Path], None]
+) -> None:
+    folder = shutil.copytree(films, tmp_path / "graph")
+    for file in folder.glob(name):
+        damage(file)
+    with pytest.raises(ArtifactError, match=name.partition("*")[0]):
+        read_manifest(folder, verify=True)
+    with pytest.raises(ArtifactError):
+        await ask(GraphSource(GraphStore(folder)), Relate("Tin Comet", "directed by"))
+
+
 def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) -> None:
     (tmp_path / "g.tsv").write_text("Tin Comet\tdirected_by\tAda Quill\n")
     (tmp_path / "aliases.tsv").write_text("directed by\tfilmed under\n")
@@ -235,3 +384,4 @@ def test_the_command_loads_asks_and_says_what_it_did_not_find(tmp_path: Path) ->
     nothing = call(revelator, ["graph", "relate", graph, "Nobody", "directed by"])
     assert (nothing.exit_code, nothing.output) == (1, "no answer: no node is called Nobody\n")
     assert "directed by" in call(revelator, ["graph", "info", graph]).output
+    assert "every file is as it was built" in call(revelator, ["graph", "info", graph, "--verify"]).output

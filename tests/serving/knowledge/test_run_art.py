@@ -15,9 +15,9 @@ from serving.executor.limits import Limits
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.operators import overlap, query_of
+from serving.knowledge.operators import FAN_OUT, overlap, query_of
 from serving.knowledge.run import execute, run_art
-from serving.knowledge.sources import Sources
+from serving.knowledge.sources import AT_ONCE, Sources
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
 CHAIN = Art(
@@ -86,6 +86,80 @@ async def test_a_filter_drops_entities_whose_passages_share_too_little() -> None
     assert [p.text for p in generator.requests[0].passages] == ["In 2018 Damn won the Pulitzer Prize for Music."]
     assert trace.nodes[0].detail["overlap"] == {"Damn": 1.0, "Mojo": 0.0}
     assert trace.answers == ["Damn"]  # a clean list: a part of the entities
+
+
+async def test_a_filter_looks_at_every_entity_and_says_where_it_stops() -> None:
+    for count, looked_at in ((12, 12), (FAN_OUT + 1, FAN_OUT)):
+        cities = tuple(f"City{i}" for i in range(count))
+        text = ToySource(says={f"{city} on the coast": [f"{city} lies on the coast."] for city in cities})
+        generator = ToyGenerator({"Which lie on the coast?": cities})
+        trace = await execute(
+            Art("Which lie on the coast?", Filter(cities, "on the coast")), Sources([text]), generator
+        )
+        assert len(text.asked) == looked_at
+        assert max(text.at_once) <= AT_ONCE
+        assert len(generator.requests[0].passages) == looked_at
+        assert trace.outcome == ("complete" if looked_at == count else "partial")
+        assert trace.nodes[0].detail.get("truncated", "64 of 65 entities were searched for") == (
+            "64 of 65 entities were searched for"
+        )
+
+
+async def test_a_filter_whose_passages_say_too_little_of_every_entity_says_so() -> None:
+    text = ToySource(says={"Mojo won the Pulitzer Prize": ["A band from Leeds."]})
+    tree = Art("Did Mojo?", Filter(("Mojo",), "won the Pulitzer Prize"))
+    trace = await execute(tree, Sources([text]), ToyGenerator())
+    assert "overlap below 0.5" in trace.nodes[0].detail["fallback"]["because"]
+
+
+async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path) -> None:
+    """Nor by direct RAG; and what is drawn from nothing is nothing, or 0."""
+    text = ToySource("papers", says={"*": ["Tin Comet came out before 1950."]})
+    sources = Sources([GraphSource(GraphStore(films)), text])
+    which = Filter(("Tin Comet", "Paper Moons"), "before 1950")
+    trace = await execute(
+        Art("Which is old?", which), sources, generator := ToyGenerator({"Which is old?": ["Tin Comet"]})
+    )
+    assert (trace.answers, trace.outcome, generator.requests) == ([], "complete", [])
+    tree = Art(
+        "How many directors have old ones?",
+        children=(
+            Art("Which is old?", which),
+            Art("Who directed [1]?", Relate("[1]", "directed by")),
+            Art("How many are [2]?"),
+        ),
+    )
+    trace = await execute(tree, sources, generator)
+    await sources.close()
+    assert [node.answers for node in trace.nodes] == [["0"], [], [], ["0"]]
+    assert (trace.outcome, generator.requests) == ("complete", [])
+
+
+async def test_nothing_is_left_of_one_without_itself() -> None:
+    text = ToySource(says={"*": ["p"]})
+    trace = await execute(
+        Art("Others?", Filter(("Tin Comet",), "other than Tin Comet")), Sources([text]), ToyGenerator()
+    )
+    assert (trace.answers, trace.outcome, text.asked) == ([], "complete", [])
+
+
+async def test_films_of_one_name_are_counted_apart_and_a_cut_list_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    label = "<http://www.w3.org/2000/01/rdf-schema#label>"
+    films = [
+        f'<urn:{i}> {label} "{"The Fly" if i < 2 else f"Film {i}"}" . <urn:{i}> <urn:kind> <urn:k> .' for i in range(5)
+    ]
+    (tmp_path / "g.nt").write_text("\n".join([f'<urn:k> {label} "Drama" .', *films]).replace(" . <", " .\n<"))
+    build_graph([tmp_path / "g.nt"], tmp_path / "graph")
+    sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
+    tree = Art("How many dramas?", children=(Art("Which are dramas?", Relate("Drama", "kind", True)),))
+    for rows, outcome in ((10, "complete"), (3, "partial")):
+        monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
+        trace = await execute(tree, sources, ToyGenerator())
+        assert (trace.answers, trace.outcome) == (["5"], outcome)
+    assert trace.nodes[1].detail["truncated"] == "inverse of kind, 3 of 5"
+    await sources.close()
 
 
 def test_the_overlap_coefficient_is_of_the_smaller_set() -> None:

@@ -28,6 +28,7 @@ class ToySource:
     gate: asyncio.Event | None = None
     timeout: float = 20.0
     asked: list[str] = field(default_factory=list)
+    at_once: list[int] = field(default_factory=list)
     live: int = 0
     arrived: asyncio.Queue[str] = field(default_factory=asyncio.Queue)
 
@@ -38,6 +39,7 @@ class ToySource:
 
     async def find(self, query: Query, k: int) -> Found:
         self.asked += query.texts
+        self.at_once.append(len(query.texts))
         self.live += 1
         self.arrived.put_nowait(query.question)
         try:
