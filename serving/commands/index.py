@@ -63,7 +63,8 @@ def index() -> None:
 def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index the passages of one or more corpora.
 
-    The corpus may be larger than memory. A build that was killed goes on where it was when it is started again.
+    The corpus may be larger than memory, except with --faiss hnsw, which holds all vectors while it is made. A build
+    that was killed goes on where it was when it is started again.
 
     \b
     Examples:

@@ -1,4 +1,7 @@
-"""Corpora → an index folder: surveyed, sharded, merged; resumable, and never more in memory than a shard.
+"""Corpora → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
+
+Held in memory are a shard, the vocabulary, 8 bytes a passage, and what FAISS trains on (`dense.TRAINING` vectors at
+most). `hnsw` is the exception: its graph is made in memory, with all vectors; of `pq` the codes are held.
 
 1. The corpora are read once for faults, ids that are used twice, digests and the number of passages: a broken last
    line is found before the first vector is made.
@@ -159,6 +162,6 @@ def _merge(
     if settings.sparse:
         more["terms"] = bm25.write(stage, shards, settings)
     if encoder:
-        more["faiss"] = dense.write(stage, shards, settings, encoder.dimensions)
+        more["faiss"] = dense.write(stage, shards, settings, encoder.dimensions, progress)
     progress.update(task, total=1, completed=1)
     return more

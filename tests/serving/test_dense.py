@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -90,6 +91,23 @@ def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
         assert all(p.score == pytest.approx(float(cosines[int(p.id)]), abs=1e-5) for p in found)
         hits += len({int(p.id) for p in found} & set(np.argsort(-cosines)[:10].tolist()))
     assert hits >= (30 if kind == "flat" else 24)
+
+
+def test_lists_filled_on_disk_are_those_that_faiss_fills_in_memory(encoder: str, tmp_path: Path) -> None:
+    corpus, indexes = write_jsonl(tmp_path / "c.jsonl", many(600)), [tmp_path / "one", tmp_path / "elsewhere" / "two"]
+    settings = IndexSettings(kind="dense", model=encoder, faiss="ivf")
+    first, second = (build_index([corpus], out, settings) for out in indexes)
+    assert first["files"] == second["files"]
+    matrix = np.load(indexes[0] / "vectors.npy")
+    assert first["sizes"]["faiss.lists"] == matrix.nbytes + 8 * len(matrix)
+    in_memory = faiss.read_index(str(indexes[0] / "faiss.index"), faiss.IO_FLAG_SKIP_IVF_DATA)
+    lists = faiss.ArrayInvertedLists(in_memory.nlist, in_memory.code_size)
+    in_memory.replace_invlists(lists, False)
+    in_memory.ntotal = 0
+    in_memory.add(matrix)
+    queries = matrix[:50] + matrix[50:100]
+    found = Index.open(indexes[1]).vectors.candidates(queries, 20)  # type: ignore[union-attr]
+    assert found.tolist() == in_memory.search(queries, 20)[1].tolist()
 
 
 def test_pq_of_a_corpus_too_small_to_train_on_is_refused_and_leaves_nothing(encoder: str, tmp_path: Path) -> None:
