@@ -127,17 +127,17 @@ def _write_shards(
     encoder: Encoder | None,
     progress: Progress,
 ) -> list[Shard]:
-    """All shards in order; those that are there already are kept."""
+    """All shards in order; those that are there already, and whole, are kept."""
     passages = _passages(corpora, settings)
     task = progress.add_task("embedding" if encoder else "counting terms", total=count)
     shards = []
     for number in range(-(-count // size)):
         here = list(islice(passages, size))
-        path = work / f"{number:06}.npz"
-        if not path.is_file():
+        shard = Shard(work / f"{number:06}.npz")
+        if not shard.whole():
             vectors = encoder.documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
-            write_shard(path, here, settings, vectors)
-        shards.append(Shard(path))
+            write_shard(shard.path, here, settings, vectors)
+        shards.append(shard)
         progress.update(task, completed=min(count, (number + 1) * size))
     return shards
 
