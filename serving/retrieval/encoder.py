@@ -70,12 +70,14 @@ class Encoder:
 
 
 def sentence_transformers() -> Any:
-    """The library, an optional dependency."""
+    """The library, an optional dependency; loading a model draws no bar on standard error."""
     if find_spec("sentence_transformers") is None:
         hint = "pip install 'revelator[dense]'"
         raise ArtifactError("the package sentence-transformers is not installed", hint=hint)
     import sentence_transformers
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     return sentence_transformers
 
 

@@ -58,7 +58,11 @@ _DEFAULTS = LogicalSettings()
 
 @dataclass(frozen=True)
 class Found:
-    """Positions, best first, with their scores; `exact` if every document was scored, of how many if not."""
+    """Positions, best first, with their scores; `exact` if every document was scored, of how many if not.
+
+    A document of score 0 holds nothing that was asked for, and is not found (with `plain`, scores are relative, and 0
+    is one like others).
+    """
 
     scores: np.ndarray = field(repr=False)
     places: np.ndarray = field(repr=False)
@@ -77,24 +81,36 @@ def run(index: Index, query: Query | str, k: int, settings: LogicalSettings = _D
     query = checked(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
-    source = settings.source or ("dense" if index.vectors is not None else "bm25")
+    source = source_of(index, settings.source)
+    if source == "bm25" and (settings.exact is False or settings.plain):
+        asked = "plain weighs a cosine" if settings.plain else "candidates are proposed by vectors"
+        raise ConfigError(f"{asked}, and source bm25 has none", hint="leave it out, or take source dense or both")
     terms = logic.terms(query)
     vectors = _embedded(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
     places = _candidates(index, query, terms, vectors, settings) if source != "bm25" else None
     if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
         found = _pruned(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
         if found is not None:
-            return Found(*found, True, len(index))
+            above = found[0] > 0
+            return Found(found[0][above], found[1][above], True, len(index))
     cosines = _cosines(index, vectors, places)
     scores = {
         term: _score(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
         for i, term in enumerate(terms)
     }
     total = compose(query, scores, settings.operators)
-    if len(cosines) > len(terms):
+    relative = len(cosines) > len(terms)
+    if relative:
         total = standardised(total) + settings.plain * standardised(cosines[-1])
     chosen = best(total, k)
+    if not relative:
+        chosen = chosen[total[chosen] > 0]
     return Found(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
+
+
+def source_of(index: Index, source: Source | None) -> Source:
+    """The scores that are taken where none are named: cosines if the index has vectors."""
+    return source or ("dense" if index.vectors is not None else "bm25")
 
 
 def _pruned(
@@ -123,7 +139,7 @@ def recall(index: Index, query: Query | str, k: int, settings: LogicalSettings =
     """The share of the exact best `k` that candidates find."""
     wanted = run(index, query, k, replace(settings, exact=True)).places
     got = run(index, query, k, replace(settings, exact=False)).places
-    return len(np.intersect1d(wanted, got)) / len(wanted)
+    return len(np.intersect1d(wanted, got)) / len(wanted) if len(wanted) else 1.0
 
 
 def standardised(scores: np.ndarray) -> np.ndarray:

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from revelator.cli import revelator
-from revelator.errors import ArtifactError, DataError, ExpressionError
+from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError
 
 ROWS = [
     {"title": "Marlow Vint", "text": "Marlow Vint directed Copper Rain ."},
@@ -54,6 +54,15 @@ def test_a_search_that_finds_nothing_says_so(tmp_path: Path, corpus: Path) -> No
     assert (found.exit_code, found.stdout) == (0, "no passage shares a word with the query\n")
 
 
+def test_what_a_corpus_holds_stays_on_its_line_and_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    row = {"id": "i\x9b", "title": "bell\x07", "text": "one \x1b[2J\x1b]0;owned\x07 word\n  0.99  Forged  (id)\u202e"}
+    (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
+    call("build", tmp_path / "c.jsonl", "--out", tmp_path / "ix")
+    first, second = call("search", tmp_path / "ix", "word").stdout.splitlines()
+    assert first.endswith("bell·  (i·)")
+    assert second.strip() == "one ·[2J·]0;owned· word 0.99 Forged (id)·"
+
+
 def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: Path, corpus: Path) -> None:
     assert call("build", "--out", tmp_path / "ix").exit_code == 2
     assert call("search", tmp_path, "x", "-k", 0).exit_code == 2
@@ -84,9 +93,56 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> None:
-    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max"), ("--candidates",)):
+    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max"), ("--plain", 0.1)):
         found = call("search", hybrid, "--logic", '"red" AND NOT "dog"', "-k", 1, "--json", *more)
-        assert [p["id"] for p in json.loads(found.stdout)] == ["a"], more
+        assert [p["id"] for p in json.loads(found.stdout)["passages"]] == ["a"], more
+
+
+def test_a_logical_search_says_how_many_passages_were_scored_and_what_is_odd_about_the_query(hybrid: Path) -> None:
+    exact = call("search", hybrid, "--logic", '"red" AND NOT "dog"')
+    assert exact.stderr == "exact: all 2 passages scored\n"
+    near = call("search", hybrid, "--logic", '"red"', "--candidates", "--json")
+    assert near.stderr == "candidates: 2 of 2 passages scored\n"
+    assert {name: json.loads(near.stdout)[name] for name in ("exact", "scored", "warnings")} == {
+        "exact": False,
+        "scored": 2,
+        "warnings": [],
+    }
+    odd = call("search", hybrid, "--logic", '"red" AND NOT "red"', "--json")
+    assert "no document can match" in odd.stderr
+    assert [warning["code"] for warning in json.loads(odd.stdout)["warnings"]] == ["contradiction"]
+
+
+def test_a_passage_that_holds_nothing_of_a_logical_query_is_not_found(hybrid: Path) -> None:
+    found = call("search", hybrid, "--logic", '"zeppelin"', "--source", "bm25")
+    assert (found.exit_code, found.stdout) == (0, "no passage matches the query\n")
+    some = call("search", hybrid, "--logic", '"dog"', "--source", "bm25", "--json")
+    assert [p["id"] for p in json.loads(some.stdout)["passages"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--calibrate",),
+        ("--source", "both"),
+        ("--plain", 0.5),
+        ("--candidates",),
+        ("--and", "min"),
+        ("--not", "complement"),
+    ],
+)
+def test_an_option_that_would_not_count_is_refused(hybrid: Path, options: tuple[object, ...]) -> None:
+    found = call("search", hybrid, "red", *options)
+    assert found.exit_code == 2
+    assert str(options[0]) in found.stderr and "with --logic alone" in found.stderr
+
+
+def test_options_that_contradict_each_other_are_refused(hybrid: Path) -> None:
+    found = call("search", hybrid, "--logic", '"red"', "--fusion", "rrf")
+    assert found.exit_code == 2 and "--fusion" in found.stderr
+    for options in (("--candidates",), ("--plain", 0.5)):
+        refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", *options)
+        assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
 
 
 def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
@@ -118,4 +174,5 @@ def test_a_reranker_gives_its_own_order_and_scores(hybrid: Path, tmp_path: Path)
     found = call("search", hybrid, "red dog", "--json", "--reranker", tmp_path / "cross")
     scores = [p["score"] for p in json.loads(found.stdout)]
     assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+    assert found.stderr == ""
     assert isinstance(call("search", hybrid, "red", "--reranker", tmp_path).exception, ArtifactError)
