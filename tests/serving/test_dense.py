@@ -141,10 +141,20 @@ def test_a_model_that_is_absent_or_pickled_is_refused(tmp_path: Path, monkeypatc
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(ArtifactError, match="safetensors only"):
         build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    dense = pickled / "2_Dense"
+    dense.mkdir()
+    (pickled / "pytorch_model.bin").rename(pickled / "model.safetensors")
+    (dense / "pytorch_model.bin").write_bytes(b"")
+    (dense / "decoy.safetensors").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="safetensors only") as caught:
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    assert caught.value.where == str(dense / "pytorch_model.bin")
+    (dense / "decoy.safetensors").rename(dense / "model.safetensors")
+    build_index([corpus], tmp_path / "beside", IndexSettings(kind="dense", model=str(pickled)))
     (tmp_path / "plain").mkdir()
     with pytest.raises(ArtifactError, match="not a sentence-transformers model"):
         build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(tmp_path / "plain")))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["c.jsonl", "pickled", "plain"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["beside", "c.jsonl", "pickled", "plain"]
 
 
 def test_an_index_refuses_another_model_under_the_name_of_its_own(tmp_path: Path) -> None:
