@@ -1,4 +1,4 @@
-"""`revelator index`: build, search and describe an index of passages."""
+"""`revelator index`: build and describe an index of passages; `search` and `calibrate` stand beside."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from revelator.terminal import printable
+from serving.commands.index_calibrate import calibrate
 from serving.commands.index_search import AS_JSON, FOLDER, choice, search
 from serving.retrieval import IndexSettings, build_index, read_manifest
 from serving.retrieval.settings import Faiss, Fusion, Kind
@@ -19,7 +20,7 @@ from serving.retrieval.settings import Faiss, Fusion, Kind
 
 @click.group()
 def index() -> None:
-    """Build and search an index of passages: BM25, vectors, or both.
+    """Build, search and calibrate an index of passages: BM25, vectors, or both.
 
     A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or
     not, or parquet; the id may be left out.
@@ -31,11 +32,13 @@ def index() -> None:
       revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"'
+      revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
       revelator index info runs/indexes/wiki --verify
     """
 
 
 index.add_command(search)
+index.add_command(calibrate)
 
 
 @index.command()

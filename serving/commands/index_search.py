@@ -14,6 +14,7 @@ from revelator.language import logic as language
 from revelator.terminal import printable
 from revelator.trace import Passage
 from serving.retrieval import Index
+from serving.retrieval.labels import read_calibrations
 from serving.retrieval.logical import Conjunction, Disjunction, Negation, Operators
 from serving.retrieval.logical_search import Found, LogicalSettings, Source, run
 from serving.retrieval.settings import Fusion
@@ -22,7 +23,7 @@ FOLDER = click.Path(path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "plain", "exact")
+LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "plain", "exact")
 PLAIN = ("fusion",)
 
 
@@ -41,6 +42,9 @@ def choice(literal: Any) -> click.Choice:
 @click.option("--or", "disjunction", default="sum", show_default=True, type=choice(Disjunction), help="--logic")
 @click.option("--not", "negation", default="complement", show_default=True, type=choice(Negation), help="--logic")
 @click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
+@click.option(
+    "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
+)
 @click.option(
     "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
 )
@@ -71,6 +75,7 @@ def search(
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
       revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
     _refuse_unused(context, logic)
     settings = _logical(**how) if logic else None
@@ -97,8 +102,14 @@ def _refuse_unused(context: click.Context, logic: bool) -> None:
         raise click.UsageError(f"{', '.join(unused)}: counts {'without' if logic else 'with'} --logic alone")
 
 
-def _logical(conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, **more: Any) -> LogicalSettings:
+def _logical(
+    conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, calibration: Path | None, **more: Any
+) -> LogicalSettings:
+    if calibrate and calibration:
+        raise click.UsageError("--calibrate labels by itself, --calibration takes labels that were given: choose one")
     operators = Operators(conjunction, disjunction, negation)
+    if calibration:
+        return LogicalSettings(operators, calibration=read_calibrations(calibration), **more)
     return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -72,7 +73,7 @@ def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: 
     assert not (tmp_path / "ix").exists()
 
 
-@pytest.mark.parametrize("command", [(), ("build",), ("search",), ("info",)])
+@pytest.mark.parametrize("command", [(), ("build",), ("search",), ("calibrate",), ("info",)])
 def test_help_shows_examples(command: tuple[str, ...]) -> None:
     assert "Example" in call(*command, "--help").stdout
 
@@ -143,6 +144,88 @@ def test_options_that_contradict_each_other_are_refused(hybrid: Path) -> None:
     for options in (("--candidates",), ("--plain", 0.5)):
         refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", *options)
         assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
+
+
+def write_labels(path: Path, *rows: tuple[object, object, object]) -> Path:
+    names = ("term", "passage", "relevant")
+    path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("source", ["dense", "bm25", "both"])
+def test_labels_calibrate_the_scores_of_a_logical_search(hybrid: Path, tmp_path: Path, source: str) -> None:
+    rows = (("dog", "b", True), ("dog", "a", False), ("cat", "a", True), ("cat", "b", False), ("red", "a", True))
+    labels, out = write_labels(tmp_path / "l.jsonl", *rows), tmp_path / "fitted.json"
+    made = call("calibrate", hybrid, labels, "--out", out, "--source", source)
+    assert (made.exit_code, made.stdout.count("threshold")) == (0, 3), made.output
+    fitted = json.loads(out.read_bytes())
+    assert set(fitted["terms"]) == {"dog", "cat"}
+    found = call("search", hybrid, "--logic", '"dog"', "--calibration", out, "--json")
+    best, other = json.loads(found.stdout)["passages"]
+    assert (best["id"], other["id"]) == ("b", "a")
+    # Platt's targets for one label of each kind are 2/3 and 1/3, and two scores are met exactly
+    assert (best["score"], other["score"]) == pytest.approx((2 / 3, 1 / 3), abs=0.01)
+    unlabelled = call("search", hybrid, "--logic", '"red"', "--calibration", out, "--json")
+    assert all(0 < passage["score"] < 1 for passage in json.loads(unlabelled.stdout)["passages"])
+
+
+def test_calibrating_writes_json_for_machines(hybrid: Path, tmp_path: Path) -> None:
+    labels = write_labels(tmp_path / "l.jsonl", ("dog", "b", True), ("dog", "a", False))
+    made = json.loads(call("calibrate", hybrid, labels, "--out", tmp_path / "f.json", "--json").stdout)
+    assert (made["labels"], made["relevant"], made["source"], list(made["terms"])) == (2, 1, "dense", ["dog"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ('{"term": "dog", "passage": "b", "relevant": true}\n\n[', "l.jsonl:3: not a line of JSON"),
+        ("[1]", "l.jsonl:1: not an object"),
+        ('{"term": "?!", "passage": "b", "relevant": true}', "l.jsonl:1: `term`"),
+        ('{"term": "dog", "relevant": true}', "l.jsonl:1: `passage`"),
+        ('{"term": "dog", "passage": "b", "relevant": 1}', "l.jsonl:1: `relevant`"),
+        ('{"term": "dog", "passage": "b", "relevant": true}\n' * 2, r"l.jsonl:2: .* already at .*l.jsonl:1"),
+        ('{"term": "dog", "passage": "b", "relevant": true}', "l.jsonl: a calibration needs labels of both kinds"),
+        (
+            '{"term": "dog", "passage": "b", "relevant": true}\n{"term": "dog", "passage": "z", "relevant": false}',
+            "l.jsonl:2: the index holds no passage 'z'",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused_with_their_line(
+    hybrid: Path, tmp_path: Path, rows: str, reason: str
+) -> None:
+    (tmp_path / "l.jsonl").write_text(rows)
+    error = call("calibrate", hybrid, tmp_path / "l.jsonl", "--out", tmp_path / "f.json").exception
+    assert isinstance(error, DataError)
+    assert re.search(reason, str(error))
+    assert not (tmp_path / "f.json").exists()
+
+
+def test_a_calibration_that_does_not_fit_the_search_is_refused(hybrid: Path, tmp_path: Path) -> None:
+    labels, out = write_labels(tmp_path / "l.jsonl", ("dog", "b", True), ("dog", "a", False)), tmp_path / "f.json"
+    call("calibrate", hybrid, labels, "--out", out)
+    fitted = json.loads(out.read_bytes())
+
+    def error(*more: object) -> Exception:
+        found = call("search", hybrid, "--logic", '"dog"', "--calibration", out, *more).exception
+        assert isinstance(found, Exception)
+        return found
+
+    with pytest.raises(ConfigError, match="of source dense, not bm25"):
+        raise error("--source", "bm25")
+    assert call("search", hybrid, "--logic", '"dog"', "--calibration", out, "--calibrate").exit_code == 2
+    for change, reason in (
+        ({"model": "other"}, "another model's cosines"),
+        ({"general": {"threshold": 0, "slope": -1}}, "not a calibration"),
+        ({"source": "web"}, "not a calibration"),
+        ({"terms": [1]}, "not a calibration"),
+    ):
+        out.write_text(json.dumps(fitted | change))
+        with pytest.raises(ArtifactError, match=reason):
+            raise error()
+    out.unlink()
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        raise error()
 
 
 def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
