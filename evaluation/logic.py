@@ -51,7 +51,12 @@ Rows = dict[str, dict[int, list[float]]]  # way → number of negations → nDCG
 @click.option("--per-template", default=10, show_default=True, type=click.IntRange(3), help="Cases of each template.")
 @click.option("--corpus", type=click.Choice(["world", "scifact", "both"]), default="both", show_default=True)
 def main(home: Path, data: Path | None, model: str, per_template: int, corpus: str) -> None:
-    """Print the table of each corpus as Markdown."""
+    """Print the table of each corpus as Markdown.
+
+    \b
+    Example:
+      python -m evaluation.logic --home runs/logic --data $REVELATOR_DATA
+    """
     encoder = Encoder.open(model, MAX_TOKENS)
     if corpus != "scifact":
         _print("World", world(encoder, per_template))
