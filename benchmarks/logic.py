@@ -21,8 +21,6 @@ from pathlib import Path
 
 import faiss
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
 from revelator.language.logic import parse
 from serving.retrieval.logical import DEFAULT, best, compose
@@ -70,14 +68,13 @@ def main() -> None:
         for _ in range(arguments.rounds):
             for way, run in ways.items():
                 times[way].append(clocked(run))
-    columns = ("", "wall ms", "CPU ms", "wall over plain", "CPU over plain")
-    table = Table(*columns, title=f"{arguments.vectors:,} x {DIMENSIONS}, {os.cpu_count()} cores")
+    print(f"{arguments.vectors:,} x {DIMENSIONS}, {os.cpu_count()} cores; over: times plain\n")
+    print(f"{'':26}{'wall ms':>10}{'CPU ms':>10}{'wall over':>11}{'CPU over':>11}")
     base = np.array(times["plain"])
     for way, taken in times.items():
         wall, cpu = 1000 * np.median(taken, axis=0)
         over = np.median(np.array(taken) / base, axis=0)
-        table.add_row(way, f"{wall:.0f}", f"{cpu:.0f}", f"{over[0]:.2f}", f"{over[1]:.2f}")
-    Console().print(table)
+        print(f"{way:26}{wall:10.0f}{cpu:10.0f}{over[0]:11.2f}{over[1]:11.2f}")
 
 
 def search(matrix: np.ndarray, vectors: dict[str, np.ndarray], text: str) -> np.ndarray:

@@ -30,8 +30,9 @@ from revelator.language.logic import negations, terms
 from serving.retrieval import Index, IndexSettings, build_index
 from serving.retrieval.calibration import Calibration, fit
 from serving.retrieval.encoder import Encoder
+from serving.retrieval.fusion import standardised
 from serving.retrieval.logical import Operators, compose
-from serving.retrieval.logical_search import LogicalSettings, positive_text, recall, run, standardised
+from serving.retrieval.logical_search import LogicalSettings, positive_text, recall, run
 
 TEST, DEV = 2, 1  # seeds; 0 was looked at while `ours` was chosen
 DEV_SHARE = 3  # test cases for each dev case
@@ -50,7 +51,12 @@ Rows = dict[str, dict[int, list[float]]]  # way → number of negations → nDCG
 @click.option("--per-template", default=10, show_default=True, type=click.IntRange(3), help="Cases of each template.")
 @click.option("--corpus", type=click.Choice(["world", "scifact", "both"]), default="both", show_default=True)
 def main(home: Path, data: Path | None, model: str, per_template: int, corpus: str) -> None:
-    """Print the table of each corpus as Markdown."""
+    """Print the table of each corpus as Markdown.
+
+    \b
+    Example:
+      python -m evaluation.logic --home runs/logic --data $REVELATOR_DATA
+    """
     encoder = Encoder.open(model, MAX_TOKENS)
     if corpus != "scifact":
         _print("World", world(encoder, per_template))

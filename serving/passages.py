@@ -120,7 +120,7 @@ def _parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tup
 def _json_row(line: bytes, where: str) -> Any:
     try:
         return json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
 
 

@@ -1,6 +1,6 @@
 """Logical queries, `"a" AND ("b" OR NOT "c")` (ITLR): parse, render, check. `serving.retrieval` runs them."""
 
-from revelator.language.logic_check import MAX_TERMS, check
+from revelator.language.logic_check import MAX_LITERALS, MAX_TERMS, check
 from revelator.language.logic_expression import (
     And,
     Not,
@@ -18,6 +18,7 @@ from revelator.language.logic_expression import (
 from revelator.language.logic_parser import parse
 
 __all__ = [
+    "MAX_LITERALS",
     "MAX_TERMS",
     "And",
     "Not",

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import reduce
 
 import numpy as np
 
 from revelator.language.check import Diagnostic
-from revelator.language.logic_expression import And, Not, Query, Term, render, terms, walk
+from revelator.language.logic_expression import And, Not, Query, Term, literals, render, terms, walk
 from revelator.language.logic_parser import parse
 
 MAX_TERMS = 64
+MAX_LITERALS = 256  # terms counted as often as they stand: each is an array over all documents when the query runs
 MAX_TABLED = 16  # distinct terms for which the truth table (65,536 rows) is looked at
 
 
 def check(query: Query) -> tuple[Diagnostic, ...]:
     """Faults left to right, empty if there is none. Offsets are in the text parsed, else in `render(query)`.
 
-    `empty-term`: no letter or digit. `too-many-terms`: more than MAX_TERMS. `contradiction`: no document can match.
+    `empty-term`: no letter or digit. `too-many-terms`: more than MAX_TERMS, or MAX_LITERALS
+    with repeats. `contradiction`: no document can match.
     `tautology`: every document matches. The last two can be run, and rank nothing.
     """
     if query.span is None:
@@ -33,9 +36,9 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "empty-term", "this term holds no word", *node.span, "write what documents should be about"
             )
-    names = terms(query)
-    if len(names) > MAX_TERMS:
-        message = f"{len(names)} terms, and a query has at most {MAX_TERMS}"
+    names, times = terms(query), len(literals(query))
+    if len(names) > MAX_TERMS or times > MAX_LITERALS:
+        message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
         yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
     elif len(names) <= MAX_TABLED:
         rows = np.arange(2 ** len(names))
@@ -54,4 +57,4 @@ def _column(query: Query, columns: dict[str, np.ndarray]) -> np.ndarray:
     if isinstance(query, Not):
         return ~_column(query.operand, columns)
     over = np.logical_and if isinstance(query, And) else np.logical_or
-    return over.reduce([_column(operand, columns) for operand in query.operands])
+    return reduce(over, (_column(operand, columns) for operand in query.operands))

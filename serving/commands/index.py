@@ -1,35 +1,26 @@
-"""`revelator index`: build, search and describe an index of passages."""
+"""`revelator index`: build and describe an index of passages; `search` and `calibrate` stand beside."""
 
 from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revelator.trace import Passage
-from serving.retrieval import Index, IndexSettings, build_index, read_manifest
-from serving.retrieval.logical import Conjunction, Disjunction, Negation, Operators
-from serving.retrieval.logical_search import LogicalSettings, Source, search_logical
+from revelator.terminal import printable
+from serving.commands.index_calibrate import calibrate
+from serving.commands.index_search import AS_JSON, FOLDER, choice, search
+from serving.retrieval import IndexSettings, build_index, read_manifest
 from serving.retrieval.settings import Faiss, Fusion, Kind
-
-FOLDER = click.Path(path_type=Path)
-RERANKED = 50  # passages that a cross-encoder reads
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
-
-
-def choice(literal: Any) -> click.Choice:
-    return click.Choice(get_args(literal))
 
 
 @click.group()
 def index() -> None:
-    """Build and search an index of passages: BM25, vectors, or both.
+    """Build, search and calibrate an index of passages: BM25, vectors, or both.
 
     A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or
     not, or parquet; the id may be left out.
@@ -41,8 +32,13 @@ def index() -> None:
       revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"'
+      revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
       revelator index info runs/indexes/wiki --verify
     """
+
+
+index.add_command(search)
+index.add_command(calibrate)
 
 
 @index.command()
@@ -63,7 +59,8 @@ def index() -> None:
 def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
     """Index the passages of one or more corpora.
 
-    The corpus may be larger than memory. A build that was killed goes on where it was when it is started again.
+    The corpus may be larger than memory, except with --faiss hnsw, which holds all vectors while it is made. A build
+    that was killed goes on where it was when it is started again.
 
     \b
     Examples:
@@ -85,72 +82,6 @@ def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) 
 
 @index.command()
 @click.argument("folder", metavar="DIR", type=FOLDER)
-@click.argument("query")
-@click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
-@click.option("--fusion", type=choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
-@click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
-@click.option("--source", type=choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]")
-@click.option("--and", "conjunction", default="product", show_default=True, type=choice(Conjunction), help="--logic")
-@click.option("--or", "disjunction", default="sum", show_default=True, type=choice(Disjunction), help="--logic")
-@click.option("--not", "negation", default="complement", show_default=True, type=choice(Negation), help="--logic")
-@click.option("--calibrate", is_flag=True, help="--logic: bring each term's scores to probabilities first.")
-@click.option(
-    "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
-)
-@click.option(
-    "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
-)
-@click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
-@AS_JSON
-def search(
-    folder: Path,
-    query: str,
-    k: int,
-    fusion: Fusion | None,
-    logic: bool,
-    reranker: str | None,
-    as_json: bool,
-    **how: Any,
-) -> None:
-    """Print the best passages for QUERY.
-
-    \b
-    Examples:
-      revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
-      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
-    """
-    opened = Index.open(folder)
-    depth = max(k, RERANKED) if reranker else k
-    if logic:
-        found = search_logical(opened, query, depth, _logical(**how))
-    else:
-        found = opened.search(query, depth, fusion=fusion)
-    if reranker:
-        from serving.retrieval.rerank import Reranker
-
-        found = Reranker(reranker).rerank(query, found, k)
-    _print(found, as_json)
-
-
-def _logical(conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, **more: Any) -> LogicalSettings:
-    operators = Operators(conjunction, disjunction, negation)
-    return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
-
-
-def _print(found: list[Passage], as_json: bool) -> None:
-    if as_json:
-        click.echo(json.dumps([asdict(passage) for passage in found], ensure_ascii=False))
-        return
-    if not found:
-        click.echo("no passage shares a word with the query")
-    for passage in found:
-        text = passage.text if len(passage.text) <= 160 else passage.text[:159].rstrip() + "…"
-        click.echo(f"{passage.score:7.2f}  {passage.title}  ({passage.id})\n         {text}")
-
-
-@index.command()
-@click.argument("folder", metavar="DIR", type=FOLDER)
 @click.option("--verify", is_flag=True, help="Compare every file with its digest.")
 @AS_JSON
 def info(folder: Path, verify: bool, as_json: bool) -> None:
@@ -167,7 +98,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     click.echo(f"{_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}")
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
-        click.echo(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}")
+        click.echo(printable(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
     if verify:
         click.echo("every file is as it was built")
 

@@ -1,4 +1,7 @@
-"""Corpora → an index folder: surveyed, sharded, merged; resumable, and never more in memory than a shard.
+"""Corpora → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
+
+Held in memory are a shard, the vocabulary, 8 bytes a passage, and what FAISS trains on (`dense.TRAINING` vectors at
+most). `hnsw` is the exception: its graph is made in memory, with all vectors; of `pq` the codes are held.
 
 1. The corpora are read once for faults, ids that are used twice, digests and the number of passages: a broken last
    line is found before the first vector is made.
@@ -124,17 +127,17 @@ def _write_shards(
     encoder: Encoder | None,
     progress: Progress,
 ) -> list[Shard]:
-    """All shards in order; those that are there already are kept."""
+    """All shards in order; those that are there already, and whole, are kept."""
     passages = _passages(corpora, settings)
     task = progress.add_task("embedding" if encoder else "counting terms", total=count)
     shards = []
     for number in range(-(-count // size)):
         here = list(islice(passages, size))
-        path = work / f"{number:06}.npz"
-        if not path.is_file():
+        shard = Shard(work / f"{number:06}.npz")
+        if not shard.whole():
             vectors = encoder.documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
-            write_shard(path, here, settings, vectors)
-        shards.append(Shard(path))
+            write_shard(shard.path, here, settings, vectors)
+        shards.append(shard)
         progress.update(task, completed=min(count, (number + 1) * size))
     return shards
 
@@ -159,6 +162,6 @@ def _merge(
     if settings.sparse:
         more["terms"] = bm25.write(stage, shards, settings)
     if encoder:
-        more["faiss"] = dense.write(stage, shards, settings, encoder.dimensions)
+        more["faiss"] = dense.write(stage, shards, settings, encoder.dimensions, progress)
     progress.update(task, total=1, completed=1)
     return more

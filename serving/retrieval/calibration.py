@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +24,22 @@ class Calibration:
     def __call__(self, scores: np.ndarray) -> np.ndarray:
         """Probabilities, of the shape of `scores`."""
         return 1 / (1 + np.exp(np.clip((self.threshold - scores) * self.slope, -60, 60)))
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """One calibration for each term that was labelled, and `general`, of all labels, for every other.
+
+    They hold for scores of one `source`, and where these are cosines for one model (its digest; "" for BM25).
+    """
+
+    source: str
+    model: str
+    general: Calibration
+    terms: Mapping[str, Calibration]
+
+    def of(self, term: str) -> Calibration:
+        return self.terms.get(term, self.general)
 
 
 def fit(scores: ArrayLike, labels: ArrayLike) -> Calibration:

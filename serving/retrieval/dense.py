@@ -8,12 +8,16 @@ unit vectors, the cosine, whatever found it.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import faiss
 import numpy as np
+from rich.progress import Progress
 
 from revelator.errors import ConfigError
 from serving.passages import mapped
@@ -22,7 +26,10 @@ from serving.retrieval.shards import Shard
 
 VECTORS = "vectors.npy"
 FAISS = "faiss.index"
+LISTS = "faiss.lists"  # of ivf
 TRAINING = 200_000  # vectors at most that quantizers are trained on: 300 MB at 384 dimensions
+BLOCK = 20_000  # vectors assigned to lists, or added, at a time
+GPU_MOST = 2048  # neighbours that FAISS finds on a GPU
 PQ_SMALLEST = 256  # as many vectors as a byte has codes
 CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 50 more
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
@@ -33,9 +40,9 @@ class Vectors:
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
-        flags = faiss.IO_FLAG_MMAP if kind == "ivf" else faiss.IO_FLAG_MMAP_IFC
-        self._faiss = None if kind == "flat" else _on_gpu(faiss.read_index(str(folder / FAISS), flags))
-        self._gpu = faiss.StandardGpuResources() if self._faiss is None and _gpus() else None
+        self._faiss = None if kind == "flat" else _opened(folder, kind)
+        self._flat = _flat_on_gpu(self.matrix) if kind == "flat" and _gpus() else None
+        self._turn: AbstractContextManager[Any] = Lock() if _gpus() else nullcontext()  # a GPU serves one at a time
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
@@ -56,17 +63,25 @@ class Vectors:
         """Positions that the index proposes, shape (q, k), -1 where it has no more."""
         if self._faiss is None:
             return self._exact(queries, k)[1]
-        return self._faiss.search(np.ascontiguousarray(queries, np.float32), k)[1]
+        with self._turn:
+            return self._faiss.search(np.ascontiguousarray(queries, np.float32), min(k, GPU_MOST) if _gpus() else k)[1]
 
     def _exact(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        queries, inner = np.ascontiguousarray(queries, np.float32), faiss.METRIC_INNER_PRODUCT
-        if self._gpu is not None:
-            return faiss.knn_gpu(self._gpu, queries, np.asarray(self.matrix), k, metric=inner)
-        return faiss.knn(queries, np.asarray(self.matrix), k, metric=inner)
+        queries = np.ascontiguousarray(queries, np.float32)
+        if self._flat is not None and k <= GPU_MOST:
+            with self._turn:
+                return self._flat.search(queries, k)
+        return faiss.knn(queries, np.asarray(self.matrix), k, metric=faiss.METRIC_INNER_PRODUCT)
 
 
-def write(stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensions: int) -> dict[str, Any]:
-    """The vectors of all shards and the FAISS index over them; returns the index's parameters."""
+def write(
+    stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensions: int, progress: Progress
+) -> dict[str, Any]:
+    """The vectors of all shards and the FAISS index over them; returns the index's parameters.
+
+    Quantizers are trained on at most TRAINING vectors. Inverted lists are filled on disk; a graph of `hnsw` holds all
+    vectors in memory while it is made, `pq` their codes.
+    """
     sizes = [len(shard.sizes) for shard in shards]
     count = sum(sizes)
     if settings.faiss == "pq" and count < PQ_SMALLEST:
@@ -82,12 +97,47 @@ def write(stage: Path, shards: Sequence[Shard], settings: IndexSettings, dimensi
         return {"kind": "flat"}
     index, parameters = _empty(settings.faiss, count, dimensions)
     if not index.is_trained:
+        task = progress.add_task(f"training {settings.faiss}", total=None)
         rows = np.sort(np.random.default_rng(0).permutation(count)[:TRAINING])
         index.train(np.ascontiguousarray(matrix[rows]))
-    for start in range(0, count, TRAINING):
-        index.add(np.ascontiguousarray(matrix[start : start + TRAINING]))
+        progress.update(task, total=1, completed=1)
+    task = progress.add_task(f"filling {settings.faiss}", total=count)
+    if settings.faiss == "ivf":
+        _fill_on_disk(index, matrix, stage / LISTS, partial(progress.advance, task))
+    else:
+        for start in range(0, count, BLOCK):
+            index.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+            progress.advance(task, BLOCK)
     faiss.write_index(index, str(stage / FAISS))
     return parameters
+
+
+def _fill_on_disk(index: Any, matrix: np.ndarray, path: Path, advance: Callable[[int], object]) -> None:
+    """Every vector into its list, in a file of all lists that `_opened` maps; 12 bytes a vector are held.
+
+    FAISS's own `merge_ondisk` does the same from partial indexes, and prints to standard output.
+    """
+    chosen = np.empty(len(matrix), np.int32)
+    for start in range(0, len(matrix), BLOCK):
+        block = np.ascontiguousarray(matrix[start : start + BLOCK])
+        chosen[start : start + BLOCK] = index.quantizer.search(block, 1)[1][:, 0]
+    sizes = np.bincount(chosen, minlength=index.nlist).astype(np.uint64)
+    lists: Any = faiss.OnDiskInvertedLists(index.nlist, index.code_size, str(path))
+    lists.set_all_lists_sizes(faiss.swig_ptr(sizes))
+    lists.totsize = len(matrix) * (index.code_size + np.dtype(np.int64).itemsize)
+    with path.open("wb") as file:
+        file.truncate(lists.totsize)
+    lists.do_mmap()
+    rows = np.argsort(chosen, kind="stable")
+    for number, ids in enumerate(np.split(rows, np.cumsum(sizes[:-1]).astype(np.int64))):
+        if len(ids):
+            codes = np.ascontiguousarray(matrix[ids]).view(np.uint8)
+            lists.update_entries(number, 0, len(ids), faiss.swig_ptr(ids), faiss.swig_ptr(codes))
+            advance(len(ids))
+    lists.filename = path.name  # the folder is renamed, and the same corpus gives the same bytes wherever it is built
+    index.replace_invlists(lists, True)
+    lists.this.disown()
+    index.ntotal = len(matrix)
 
 
 def _empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, Any]]:
@@ -109,6 +159,23 @@ def _gpus() -> int:
     return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
 
 
-def _on_gpu(index: Any) -> Any:
-    """The index on all GPUs where faiss-gpu is installed and has one; HNSW stays where it is."""
-    return faiss.index_cpu_to_all_gpus(index) if _gpus() and not isinstance(index, faiss.IndexHNSW) else index
+def _opened(folder: Path, kind: str) -> Any:
+    """The index of a folder, mapped; inverted lists go to all GPUs where faiss-gpu is installed and has one.
+
+    Graphs stay where they are, and so does PQ without lists, for which FAISS has no GPU index.
+    """
+    if kind != "ivf":
+        return faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
+    index: Any = faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_SKIP_IVF_DATA)
+    lists: Any = faiss.downcast_InvertedLists(index.invlists)
+    lists.filename, lists.read_only = str(folder / LISTS), True
+    lists.do_mmap()
+    return faiss.index_cpu_to_all_gpus(index) if _gpus() else index
+
+
+def _flat_on_gpu(matrix: np.ndarray) -> Any:
+    """The vectors on all GPUs, sent once, block by block."""
+    flat = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(matrix.shape[1]))
+    for start in range(0, len(matrix), BLOCK):
+        flat.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
+    return flat

@@ -70,12 +70,14 @@ class Encoder:
 
 
 def sentence_transformers() -> Any:
-    """The library, an optional dependency."""
+    """The library, an optional dependency; loading a model draws no bar on standard error."""
     if find_spec("sentence_transformers") is None:
         hint = "pip install 'revelator[dense]'"
         raise ArtifactError("the package sentence-transformers is not installed", hint=hint)
     import sentence_transformers
+    from transformers.utils import logging
 
+    logging.disable_progress_bar()
     return sentence_transformers
 
 
@@ -86,10 +88,15 @@ def model_folder(name: str) -> Path:
         folder = _from_hub(name)
     for pattern in PICKLES:
         for file in folder.rglob(pattern):
-            if not any(file.parent.glob("*.safetensors")):
-                hint = "convert the weights to safetensors: a pickle can run code"
+            if not _read_instead_of(file).is_file():
+                hint = "convert the weights to safetensors, or remove the file: a pickle can run code"
                 raise ArtifactError("weights are read from safetensors only", where=str(file), hint=hint)
     return folder
+
+
+def _read_instead_of(pickle: Path) -> Path:
+    """The file that libraries prefer to a pickle: `model.safetensors` to `pytorch_model.bin`, else of the same stem."""
+    return pickle.with_name(pickle.stem.replace("pytorch_model", "model", 1) + ".safetensors")
 
 
 def _packaged() -> Path:

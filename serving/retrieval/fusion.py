@@ -31,3 +31,9 @@ def convex(scores: Sequence[np.ndarray], minima: Sequence[float], weights: Seque
         if span > 0:
             total += weight * (values - low) / span
     return total
+
+
+def standardised(scores: np.ndarray) -> np.ndarray:
+    """In standard deviations from the mean; 0 where all are equal."""
+    spread = float(scores.std())
+    return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)

@@ -58,7 +58,7 @@ def _compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operator
         inner = _compose(query.operand, scores, operators)
         return 1 - inner if operators.negation == "complement" else 1 / np.maximum(inner, SMALLEST)
     name = operators.conjunction if isinstance(query, And) else operators.disjunction
-    return reduce(_BINARY[name], [_compose(operand, scores, operators) for operand in query.operands])
+    return reduce(_BINARY[name], (_compose(operand, scores, operators) for operand in query.operands))
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:

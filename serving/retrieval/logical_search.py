@@ -8,19 +8,19 @@ answer that finds.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 import faiss
 import numpy as np
 import psutil
 
-from revelator.errors import ConfigError, InvalidRequest
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language import logic
 from revelator.language.logic import Or, Query, literals, normal_form
 from revelator.trace import Passage
-from serving.retrieval.calibration import Calibration, self_labelled
+from serving.retrieval.calibration import Calibration, Calibrations, self_labelled
+from serving.retrieval.fusion import standardised
 from serving.retrieval.index import Index
 from serving.retrieval.logical import DEFAULT, Operators, best, compose
 from serving.retrieval.pruned import pruned
@@ -35,15 +35,15 @@ CANDIDATES = 1000  # proposed for each direction
 class LogicalSettings:
     """How a logical query is run.
 
-    `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, by
-    term, or `"self"` for one fitted on each term's own best documents (`self_labelled`). `plain` weighs the cosine of
-    the query's positive terms together, in standard deviations, against the composed score; 0 is the paper's way.
+    `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, one
+    by term, or `"self"` for one fitted on each term's own best documents (`self_labelled`). `plain` weighs the cosine
+    of the query's positive terms together, in standard deviations, against the composed score; 0 is the paper's way.
     `exact`: over all documents, or over `candidates` for each direction; None decides by memory.
     """
 
     operators: Operators = DEFAULT
     source: Source | None = None
-    calibration: Calibration | Mapping[str, Calibration] | Literal["none", "self"] = "none"
+    calibration: Calibration | Calibrations | Literal["none", "self"] = "none"
     plain: float = 0.0
     exact: bool | None = None
     candidates: int = CANDIDATES
@@ -58,7 +58,11 @@ _DEFAULTS = LogicalSettings()
 
 @dataclass(frozen=True)
 class Found:
-    """Positions, best first, with their scores; `exact` if every document was scored, of how many if not."""
+    """Positions, best first, with their scores; `exact` if every document was scored, of how many if not.
+
+    A document of score 0 holds nothing that was asked for, and is not found (with `plain`, scores are relative, and 0
+    is one like others).
+    """
 
     scores: np.ndarray = field(repr=False)
     places: np.ndarray = field(repr=False)
@@ -77,24 +81,51 @@ def run(index: Index, query: Query | str, k: int, settings: LogicalSettings = _D
     query = checked(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
-    source = settings.source or ("dense" if index.vectors is not None else "bm25")
+    source = _source(index, settings)
+    if source == "bm25" and (settings.exact is False or settings.plain):
+        asked = "plain weighs a cosine" if settings.plain else "candidates are proposed by vectors"
+        raise ConfigError(f"{asked}, and source bm25 has none", hint="leave it out, or take source dense or both")
     terms = logic.terms(query)
     vectors = _embedded(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
     places = _candidates(index, query, terms, vectors, settings) if source != "bm25" else None
     if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
         found = _pruned(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
         if found is not None:
-            return Found(*found, True, len(index))
+            above = found[0] > 0
+            return Found(found[0][above], found[1][above], True, len(index))
     cosines = _cosines(index, vectors, places)
     scores = {
         term: _score(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
         for i, term in enumerate(terms)
     }
     total = compose(query, scores, settings.operators)
-    if len(cosines) > len(terms):
+    relative = len(cosines) > len(terms)
+    if relative:
         total = standardised(total) + settings.plain * standardised(cosines[-1])
     chosen = best(total, k)
+    if not relative:
+        chosen = chosen[total[chosen] > 0]
     return Found(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
+
+
+def source_of(index: Index, source: Source | None) -> Source:
+    """The scores that are taken where none are named: cosines if the index has vectors."""
+    return source or ("dense" if index.vectors is not None else "bm25")
+
+
+def _source(index: Index, how: LogicalSettings) -> Source:
+    """The scores to take, which a calibration that was fitted on labels fits."""
+    if not isinstance(how.calibration, Calibrations):
+        return source_of(index, how.source)
+    fitted = how.calibration
+    source = how.source or cast(Source, fitted.source)
+    if fitted.source != source:
+        hint = f"take source {fitted.source}, or calibrate anew"
+        raise ConfigError(f"the calibration is of source {fitted.source}, not {source}", hint=hint)
+    if source != "bm25" and index.vectors is not None and fitted.model != index.manifest["model"]["digest"]:
+        message = "the calibration is of another model's cosines"
+        raise ArtifactError(message, where=str(index.folder), hint="revelator index calibrate")
+    return source
 
 
 def _pruned(
@@ -123,13 +154,7 @@ def recall(index: Index, query: Query | str, k: int, settings: LogicalSettings =
     """The share of the exact best `k` that candidates find."""
     wanted = run(index, query, k, replace(settings, exact=True)).places
     got = run(index, query, k, replace(settings, exact=False)).places
-    return len(np.intersect1d(wanted, got)) / len(wanted)
-
-
-def standardised(scores: np.ndarray) -> np.ndarray:
-    """In standard deviations from the mean; 0 where all are equal."""
-    spread = float(scores.std())
-    return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)
+    return len(np.intersect1d(wanted, got)) / len(wanted) if len(wanted) else 1.0
 
 
 def positive_text(query: Query) -> str:
@@ -176,22 +201,29 @@ def _score(
     index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None, how: LogicalSettings
 ) -> np.ndarray:
     """The term's score in [0, 1] for each document."""
+    scores = raw_scores(index, term, cosines, source, places)
+    if how.calibration == "self":
+        return self_labelled(scores)(scores)
+    return _likely(term, scores, how)
+
+
+def raw_scores(
+    index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None
+) -> np.ndarray:
+    """The term's score for each document, or those at `places`, before it is calibrated or cut."""
     parts = [] if cosines is None else [cosines]
     if source != "dense":
         sparse = sparse_scores(index, term)
         parts.append(sparse if places is None else sparse[places])
-    scores: np.ndarray = parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
-    if how.calibration == "self":
-        return self_labelled(scores)(scores)
-    return _likely(term, scores, how)
+    return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
 
 def _likely(term: str, scores: np.ndarray, how: LogicalSettings) -> np.ndarray:
     """Scores in [0, 1] by the calibration that is given, or none."""
     if isinstance(how.calibration, Calibration):
         return how.calibration(scores)
-    if isinstance(how.calibration, Mapping):
-        return how.calibration[term](scores)
+    if isinstance(how.calibration, Calibrations):
+        return how.calibration.of(term)(scores)
     return np.clip(scores, 0, 1)
 
 

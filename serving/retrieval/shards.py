@@ -1,4 +1,6 @@
-"""A build's work folder: the corpus in shards that are whole or absent, so that a killed build goes on where it was.
+"""A build's work folder: the corpus in shards, so that a killed build goes on where it was.
+
+A shard is written in one step; one that was damaged since is made again.
 
 The work folder stands beside the index (`.NAME.building`). `plan.json` says which corpora and settings the shards
 belong to; a build with another plan starts anew. A shard holds `size` passages with their terms or vectors, or both.
@@ -10,6 +12,7 @@ import fcntl
 import io
 import json
 import shutil
+import zipfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,6 +34,14 @@ class Shard:
     """One file of consecutive passages; each array is read from it when it is asked for."""
 
     path: Path
+
+    def whole(self) -> bool:
+        """Is the file there with every byte that was written (the archive's own CRC)?"""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.testzip() is None
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile):
+            return False
 
     def _array(self, name: str) -> np.ndarray:
         with np.load(self.path) as arrays:
@@ -96,6 +107,14 @@ def _bytes(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
 
 
+def _left_plan(folder: Path) -> Any:
+    """The plan of the build that left this work folder; None where there is none that can be read."""
+    try:
+        return json.loads((folder / "plan.json").read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
 @contextmanager
 def work_folder(out: Path, plan: dict[str, Any]) -> Iterator[Path]:
     """The work folder of `out`, empty unless it was left by a build with the same plan; removed once the build is done.
@@ -110,7 +129,7 @@ def work_folder(out: Path, plan: dict[str, Any]) -> Iterator[Path]:
         except OSError:
             hint = "wait for it, or name another folder"
             raise ArtifactError("another process is building this index", where=str(out), hint=hint) from None
-        if not (folder / "plan.json").is_file() or json.loads((folder / "plan.json").read_bytes()) != plan:
+        if _left_plan(folder) != plan:
             for path in folder.glob("*.npz"):
                 path.unlink()
             durable.write_json(folder / "plan.json", plan)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import tracemalloc
 
 import pytest
 from hypothesis import given
@@ -108,10 +109,21 @@ def test_deep_nesting_within_the_limit_parses() -> None:
         ('"a" AND NOT "a"', ["contradiction"]),
         ('"a" OR NOT "a"', ["tautology"]),
         (" AND ".join(f'"t{i}"' for i in range(65)), ["too-many-terms"]),
+        (" AND ".join(['"a"'] * 257), ["too-many-terms"]),
     ],
 )
 def test_check_says_what_cannot_rank_documents(text: str, codes: list[str]) -> None:
     assert [d.code for d in logic.check(logic.parse(text))] == codes
+
+
+def test_checking_holds_no_truth_table_for_each_place_of_a_term() -> None:
+    """16 terms are tables of 65,536 rows; held for each of 256 places, the tables would be 16 MB."""
+    query = logic.parse(" AND ".join(f'"{"abcdefghijklmnop"[i % 16]}"' for i in range(logic.MAX_LITERALS)))
+    tracemalloc.start()
+    assert logic.check(query) == ()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
 
 
 def test_check_points_into_the_rendered_text_of_a_query_that_was_not_parsed() -> None:

@@ -11,6 +11,7 @@ import sys
 import threading
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
@@ -92,6 +93,23 @@ def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
     assert hits >= (30 if kind == "flat" else 24)
 
 
+def test_lists_filled_on_disk_are_those_that_faiss_fills_in_memory(encoder: str, tmp_path: Path) -> None:
+    corpus, indexes = write_jsonl(tmp_path / "c.jsonl", many(600)), [tmp_path / "one", tmp_path / "elsewhere" / "two"]
+    settings = IndexSettings(kind="dense", model=encoder, faiss="ivf")
+    first, second = (build_index([corpus], out, settings) for out in indexes)
+    assert first["files"] == second["files"]
+    matrix = np.load(indexes[0] / "vectors.npy")
+    assert first["sizes"]["faiss.lists"] == matrix.nbytes + 8 * len(matrix)
+    in_memory = faiss.read_index(str(indexes[0] / "faiss.index"), faiss.IO_FLAG_SKIP_IVF_DATA)
+    lists = faiss.ArrayInvertedLists(in_memory.nlist, in_memory.code_size)
+    in_memory.replace_invlists(lists, False)
+    in_memory.ntotal = 0
+    in_memory.add(matrix)
+    queries = matrix[:50] + matrix[50:100]
+    found = Index.open(indexes[1]).vectors.candidates(queries, 20)  # type: ignore[union-attr]
+    assert found.tolist() == in_memory.search(queries, 20)[1].tolist()
+
+
 def test_pq_of_a_corpus_too_small_to_train_on_is_refused_and_leaves_nothing(encoder: str, tmp_path: Path) -> None:
     corpus = write_jsonl(tmp_path / "c.jsonl", ROWS)
     with pytest.raises(ConfigError, match="256 passages"):
@@ -123,10 +141,20 @@ def test_a_model_that_is_absent_or_pickled_is_refused(tmp_path: Path, monkeypatc
     (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
     with pytest.raises(ArtifactError, match="safetensors only"):
         build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    dense = pickled / "2_Dense"
+    dense.mkdir()
+    (pickled / "pytorch_model.bin").rename(pickled / "model.safetensors")
+    (dense / "pytorch_model.bin").write_bytes(b"")
+    (dense / "decoy.safetensors").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="safetensors only") as caught:
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    assert caught.value.where == str(dense / "pytorch_model.bin")
+    (dense / "decoy.safetensors").rename(dense / "model.safetensors")
+    build_index([corpus], tmp_path / "beside", IndexSettings(kind="dense", model=str(pickled)))
     (tmp_path / "plain").mkdir()
     with pytest.raises(ArtifactError, match="not a sentence-transformers model"):
         build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(tmp_path / "plain")))
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["c.jsonl", "pickled", "plain"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["beside", "c.jsonl", "pickled", "plain"]
 
 
 def test_an_index_refuses_another_model_under_the_name_of_its_own(tmp_path: Path) -> None:
@@ -258,10 +286,11 @@ def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
     cosines = np.maximum(vectors @ index.vectors.matrix.T, 0)  # type: ignore[union-attr]
     expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
     assert found.exact and found.scored == 4
-    assert found.scores.tolist() == pytest.approx(sorted(expected.tolist(), reverse=True))
+    assert found.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
     bm25 = run(index, query, 4, LogicalSettings(source="bm25"))
     columns = {term: sparse_scores(index, term) for term in ("cat", "dog", "fish")}
-    assert bm25.scores.tolist() == pytest.approx(sorted(compose(parse(query), columns).tolist(), reverse=True))
+    expected = compose(parse(query), columns)
+    assert bm25.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -93,6 +94,16 @@ def test_excluding_two_alternatives_never_ranks_their_documents_first() -> None:
     """Composed as it stands, NOT (a OR b) AND NOT (c OR d) would give a document of all four (-1)·(-1) = 1."""
     scores = {name: np.array([1.0, 0.0]) for name in "abcd"}
     assert compose(parse('NOT ("a" OR "b") AND NOT ("c" OR "d")'), scores).tolist() == [0, 1]
+
+
+def test_composing_holds_few_arrays_whatever_the_number_of_operands() -> None:
+    scores = {"a": np.random.default_rng(0).random(10_000)}
+    query = parse(" AND ".join(['NOT "a"'] * 1000))
+    tracemalloc.start()
+    compose(query, scores)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20 * scores["a"].nbytes
 
 
 def test_best_takes_equal_scores_in_order() -> None:

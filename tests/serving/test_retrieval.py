@@ -6,11 +6,13 @@ import asyncio
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
 from serving.passages import PassageStore, PassageWriter, detokenize, passage_line
@@ -113,6 +115,35 @@ def test_gzip_is_known_by_its_content_and_several_corpora_are_one_index(tmp_path
     assert [c["name"] for c in manifest["corpora"]] == ["one.data", "two.jsonl"]
 
 
+class Stopped(Progress):
+    """Ends a build as ^C does, once so many passages are in shards."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(disable=True)
+        self.at = at
+
+    def update(self, task_id: TaskID, **what: Any) -> None:
+        super().update(task_id, **what)
+        if self.tasks[task_id].description == "counting terms" and what["completed"] == self.at:
+            raise KeyboardInterrupt
+
+
+def test_what_a_stopped_build_left_damaged_is_made_again(tmp_path: Path) -> None:
+    corpus, work = write_corpus(tmp_path / "c.jsonl", ROWS), tmp_path / ".ix.building"
+    whole = build_index([corpus], tmp_path / "whole", shard_size=1)
+    for name in ("plan.json", "000000.npz"):
+        with pytest.raises(KeyboardInterrupt):
+            build_index([corpus], tmp_path / "ix", shard_size=1, progress=Stopped(at=2))
+        assert sorted(path.name for path in work.iterdir()) == ["000000.npz", "000001.npz", "lock", "plan.json"]
+        data = (work / name).read_bytes()
+        (work / name).write_bytes(data[:-100])
+        flipped = bytearray((work / "000001.npz").read_bytes())
+        flipped[len(flipped) // 2] ^= 1
+        (work / "000001.npz").write_bytes(flipped)
+        build_index([corpus], tmp_path / "ix", shard_size=1)
+        assert read_manifest(tmp_path / "ix", verify=True)["files"] == whole["files"]
+
+
 def test_the_same_corpus_and_settings_give_the_same_bytes(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "c.jsonl", ROWS)
     first, second = (build_index([corpus], tmp_path / name) for name in ("x", "y"))
@@ -123,6 +154,7 @@ def test_the_same_corpus_and_settings_give_the_same_bytes(tmp_path: Path) -> Non
     ("line", "reason"),
     [
         ("{", "not a line of JSON"),
+        ("[" * 100_000, "not a line of JSON"),
         ("[1]", "not an object"),
         ('{"title": "t"}', "`text` is missing"),
         ('{"title": 3, "text": "x"}', "`title` is missing or not a string"),
