@@ -1,5 +1,7 @@
 """Answers computed from the answers of a plan's parts."""
 
+import random
+
 import pytest
 
 from serving.candidates import candidates
@@ -178,6 +180,11 @@ def test_the_member_of_a_list_of_more_things_is_named():
 def test_without_an_operation_or_with_a_part_missing_nothing_is_computed():
     assert answers("Who wrote A and where is B?", part("Who wrote A?", "p"), part("Where is B?", "Ayr")) is None
     assert answers("Who was born first, Ann or Bob?", born("Ann", "1950"), Part(("When was Bob born?",), ())) is None
+
+
+def test_candidates_of_a_long_question_are_found_at_once():
+    words = " ".join(random.Random(1).choices("ABCDEF", k=2_000))
+    assert candidates(words, [["Who wrote A B?"], [words]]) == ["", words]
 
 
 def test_candidates_are_found_whatever_stands_around_them():
