@@ -6,19 +6,19 @@ import re
 from collections.abc import Sequence
 
 from serving.candidates import candidates
-from serving.merge.arithmetic import asks_arithmetic, difference, total
+from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
 from serving.merge.comparison import comparison, lifetimes, superlative
 from serving.merge.counting import count
 from serving.merge.parts import Merged, Part
 from serving.merge.sets import common, same
-from serving.merge.wording import DIFFERENCE, VALUE_ASKED, YES_NO, order
+from serving.merge.wording import VALUE_ASKED, YES_NO, order
 
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     """The answer of `question` by code over the answers of its parts, or None."""
     if not parts or not all(part.answers for part in parts):
         return None
-    if len(parts) == 2 and DIFFERENCE.search(question):
+    if len(parts) == 2 and asks_difference(question):
         return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None
     if re.search(r"\b(how many|number of)\b", question, re.IGNORECASE):
         return count(question, parts)

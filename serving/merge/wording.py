@@ -22,9 +22,9 @@ AGE = frozenset(["older", "oldest", "elder", "eldest", "younger", "youngest"])
 
 
 VALUE_ASKED = re.compile(r"\s*(when|how|(in |on )?(what|which) (year|date|month|day))\b", re.IGNORECASE)
-DIFFERENCE = re.compile(
-    r"\b(apart|differ|difference|lie between|how many (?:\w+ )?(?:more|fewer|less))\b", re.IGNORECASE
-)
+_COMPARED = "|".join(word for word in _DIRECTIONS if word.endswith(("er", "more", "less")) and word != "after")
+_BY_HOW_MUCH = rf"[Hh]ow (?:much|many) (?:(?:square )?(?P<noun>\w+) )?(?P<than>{_COMPARED})"
+DIFFERENCE = re.compile(rf"\b(?:apart|differ|difference|lie between|{_BY_HOW_MUCH})\b")
 
 
 def needs_judgement(question: str) -> bool:

@@ -212,6 +212,47 @@ def test_quantities_are_added_up_in_the_unit_that_is_asked_for_or_stands_first(q
     assert answers(question, part("What of A?", first), part("What of B?", second)) == (answer,)
 
 
+@pytest.mark.parametrize(
+    ("question", "first", "second", "answer"),
+    [
+        ("What is the difference in length between A and B?", "6,650 km", "6,400 km", "250 km"),
+        ("How many more kilometres long is A than B?", "6,650 km", "6,400 km", "250"),
+        ("How many kilometres longer is A than B?", "6,650 km", "6,400 km", "250"),
+        ("How many kilometres longer is A than B?", "6,650", "6,400", "250"),
+        ("How much longer is A than B?", "6,650 km", "6,400 km", "250 km"),
+        ("What is the difference between A and B in miles?", "6,650 km", "6,400 km", "155.342798"),
+        ("How many more years did A live than B?", "80 years", "70 years", "10"),
+        ("How many years older is A than B?", "3 May 1950", "1960", "10"),
+        ("What is the difference in cost between A and B?", "$5 million", "$3 million", "$2,000,000"),
+        ("What is the difference in cost between A and B?", "£5 million", "£3 million", "£2,000,000"),
+        ("What is the difference in size between A and B?", "12 sq mi", "10 km²", "8.138978 sq mi"),
+        ("How many square kilometres larger is A than B?", "12 km²", "10 km²", "2"),
+    ],
+)
+def test_a_difference_stands_in_the_unit_that_is_asked_for_or_in_the_first_values(question, first, second, answer):
+    assert answers(question, part("What of A?", first), part("What of B?", second)) == (answer,)
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second"),
+    [
+        ("What is the difference between A and B?", "3 May 1950", "10 June 1950"),
+        ("How many months apart were A and B?", "1950", "1960"),
+        ("How many years apart were A and B?", "the 1950s", "1960"),
+        ("How many days apart were A and B?", "May 1950", "3 June 1950"),
+        ("How many people older than sixty live in A and B?", "300", "200"),
+        ("What is the difference between A and B?", "Apollo 13", "Apollo 11"),
+    ],
+)
+def test_a_difference_that_the_values_do_not_give_is_left_open(question, first, second):
+    assert answers(question, part("What of A?", first), part("What of B?", second)) is None
+
+
+def test_a_title_is_no_question_for_a_difference():
+    parts = [part("When was A World Apart released?", "1988"), part("When was Bob released?", "1990")]
+    assert answers("Which film came out first, A World Apart or Bob?", *parts) == ("A World Apart",)
+
+
 @pytest.mark.parametrize(("first", "second"), [("1950", "1960"), ("3 km", "2 kg"), ("Apollo 13", "11"), ("3 km", "?")])
 def test_what_cannot_be_added_is_not(first, second):
     question = "In what year was the total of A and B reached?"
