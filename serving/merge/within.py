@@ -17,8 +17,9 @@ from serving.merge.comparison import extreme
 from serving.merge.compute import compute
 from serving.merge.counting import count_meeting
 from serving.merge.parts import Merged, Part
-from serving.merge.sets import same, selects, within
-from serving.merge.wording import YES_NO, order
+from serving.merge.sameness import same
+from serving.merge.sets import selects, within
+from serving.merge.wording import NEGATED, YES_NO, order
 from serving.values import is_value, normalise
 
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)
@@ -53,7 +54,7 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     """
     if counting := _COUNT.search(text):
         return _count(asked, counting, values, chains)
-    if shared := _sets(text, asked, values):
+    if shared := _sets(text, values):
         return shared
     if all(map(_is_of_values, values.values())):
         return _over_values(text, values)
@@ -71,6 +72,8 @@ def _is_of_values(part: Part) -> bool:
 
 def _over_values(text: str, values: Mapping[str, Part]) -> Merged | None:
     rest = re.sub(r"\{\w+\}", " ", text)
+    if NEGATED.search(rest):
+        return None
     each = [answer for part in values.values() for member in part.members for answer in member.answers]
     if len(each) == 2 and asks_difference(rest):
         return difference(rest, each)
@@ -94,14 +97,16 @@ def _count(asked: str, counting: re.Match[str], values: Mapping[str, Part], chai
     answers = values[name].answers
     if _ALL_THERE_ARE.fullmatch(condition):
         return Merged((str(len({normalise(answer) for answer in answers})),), "count")
-    if (shared := within(counting[0], values)) is not None:
-        return Merged((str(len(shared)),), "count: in common")
-    fanned = [part for part in chains if len(part.members) > 1]
-    return count_meeting(asked, fanned[0]) if len(fanned) == 1 == len(chains) else None
+    if selects(counting[0]):
+        shared = within(counting[0], values)
+        return Merged((str(len(shared)),), "count: in common") if shared else None
+    if len(chains) != 1 or len(chains[0].members) < 2 or NEGATED.search(condition):
+        return None
+    return count_meeting(asked, chains[0])
 
 
-def _sets(text: str, asked: str, values: Mapping[str, Part]) -> Merged | None:
+def _sets(text: str, values: Mapping[str, Part]) -> Merged | None:
     if _SAME.match(text) and len(values) == 2:
-        return same(asked, list(values.values()))
+        return same(text, list(values.values()))
     shared = within(text, values)
     return Merged(tuple(shared), "in common") if shared else None

@@ -47,7 +47,15 @@ def test_a_comparison_names_the_winner_as_the_question_does(question, first, sec
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [("1950", "1950"), ("1950", "3 May 1950"), ("long ago", "1950"), ("", "1950")],
+    [
+        ("1950", "1950"),
+        ("1950", "3 May 1950"),
+        ("long ago", "1950"),
+        ("", "1950"),
+        ("1950s", "1955"),
+        ("1950–1960", "1955"),
+        ("a film of 1984 about 1999", "1990"),
+    ],
 )
 def test_a_comparison_that_cannot_be_decided_is_left_open(first, second):
     assert answers("Who was born first, Ann or Bob?", born("Ann", first), born("Bob", second)) is None
@@ -56,6 +64,29 @@ def test_a_comparison_that_cannot_be_decided_is_left_open(first, second):
 def test_values_of_different_dimensions_are_not_compared():
     parts = [part("How big is Ann?", "3 kg"), part("How big is Bob?", "2 m")]
     assert answers("Which is larger, Ann or Bob?", *parts) is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("Apollo 13", "Apollo 11"), ("1,5 million", "2 million"), ("5'11\"", "6'2\""), ("1/2", "2")]
+)
+def test_what_is_no_date_or_quantity_as_a_whole_is_not_compared(first, second):
+    parts = [part("What of Ann?", first), part("What of Bob?", second)]
+    assert answers("Which is larger, Ann or Bob?", *parts) is None
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Is Ann not larger than Bob?",
+        "Is Ann no larger than Bob?",
+        "Which isn't the larger, Ann or Bob?",
+        "Is Ann more than 3 km from Bob?",
+        "Which of Ann and Bob is less than ten km long?",
+        "Do Ann and Bob have at least 3 km?",
+    ],
+)
+def test_a_negation_or_a_condition_on_each_is_no_comparison_of_the_two(question):
+    assert answers(question, part("What of Ann?", "5 km"), part("What of Bob?", "4 km")) is None
 
 
 def test_a_film_is_named_where_the_film_is_asked_for_and_its_director_where_that_is():
@@ -87,6 +118,8 @@ def test_lifetimes_are_computed_from_births_and_deaths():
         part("When did Bob die?", "3 June 1950"),
     ]
     assert answers("Who lived longer, Ann or Bob?", *parts) == ("Ann",)
+    close = [*parts[:2], part("When was Bob born?", "1910"), part("When did Bob die?", "3 June 1990")]
+    assert answers("Who lived longer, Ann or Bob?", *close) is None
 
 
 @pytest.mark.parametrize(
@@ -100,10 +133,61 @@ def test_lifetimes_are_computed_from_births_and_deaths():
         ("Were Ann and Bob born on the same day?", "3 May 1950", "4 May 1950", "no"),
         ("Are both Ann and Bob painters?", "yes", "no", "no"),
         ("Are both Ann and Bob painters?", "yes", "yes", "yes"),
+        ("Do Ann and Bob have the same length?", "1,000 m", "1 km", "yes"),
+        ("Do Ann and Bob have the same number of pages?", "1204", "1,205", "no"),
+        ("Were Ann and Bob born in the same decade?", "1957", "the 1950s", "yes"),
+        ("Were Ann and Bob born in the same century?", "1900", "12 May 1901", "no"),
+        ("Were Ann and Bob built in the same month?", "3 May 1950", "May 1950", "yes"),
+        ("Do Ann and Bob share a border?", "no", "no", "no"),
     ],
 )
 def test_same_and_both_are_answered_with_yes_or_no(question, first, second, answer):
     assert answers(question, part("What of Ann?", first), part("What of Bob?", second)) == (answer,)
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second"),
+    [
+        ("Are Ann and Bob both directors?", "writer", "writer"),
+        ("Were both Ann and Bob born in 1950?", "1951", "1951"),
+        ("Do both Ann and Bob have more than 5 members?", "4", "4"),
+        ("Are Ann and Bob both American?", "American", "United States"),
+        ("Are Ann and Bob not from the same country?", "Peru", "Chad"),
+    ],
+)
+def test_that_two_answers_are_alike_says_nothing_of_what_the_question_names(question, first, second):
+    assert answers(question, part("What of Ann?", first), part("What of Bob?", second)) is None
+
+
+@pytest.mark.parametrize(
+    ("question", "first", "second"),
+    [
+        ("Were Ann and Bob born on the same date?", "1957", "12 May 1957"),
+        ("Were Ann and Bob born on the same date?", "1957", "1957"),
+        ("Were Ann and Bob born on the same day?", "12 May 1957", "12 May 1960"),
+        ("Were Ann and Bob born in the same year?", "the 1950s", "1957"),
+        ("Were Ann and Bob born in the same city?", "Ayr", "Ayr, Scotland"),
+        ("Do Ann and Bob have the same height?", "3 m", "3 kg"),
+        ("Are Ann and Bob from the same village?", "no", "no"),
+    ],
+)
+def test_what_may_be_the_same_or_not_is_left_open(question, first, second):
+    assert answers(question, part("What of Ann?", first), part("What of Bob?", second)) is None
+
+
+def test_the_same_of_several_is_one_that_both_have_and_lists_are_the_same_as_a_whole():
+    parts = [part("Who directed A?", "Ann", "Bob"), part("Who directed B?", "bob", "Cy")]
+    assert answers("Are A and B by the same director?", *parts) == ("yes",)
+    assert answers("Are the directors of A and B the same?", *parts) == ("no",)
+    assert answers("Are the directors of A and B the same?", parts[0], part("Who directed B?", "Bob", "ann")) == (
+        "yes",
+    )
+
+
+def test_that_lists_share_nothing_is_not_said_for_they_may_only_be_written_differently():
+    parts = [part("Which films has Ann?", "A", "B"), part("Which films has Bob?", "B (film)")]
+    assert answers("Which films have both Ann and Bob?", *parts) is None
+    assert answers("How many films have both Ann and Bob?", *parts) is None
 
 
 def test_what_two_lists_share_is_their_intersection():
@@ -161,6 +245,10 @@ def test_the_members_of_a_fan_out_that_meet_a_condition_are_counted():
     years = fan("When was {film} released?", "film", A="3 May 1950", B="1949", C="1960")
     assert answers("How many of X's films came out after 1950?", years) == ("1",)
     assert answers("How many of X's films came out before 1960?", years) == ("2",)
+    decade = fan("When was {film} released?", "film", A="the 1950s", B="1949")
+    assert answers("How many of X's films came out after 1949?", decade) == ("1",)
+    assert answers("How many of X's films came out after 1953?", decade) is None
+    assert answers("How many of X's films did not come out after 1949?", years) is None
 
 
 def test_what_is_only_described_is_named_by_the_value_found_for_it():

@@ -15,6 +15,7 @@ WORLD = {
     "When was Bob Ray born?": ["1949"],
     FILMS: ["Up", "Down", "Out"],
     "Which films did Y direct?": ["out", "In", "Up"],
+    "Which films did Z direct?": ["Up (film)", "Off"],
     "When was Up released?": ["1960"],
     "When was Down released?": ["3 May 1950"],
     "When was Out released?": ["1949"],
@@ -63,6 +64,7 @@ WORLD = {
         (f"({FILMS} + Which films did Y direct?) * How many of {{films_x}} are in {{films_y}}?", ["2"],
          "count: in common"),
         ("(Which country is A from? + Which country is B from?) * Are {a} and {b} the same country?", ["yes"], "same"),
+        (f"({FILMS} + Which films did Y direct?) * Are {{films_x}} and {{films_y}} the same?", ["no"], "same"),
     ],
 )  # fmt: skip
 async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answers, method):
@@ -87,6 +89,18 @@ async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answ
         (f"{FILMS} * How many people saw {{films}}?", "How many people saw Up, Down and Out?"),
         (f"{FILMS} * Which of {{films}} is the longest?", "Which of Up, Down and Out is the longest?"),
         (f"{DIRECTORS} * What do {{a}} and {{b}} have in common?", "What do Ann Lee and Bob Ray have in common?"),
+        (
+            f"({FILMS} + Which films did Z direct?) * Which of {{films_x}} are also among {{films_z}}?",
+            "Which of Up, Down and Out are also among Up (film) and Off?",
+        ),
+        (
+            f"({FILMS} + Which films did Z direct?) * How many of {{films_x}} are also among {{films_z}}?",
+            "How many of Up, Down and Out are also among Up (film) and Off?",
+        ),
+        (
+            f"{FILMS} * When was {{film}} released? * How many of {{films}} did not come out after 1949?",
+            "How many of Up, Down and Out did not come out after 1949?",
+        ),
     ],
 )
 async def test_what_the_values_do_not_say_is_looked_up_and_read(toy, plan, asked):
@@ -115,6 +129,14 @@ async def test_an_operation_waits_for_what_came_of_its_values_and_a_failure_ther
     trace = await world.executor().run("q", plan=plan)
     assert trace.answers == ["Ann Lee"] and trace.nodes[-2].detail["method"] == "generator"
     assert trace.outcome == "partial"
+
+
+async def test_a_number_without_bounds_in_an_answer_harms_nothing_but_its_own_operation(toy):
+    world = toy({"How long is A?": ["9" * 400], "How long is B?": ["3"]})
+    plan = "(How long is A? + How long is B?) * What is the sum of {x} and {y}?"
+    trace = await world.executor().run("What is the total of A and B?", plan=plan)
+    assert [node.status for node in trace.nodes if node.question.startswith("How long")] == ["ok", "ok"]
+    assert "sum" not in [node.detail.get("method") for node in trace.nodes]
 
 
 async def test_a_computed_leaf_is_computed_again_when_an_earlier_trace_is_reused(toy):
