@@ -116,9 +116,10 @@ class Recorder:
 
 
 def _outcome(trace: Trace) -> Outcome:
-    """Complete when there is an answer and every leaf and merge gave its own; partial when any leaf did."""
+    """Complete when there is an answer and every leaf and merge gave its own, whole; partial when any leaf did."""
     counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
-    if trace.answers and not trace.deadline_exceeded and all(node.status == "ok" for node in counted):
+    whole = all(node.status == "ok" and "truncated" not in node.detail for node in counted)
+    if trace.answers and not trace.deadline_exceeded and whole:
         return "complete"
     return "partial" if trace.answers or any(node.answers for node in counted) else "failed"
 

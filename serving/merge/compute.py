@@ -17,7 +17,7 @@ from serving.merge.wording import NEGATED, VALUE_ASKED, YES_NO, order
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     """The answer of `question` by code over the answers of its parts, or None."""
-    if not parts or not all(part.answers for part in parts) or NEGATED.search(question):
+    if not parts or not all(part.answers and part.whole for part in parts) or NEGATED.search(question):
         return None
     if len(parts) == 2 and asks_difference(question):
         return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None

@@ -52,6 +52,8 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     `asked`: the leaf after substitution. `values`: what each placeholder stands for, with the question that gave it.
     `chains`: the chains of the plan so far that lead through these, with what stands at their ends.
     """
+    if not all(part.whole for part in values.values()):
+        return None
     if counting := _COUNT.search(text):
         return _count(asked, counting, values, chains)
     if shared := _sets(text, values):
@@ -100,7 +102,7 @@ def _count(asked: str, counting: re.Match[str], values: Mapping[str, Part], chai
     if selects(counting[0]):
         shared = within(counting[0], values)
         return Merged((str(len(shared)),), "count: in common") if shared else None
-    if len(chains) != 1 or len(chains[0].members) < 2 or NEGATED.search(condition):
+    if len(chains) != 1 or len(chains[0].members) < 2 or not chains[0].whole or NEGATED.search(condition):
         return None
     return count_meeting(asked, chains[0])
 

@@ -1,6 +1,7 @@
 """Answers computed from the answers of a plan's parts."""
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -188,6 +189,18 @@ def test_that_lists_share_nothing_is_not_said_for_they_may_only_be_written_diffe
     parts = [part("Which films has Ann?", "A", "B"), part("Which films has Bob?", "B (film)")]
     assert answers("Which films have both Ann and Bob?", *parts) is None
     assert answers("How many films have both Ann and Bob?", *parts) is None
+
+
+def test_of_a_part_that_is_not_whole_nothing_is_computed():
+    years = fan("When was {film} released?", "film", A="1950", B="1949", C="1960")
+    cut = replace(years, whole=False)
+    for question in ("Which of X's films came first?", "How many of X's films came out after 1949?"):
+        assert answers(question, years) is not None and answers(question, cut) is None
+    times = fan("How long is {film}?", "film", A="90 min", B="90 min")
+    assert answers("How long are X's films in total?", times) == ("180 min",)
+    assert answers("How long are X's films in total?", replace(times, whole=False)) is None
+    parts = [replace(part("Which films has Ann?", "A"), whole=False), part("Which films has Bob?", "A")]
+    assert answers("Which films have both Ann and Bob?", *parts) is None
 
 
 def test_what_two_lists_share_is_their_intersection():

@@ -131,6 +131,38 @@ async def test_an_operation_waits_for_what_came_of_its_values_and_a_failure_ther
     assert trace.outcome == "partial"
 
 
+@pytest.mark.parametrize(
+    ("question", "rest"),
+    [
+        ("How many of the films that X directed were released after 1949?", ""),
+        ("Which of the films that X directed is the earliest?", ""),
+        ("When was the earliest of the films that X directed released?", ""),
+        ("q", " * How many of {films} came out after 1948?"),
+        ("q", " * Which of {years} is the earliest?"),
+    ],
+)
+@pytest.mark.parametrize("limits", [{}, {"fan_out": 2}])
+@pytest.mark.parametrize("unanswered", [[], ["When was Up released?"], ["When was Out released?"]])
+async def test_a_fan_out_that_is_cut_or_fails_in_part_is_never_operated_on(toy, question, rest, limits, unanswered):
+    world = toy({**WORLD, **dict.fromkeys(unanswered, ())})
+    trace = await world.executor(**limits).run(question, plan=f"{FILMS} * When was {{film}} released?{rest}")
+    operated = [node for node in trace.nodes if node.kind in ("merge", "atomic") and "method" in node.detail]
+    methods = [node.detail["method"] for node in operated]
+    sure = not limits and not unanswered
+    assert any(method not in ("generator", "last stage", "all parts") for method in methods) is sure
+    assert (trace.outcome == "complete") is sure
+    if not sure and not rest:
+        assert [request.mode for request in world.requests][-1] == "merge"
+
+
+async def test_what_is_sure_of_a_whole_list_is_computed_though_something_after_it_failed(toy):
+    world = toy({**WORLD, "When was Up released?": ()})
+    trace = await world.executor().run(
+        "q", plan=f"{FILMS} * When was {{film}} released? * How many {{films}} are there?"
+    )
+    assert (trace.answers, trace.outcome) == (["3"], "partial")
+
+
 async def test_a_number_without_bounds_in_an_answer_harms_nothing_but_its_own_operation(toy):
     world = toy({"How long is A?": ["9" * 400], "How long is B?": ["3"]})
     plan = "(How long is A? + How long is B?) * What is the sum of {x} and {y}?"
