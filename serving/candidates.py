@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Sequence
 
 
@@ -39,12 +40,12 @@ def is_described(question: str, label: str) -> bool:
 def _longest(keys: Sequence[str], own: Sequence[str], others: Sequence[str]) -> tuple[int, int]:
     best = (0, 0)
     for start in range(len(keys)):
-        for end in range(len(keys), start + best[1] - best[0], -1):
-            span = f" {' '.join(keys[start:end])} "
-            if any(span in text for text in own):
-                if not any(span in text for text in others):
-                    best = (start, end)
-                break
+        shortest = start + best[1] - best[0] + 1
+        ends = range(shortest, len(keys) + 1)  # of spans that stand in a text only where every shorter one does
+        matched = bisect_left(ends, True, key=lambda end: not _in_any(keys[start:end], own))
+        end = shortest + matched - 1
+        if matched and not _in_any(keys[start:end], others):
+            best = (start, end)
     start, end = best
     known = {word for text in others for word in text.split()}
     while start < end - 1 and keys[start] in known and keys[start].islower():
@@ -52,6 +53,10 @@ def _longest(keys: Sequence[str], own: Sequence[str], others: Sequence[str]) -> 
     while start < end - 1 and keys[end - 1] in known and keys[end - 1].islower():
         end -= 1
     return start, end
+
+
+def _in_any(words: Sequence[str], texts: Sequence[str]) -> bool:
+    return any(f" {' '.join(words)} " in text for text in texts)
 
 
 def _key(word: str) -> str:

@@ -20,7 +20,8 @@ UNKNOWN = "unknown"  # a step without an answer, as refine and end are told of i
 
 async def merge_plan(run: Run, plan: PlanRun) -> None:
     """A chain answers with its last stage, a list with its parts' answers one after the other, unless the question
-    compares, counts or judges them: then by code, and where code is not sure, by the generator."""
+    compares, counts or judges them: then by code, and where code is not sure, by the generator. Code is not sure of a
+    fan-out that a limit cut or that failed in part."""
     node = run.open("merge")
     with run.recorder.running(node):
         parts = parts_of(plan, branches(plan.expression))
@@ -57,7 +58,7 @@ def _steps(plan: PlanRun) -> tuple[Step, ...]:
 
 def _by_code(question: str, parts: list[Part]) -> Merged | None:
     merged = _computed(question, parts)
-    if merged is None and len(parts) == 1:
+    if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
         return Merged(parts[0].answers, "last stage")
     return merged
 

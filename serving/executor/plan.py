@@ -61,6 +61,7 @@ class PlanRun:
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []  # one a leaf, in the plan's order
         self._begun: list[asyncio.Task[Answered | Fan]] = []  # these and the members of every fan
+        self._cut: set[int] = set()  # leaves that had more values than the limit lets through
         self._asked: dict[str, Node] = {}  # by text: who asked first
         self._shared: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
         self.nodes = PlanNodes(expression, recorder, after)
@@ -91,6 +92,10 @@ class PlanRun:
     def answered(self, leaf: int) -> list[Answered]:
         """The calls of a leaf that gave answers, in the order of the values that they were asked with."""
         return [one for one in _ended(self._tasks[leaf]) if one.answers] if self._tasks else []
+
+    def is_whole(self, leaf: int) -> bool:
+        """Whether a leaf was asked with every value that there was, and each call gave an answer."""
+        return leaf not in self._cut and bool(self._tasks) and _all_answered(self._tasks[leaf])
 
     def unavailable(self) -> Unavailable | None:
         """The error, if every call that was made met a service that is down."""
@@ -145,7 +150,8 @@ class PlanRun:
             self._recorder.skip(node, "nothing to ask with: a question before it gave no answer")
             return Answered(node, NOTHING_CHOSEN)
         if next(every, None):
-            node.detail["fan_out"] = f"there were more values than the limit lets through: the first {width} were asked"
+            self._cut.add(leaf)
+            node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
         if len(choices) == 1:
             return self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
@@ -226,3 +232,10 @@ def _ended(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
     if isinstance(outcome, Answered):
         return [outcome]
     return [one for member in outcome.members for one in _ended(member)]
+
+
+def _all_answered(task: asyncio.Task[Answered | Fan]) -> bool:
+    if not task.done() or task.cancelled() or task.exception():
+        return False
+    outcome = task.result()
+    return bool(outcome.answers) if isinstance(outcome, Answered) else all(map(_all_answered, outcome.members))

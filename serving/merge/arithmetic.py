@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from datetime import date as day
 
 from serving.merge.parts import Merged
+from serving.merge.wording import DIFFERENCE
 from serving.values import Date, is_value, number_text, parse_date, parse_quantity, unit
 
 _SUM = re.compile(r"\b(total|altogether|combined|together|in all|sum)\b", re.IGNORECASE)
@@ -29,55 +30,77 @@ def total(question: str, values: Sequence[str]) -> Merged | None:
         return None  # years are no quantities to add
     amount = sum(q.value for q in known)
     if _AVERAGE.search(question):
-        return Merged((_in_unit(amount / len(known), known[0].dimension, question, values[0]),), "average")
-    if _SUM.search(question):
-        return Merged((_in_unit(amount, known[0].dimension, question, values[0]),), "sum")
-    return None
+        return _written(amount / len(known), known[0].dimension, question, values[0], "average")
+    return _written(amount, known[0].dimension, question, values[0], "sum") if _SUM.search(question) else None
+
+
+def asks_difference(question: str) -> bool:
+    """ "How many years older" does; "how many people older than …" does not, nor does "how many" alone."""
+    asked = DIFFERENCE.search(question)
+    if asked is None or asked["noun"] is None or asked["than"] in ("more", "fewer", "less"):
+        return asked is not None
+    return unit(asked["noun"].lower()) is not None
 
 
 def difference(question: str, values: Sequence[str]) -> Merged | None:
-    """How far two values lie apart, in the unit that the question names; dates in years."""
-    noun = _counted(question)
-    dates = [parse_date(one) for one in values]
-    if noun == "years" and dates[0] and dates[1]:
-        return Merged((str(abs(dates[0].year - dates[1].year)),), "difference")
-    if noun == "days" and dates[0] and dates[1]:
-        days = [_ordinal(date) for date in dates if date]
-        return Merged((number_text(abs(days[0] - days[1])),), "difference") if days[0] and days[1] else None
+    """How far two values lie apart, in the unit that the question or the first value names; dates in years or days."""
+    if not all(map(is_value, values)):
+        return None
+    noun, asked = _asked(question)
+    first, second = (parse_date(value) for value in values)
+    if first and second and noun in ("year", "years", "day", "days"):
+        apart = _years(first, second) if noun.startswith("year") else _days(first, second)
+        return None if apart is None else Merged((number_text(apart),), "difference")
     one, other = (parse_quantity(value) for value in values)
     if one is None or other is None or one.dimension != other.dimension:
         return None
-    dimension, scale = unit(noun) or ("", 1.0)
-    scale = scale if dimension == one.dimension else 1.0
-    return Merged((number_text(round(abs(one.value - other.value) / scale, 6)),), "difference")
+    if first and second and asked and asked[0] == "time":
+        return None  # months between two years
+    return _written(abs(one.value - other.value), one.dimension, question, values[0], "difference")
 
 
-def _ordinal(date: Date) -> int:
-    """The day's number in the Gregorian calendar; 0 for a date without a day, before the common era, or impossible."""
+def _years(one: Date, other: Date) -> int | None:
+    return abs(one.year - other.year) if one.last is None and other.last is None else None
+
+
+def _days(one: Date, other: Date) -> int | None:
+    """None for a date without a day, before the common era, or impossible."""
     try:
-        return day(date.year, date.month or 0, date.day or 0).toordinal()
+        first, second = (day(date.year, date.month or 0, date.day or 0) for date in (one, other))
     except ValueError:
-        return 0
+        return None
+    return abs((first - second).days)
 
 
-def _counted(question: str) -> str:
-    """The noun after "how many"."""
-    asked = re.search(r"\bhow many (\w+)", question, re.IGNORECASE)
-    return asked[1].lower() if asked else ""
+_NOUN = re.compile(
+    r"\bhow many (?:more |fewer |less )?(?P<square>square )?(?P<noun>\w+)"
+    r"|\bin (?P<in_square>square )?(?P<in_noun>\w+)\s*\?*\s*$",
+    re.IGNORECASE,
+)
 
 
-def _in_unit(amount: float, dimension: str, question: str, like: str) -> str:
+def _asked(question: str) -> tuple[str, tuple[str, float] | None]:
+    """The noun after "how many" or in "… in minutes?", and the unit that it names."""
+    found = _NOUN.search(question)
+    noun = ((found["noun"] or found["in_noun"]) if found else "").lower()
+    return noun, unit(noun, squared=bool(found and (found["square"] or found["in_square"])))
+
+
+def _written(amount: float, dimension: str, question: str, like: str, method: str) -> Merged | None:
     """`amount` (in the base unit of its dimension) as a bare number where the question names the unit, else as `like`
     is written."""
-    asked = unit(_counted(question))
+    _, asked = _asked(question)
     if asked and asked[0] == dimension:
-        return _number(amount / asked[1])
-    for word in re.findall(r"[^\W\d_]+[²2]?|[$€%]", like):
-        known = unit(word.lower(), squared=f"square {word}" in like)
+        return Merged((_number(amount / asked[1]),), method)
+    if not dimension:
+        return Merged((_number(amount),), method)
+    for square, word in re.findall(r"(square |sq\.? ?)?([a-z/]+[²2]?|[$€£¥%])", like, re.IGNORECASE):
+        known = unit(word.lower().replace("²", "2"), squared=bool(square))
         if known and known[0] == dimension:
             number = _number(amount / known[1])
-            return f"{word}{number}" if word in "$€" else f"{number}%" if word == "%" else f"{number} {word}"
-    return _number(amount)
+            before, after = (word, "") if word in "$€£¥" else ("", "%") if word == "%" else ("", f" {square}{word}")
+            return Merged((f"{before}{number}{after}",), method)
+    return None
 
 
 def _number(amount: float) -> str:

@@ -8,21 +8,29 @@ from collections.abc import Mapping, Sequence
 from serving.candidates import is_described
 from serving.merge.parts import Member, Merged, Part
 from serving.merge.wording import AGE, VALUE_ASKED, YES_NO
-from serving.values import Date, parse_date, parse_quantity
+from serving.values import Date, is_value, parse_date, parse_quantity
 
 
-def lifetimes(parts: Sequence[Part]) -> list[Part]:
-    """Birth and death of each of two people as one part a person: the days between."""
-    lives = []
-    for begin, end in (parts[:2], parts[2:]):
-        born, died = (parse_date(part.answers[0]) for part in (begin, end))
-        days = str(round(died.day_number - born.day_number)) + " days" if born and died else ""
-        lives.append(Part((*begin.questions, *end.questions), (Member(end.members[0].lineage, (days,)),)))
-    return lives
+def lifetimes(parts: Sequence[Part]) -> list[Part] | None:
+    """Birth and death of each of two people as one part a person: the days between. None where months or days that are
+    not given could turn the comparison round."""
+    dates = [parse_date(part.answers[0]) for part in parts if is_value(part.answers[0])]
+    known = [date for date in dates if date and date.last is None]
+    if len(known) < len(parts):
+        return None
+    spans = [round(died.day_number - born.day_number) for born, died in (known[:2], known[2:])]
+    if abs(spans[0] - spans[1]) <= sum(2 if date.day else 16 if date.month else 183 for date in known):
+        return None
+    return [
+        Part((*begin.questions, *end.questions), (Member(end.members[0].lineage, (f"{days} days",)),))
+        for begin, end, days in zip(parts[::2], parts[1::2], spans, strict=True)
+    ]
 
 
 def extreme(question: str, values: Sequence[str], word: str, direction: str) -> int | None:
     """Index of the one value that is earliest, latest, most or least; None when values cannot be compared or tie."""
+    if not all(map(is_value, values)):
+        return None
     sign = 1 if direction in ("early", "less") else -1
     dates = [parse_date(value) for value in values]
     if word in ("longer", "longest", "shorter", "shortest") and "existed" in question and all(dates):
@@ -33,8 +41,6 @@ def extreme(question: str, values: Sequence[str], word: str, direction: str) -> 
         if word not in AGE:
             return None
         sign = -sign  # of two ages, the older is the greater
-    if any(date and date.month for date in dates):
-        return None
     quantities = [parse_quantity(value) for value in values]
     if not all(quantities) or len({q.dimension for q in quantities if q}) > 1:
         return None
@@ -53,7 +59,7 @@ def _earliest(dates: Sequence[Date], *, last: bool) -> int | None:
 def comparison(question: str, parts: Sequence[Part], labels: Sequence[str], word: str, direction: str) -> Merged | None:
     values = [part.answers[0] for part in parts]
     if any(len(part.answers) != 1 for part in parts):
-        if direction not in ("more", "less") or all(a[0].isdigit() for part in parts for a in part.answers):
+        if direction not in ("more", "less") or all(a[:1].isdigit() for part in parts for a in part.answers):
             return None
         values = [str(len(part.answers)) for part in parts]
     winner = extreme(question, values, word, direction)

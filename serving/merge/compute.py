@@ -6,31 +6,38 @@ import re
 from collections.abc import Sequence
 
 from serving.candidates import candidates
-from serving.merge.arithmetic import asks_arithmetic, difference, total
+from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
 from serving.merge.comparison import comparison, lifetimes, superlative
 from serving.merge.counting import count
 from serving.merge.parts import Merged, Part
-from serving.merge.sets import common, same
-from serving.merge.wording import DIFFERENCE, VALUE_ASKED, YES_NO, order
+from serving.merge.sameness import same
+from serving.merge.sets import common
+from serving.merge.wording import NEGATED, VALUE_ASKED, YES_NO, order
 
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     """The answer of `question` by code over the answers of its parts, or None."""
-    if not parts or not all(part.answers for part in parts):
+    if not parts or not all(part.answers and part.whole for part in parts) or NEGATED.search(question):
         return None
-    if len(parts) == 2 and DIFFERENCE.search(question):
+    if len(parts) == 2 and asks_difference(question):
         return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None
+    several = len(parts) > 1
+    alike = several and re.search(r"\b(same|both|share[sd]?|common|alike|identical|equal)\b", question)
+    if alike and YES_NO.match(question):
+        return same(question, parts)
     if asks_count(question):
         return count(question, parts)
     if asks_arithmetic(question) and (computed := total(question, _values(parts))):
         return computed
-    several = len(parts) > 1
-    if several and re.search(r"\b(same|both|share[sd]?|common|alike|identical)\b", question):
-        return same(question, parts) if YES_NO.match(question) else common(parts)
+    if alike:
+        return common(parts)
     if order(question, ()) is None or re.search(r"\beach\b", question) or (several and VALUE_ASKED.match(question)):
         return None
     if len(parts) == 4 and re.search(r"\b(lived|life ?span|lifetime)\b", question):
-        parts = lifetimes(parts)
+        lives = lifetimes(parts)
+        if lives is None:
+            return None
+        parts = lives
     labels = candidates(question, [part.questions for part in parts]) if several else []
     found = order(question, labels, [text for part in parts for text in part.questions])
     if found is None:

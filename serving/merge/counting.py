@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from serving.merge.arithmetic import total
 from serving.merge.parts import Merged, Part
-from serving.values import normalise, parse_date, parse_quantity
+from serving.values import is_value, normalise, parse_date, parse_quantity
 
 
 def count(question: str, parts: Sequence[Part]) -> Merged | None:
     if len(parts) == 1 and len(parts[0].members) > 1 and re.search(r"\bhow many of\b", question, re.IGNORECASE):
         return count_meeting(question, parts[0])
     values = [member.answers for part in parts for member in part.members]
-    numbers = [parse_quantity(answers[0]) for answers in values if len(answers) == 1]
+    numbers = [re.search(r"\d", one) or parse_quantity(one) for one, *more in values if not more]
     if len(numbers) == len(values) and all(numbers):
         return total(question, [answers[0] for answers in values])
     if any(numbers) or any(re.search(r"\bhow many\b", part.questions[-1], re.IGNORECASE) for part in parts):
@@ -22,7 +22,7 @@ def count(question: str, parts: Sequence[Part]) -> Merged | None:
     keys = [{normalise(answer) for answer in part.answers} for part in parts]
     both = len(parts) > 1 and re.search(r"\b(both|common)\b", question)
     counted = set.intersection(*keys) if both else set.union(*keys)
-    return Merged((str(len(counted)),), "count")
+    return Merged((str(len(counted)),), "count") if counted else None
 
 
 def count_meeting(question: str, part: Part) -> Merged | None:
@@ -31,8 +31,10 @@ def count_meeting(question: str, part: Part) -> Merged | None:
     bound = re.search(r"\b(after|before|since|until|later than|earlier than) (?:the year )?(\d{3,4})\b", question)
     if bound:
         year, later = int(bound[2]), bound[1] in ("after", "since", "later than")
-        dates = [parse_date(answer) for member in part.members for answer in member.answers]
-        if not all(dates):
+        dates = [parse_date(one) for one, *more in (m.answers for m in part.members) if is_value(one) and not more]
+        if len(dates) < len(part.members) or not all(dates):
+            return None
+        if any(d.last is not None and d.year <= year <= d.last for d in dates if d):
             return None
         inside = [d for d in dates if d and (d.year > year if later else d.year < year)]
         exact = [d for d in dates if d and d.year == year and bound[1] in ("since", "until")]

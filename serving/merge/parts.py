@@ -16,10 +16,15 @@ class Member:
 
 @dataclass(frozen=True)
 class Part:
-    """One chain of a plan: its questions as planned, first asked first, and its members (several after a fan-out)."""
+    """One chain of a plan: its questions as planned, first asked first, and its members (several after a fan-out).
+
+    `whole`: every value on the way was asked with, and every call gave an answer. No operation is sure of a part that
+    is not whole: how many there are, which is the longest, what they come to.
+    """
 
     questions: tuple[str, ...]
     members: tuple[Member, ...]
+    whole: bool = True
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Answers as sets: what two lists share, and whether they are the same."""
+"""Answers as sets: what two lists share.
+
+That they share nothing is never said: they may only write the same names differently.
+"""
 
 from __future__ import annotations
 
@@ -6,26 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from serving.merge.parts import Merged, Part
-from serving.values import country, normalise, parse_date
-
-
-def same(question: str, parts: Sequence[Part]) -> Merged | None:
-    answers = [{answer.lower().strip(" .") for answer in part.answers} for part in parts]
-    if all(one <= {"yes", "no"} for one in answers):
-        agreed = answers[0] == {"yes"} or "same" in question
-        return Merged(("yes" if agreed and all(one == answers[0] for one in answers) else "no",), "all parts")
-    keys = [{_key(question, answer) for answer in part.answers} for part in parts]
-    return Merged(("yes" if set.intersection(*keys) else "no",), "same")
-
-
-def _key(question: str, answer: str) -> str:
-    """What two answers must share: the year of a date where years are asked for, the country of a place."""
-    date = parse_date(answer)
-    if date and (date.day or re.search(r"\byear\b", question)):
-        return str(date.year) if re.search(r"\byear\b", question) else str(date)
-    if re.search(r"\b(country|nationality|nationalities|citizens?|citizenship)\b", question):
-        return country(answer.rsplit(",", 1)[-1])
-    return normalise(answer)
+from serving.values import normalise
 
 
 def common(parts: Sequence[Part]) -> Merged | None:

@@ -12,13 +12,14 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from serving.merge.arithmetic import asks_arithmetic, difference, total
+from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
 from serving.merge.comparison import extreme
 from serving.merge.compute import compute
 from serving.merge.counting import count_meeting
 from serving.merge.parts import Merged, Part
-from serving.merge.sets import same, selects, within
-from serving.merge.wording import DIFFERENCE, YES_NO, order
+from serving.merge.sameness import same
+from serving.merge.sets import selects, within
+from serving.merge.wording import NEGATED, YES_NO, order
 from serving.values import is_value, normalise
 
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)
@@ -41,7 +42,7 @@ def is_operation(text: str, several: bool) -> bool:
     if _COUNT.search(text) or selects(text):
         return True
     over_several = several or re.search(r"\b(?:of|between|among) (?:the |these |all )?\{", text) is not None
-    asks = DIFFERENCE.search(rest) or asks_arithmetic(rest) or _SHARED.search(rest) or order(rest, ())
+    asks = asks_difference(rest) or asks_arithmetic(rest) or _SHARED.search(rest) or order(rest, ())
     return over_several and bool(asks)
 
 
@@ -51,13 +52,15 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     `asked`: the leaf after substitution. `values`: what each placeholder stands for, with the question that gave it.
     `chains`: the chains of the plan so far that lead through these, with what stands at their ends.
     """
+    if not all(part.whole for part in values.values()):
+        return None
     if counting := _COUNT.search(text):
         return _count(asked, counting, values, chains)
-    if shared := _sets(text, asked, values):
+    if shared := _sets(text, values):
         return shared
-    given = [answer for part in values.values() for answer in part.answers]
     if all(map(_is_of_values, values.values())):
-        return _over_values(text, asked, list(values), given)
+        return _over_values(text, values)
+    given = [answer for part in values.values() for answer in part.answers]
     ends = [answer for part in chains for answer in part.answers]
     if not ends or not all(map(_is_of_values, chains)) or set(ends) <= set(given):
         return None
@@ -69,12 +72,16 @@ def _is_of_values(part: Part) -> bool:
     return all(map(is_value, part.answers)) and not _GIVES_NAMES.match(part.questions[-1])
 
 
-def _over_values(text: str, asked: str, names: Sequence[str], given: Sequence[str]) -> Merged | None:
+def _over_values(text: str, values: Mapping[str, Part]) -> Merged | None:
     rest = re.sub(r"\{\w+\}", " ", text)
-    if len(given) == 2 and DIFFERENCE.search(rest):
-        return difference(asked, given)
+    if NEGATED.search(rest):
+        return None
+    each = [answer for part in values.values() for member in part.members for answer in member.answers]
+    if len(each) == 2 and asks_difference(rest):
+        return difference(rest, each)
     if asks_arithmetic(rest):
-        return total(rest, given)
+        return total(rest, each)
+    names, given = list(values), [answer for part in values.values() for answer in part.answers]
     found = order(rest, ())
     best = extreme(rest, given, *found) if found and len(given) > 1 else None
     if best is None or found is None:
@@ -92,14 +99,16 @@ def _count(asked: str, counting: re.Match[str], values: Mapping[str, Part], chai
     answers = values[name].answers
     if _ALL_THERE_ARE.fullmatch(condition):
         return Merged((str(len({normalise(answer) for answer in answers})),), "count")
-    if (shared := within(counting[0], values)) is not None:
-        return Merged((str(len(shared)),), "count: in common")
-    fanned = [part for part in chains if len(part.members) > 1]
-    return count_meeting(asked, fanned[0]) if len(fanned) == 1 == len(chains) else None
+    if selects(counting[0]):
+        shared = within(counting[0], values)
+        return Merged((str(len(shared)),), "count: in common") if shared else None
+    if len(chains) != 1 or len(chains[0].members) < 2 or not chains[0].whole or NEGATED.search(condition):
+        return None
+    return count_meeting(asked, chains[0])
 
 
-def _sets(text: str, asked: str, values: Mapping[str, Part]) -> Merged | None:
+def _sets(text: str, values: Mapping[str, Part]) -> Merged | None:
     if _SAME.match(text) and len(values) == 2:
-        return same(asked, list(values.values()))
+        return same(text, list(values.values()))
     shared = within(text, values)
     return Merged(tuple(shared), "in common") if shared else None

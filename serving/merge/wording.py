@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from serving.values import NUMBER_WORDS
+
 YES_NO = re.compile(
     r"^\s*(?:[\w\s]{,30}[,:?]\s)?(is|are|was|were|do|does|did|has|have|had|can|could|will|would)\b(?! you\b)",
     re.IGNORECASE,
@@ -22,9 +24,12 @@ AGE = frozenset(["older", "oldest", "elder", "eldest", "younger", "youngest"])
 
 
 VALUE_ASKED = re.compile(r"\s*(when|how|(in |on )?(what|which) (year|date|month|day))\b", re.IGNORECASE)
-DIFFERENCE = re.compile(
-    r"\b(apart|differ|difference|lie between|how many (?:\w+ )?(?:more|fewer|less))\b", re.IGNORECASE
-)
+NEGATED = re.compile(r"\b(?:not|no|neither|nor|except|[a-z]+n['’]t)\b")  # small letters: "Don't Look Now" is a title
+_COMPARED = "|".join(word for word in _DIRECTIONS if word.endswith(("er", "more", "less")) and word != "after")
+_NUMBER = rf"(?:[$€£¥]?\d|(?:an?|half|{'|'.join(NUMBER_WORDS)})\b)"
+_BOUND = re.compile(rf"\b(?:(?:{_COMPARED}) than {_NUMBER}|at (?:least|most|first|last)\b)")  # a condition on each one
+_BY_HOW_MUCH = rf"[Hh]ow (?:much|many) (?:(?:square )?(?P<noun>\w+) )?(?P<than>{_COMPARED})"
+DIFFERENCE = re.compile(rf"\b(?:apart|differ|difference|lie between|{_BY_HOW_MUCH})\b")
 
 
 def needs_judgement(question: str) -> bool:
@@ -41,7 +46,7 @@ def order(question: str, labels: Sequence[str], asked: Sequence[str] = ()) -> tu
     """The comparing word outside the candidates, and its direction: "early", "late", "more" or "less"."""
     for label in filter(None, labels):
         question = question.replace(label, " ")
-    question = re.sub(r"\b(more|most|less|least) (?=recent)", "", question)
+    question = _BOUND.sub(" ", re.sub(r"\b(more|most|less|least) (?=recent)", "", question))
     words = [word for word in re.findall(r"\b[a-z]+\b", question) if word in _DIRECTIONS]
     known = {
         "first",

@@ -6,11 +6,12 @@ told apart ("1957" and "May 1957") or does not belong together (metres and kilog
 """
 
 from serving.values.dates import Date, parse_date
-from serving.values.quantities import Quantity, number_text, parse_quantity, unit
+from serving.values.quantities import NUMBER_WORDS, Quantity, number_text, parse_quantity, unit
 from serving.values.text import country, normalise
 from serving.values.whole import is_value
 
 __all__ = [
+    "NUMBER_WORDS",
     "Date",
     "Quantity",
     "country",

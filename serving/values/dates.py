@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from serving.values.text import plain
 
-MONTHS = {name: i for i, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
+_MONTHS = {name: i for i, name in enumerate("jan feb mar apr may jun jul aug sep oct nov dec".split(), 1)}  # noqa: SIM905
 _MONTH = (
     r"(?P<month>jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?"
     r"|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?|nov(?:ember)?|dec(?:ember)?)\.?"
@@ -25,19 +25,30 @@ _DATE_FORMS = tuple(
         r"(?P<year>\d{4})-(?P<month>\d{2})",
         r"(?P<day>\d{1,2})[./](?P<month>\d{1,2})[./](?P<year>\d{4})",
         _BARE_YEAR,
-        r"(?P<year>\d{3}0)s",
+        r"(?P<year>\d{3}0)(?P<decade>s)",
         r"^(?P<year>\d{3})$",
     )
+)
+_UNTIL = re.compile(
+    r"-(?P<short>\d{2})(?![\w-])| ?(?:-|to|until|or) ?(?:[\w,. ]{,20}?\b)?(?P<year>\d{4})\b", re.IGNORECASE
 )
 
 
 @dataclass(frozen=True)
 class Date:
-    """A day, month or year; years before the common era are zero and negative (1 BC is 0)."""
+    """A day, month or year; years before the common era are zero and negative (1 BC is 0).
+
+    `last`: the last year of a span that begins with the date: "the 1950s", "1990-1995".
+    """
 
     year: int
     month: int | None = None
     day: int | None = None
+    last: int | None = None
+
+    @property
+    def end(self) -> int:
+        return self.year if self.last is None else self.last
 
     @property
     def day_number(self) -> float:
@@ -45,8 +56,12 @@ class Date:
         return self.year * 365.2425 + (self.month or 6.5) * 30.44 + (self.day or 15.2)
 
     def before(self, other: Date) -> bool | None:
-        """Whether this date is earlier; None when the parts that both state are equal."""
-        for mine, theirs in ((self.year, other.year), (self.month, other.month), (self.day, other.day)):
+        """Whether this date is earlier; None when spans overlap or the parts that both state are equal."""
+        if self.end < other.year or other.end < self.year:
+            return self.end < other.year
+        if self.last is not None or other.last is not None:
+            return None
+        for mine, theirs in ((self.month, other.month), (self.day, other.day)):
             if mine is None or theirs is None:
                 return None
             if mine != theirs:
@@ -61,8 +76,18 @@ def parse_date(text: str) -> Date | None:
         for match in form.finditer(text):
             date = _date(match.groupdict())
             if date is not None:
-                return date
+                until = _UNTIL.match(text, match.end())
+                return _spanning(date, until) if until else date
     return None
+
+
+def _spanning(date: Date, until: re.Match[str]) -> Date:
+    last = int(until["year"]) if until["year"] else date.year // 100 * 100 + int(until["short"])
+    return replace(date, last=last) if last > date.year else date
+
+
+def is_month(word: str) -> bool:
+    return re.fullmatch(_MONTH, word, re.IGNORECASE) is not None
 
 
 def _date(groups: dict[str, str | None]) -> Date | None:
@@ -70,9 +95,11 @@ def _date(groups: dict[str, str | None]) -> Date | None:
     month, day = groups.get("month"), groups.get("day")
     if groups.get("era"):
         year = 1 - year
-    number = None if month is None else int(month) if month.isdigit() else MONTHS[month.lower()[:3]]
+    number = None if month is None else int(month) if month.isdigit() else _MONTHS[month.lower()[:3]]
     if number is not None and not 1 <= number <= 12:
         return None
     if day is not None and not 1 <= int(day) <= 31:
         return None
+    if groups.get("decade"):
+        return Date(year, last=year + (9 if year % 100 else 99))  # "the 1900s" may be ten years or a hundred
     return Date(year, number, int(day) if day else None)

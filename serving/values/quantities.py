@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 
+from serving.values.dates import parse_date
 from serving.values.text import plain
 
 
@@ -49,6 +51,8 @@ _UNIT_NAMES: dict[str, dict[str, float]] = {
     "percent": {"% percent": 1},
     "dollar": {"$ usd dollar": 1},
     "euro": {"€ eur euro": 1},
+    "sterling": {"£ gbp": 1},
+    "yen": {"¥ jpy yen": 1},
 }
 _UNITS: dict[str, tuple[str, float]] = {
     unit: (dimension, scale)
@@ -65,21 +69,30 @@ _SMALL = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 NUMBER_WORDS = {w: i for i, w in enumerate(_SMALL.split())} | {w: 10 * i for i, w in enumerate(_TENS.split(), 2)}
 _DIGITS = re.compile(
-    r"(?P<currency>[$€])?\s*(?P<sign>(?<![\w.])[-−])?"
-    r"(?P<digits>\d{1,3}(?:[,\u202f\u00a0' ]\d{3})+(?!\d)|\d+)(?P<fraction>\.\d+)?"
+    r"(?P<currency>[$€£¥])? ?(?P<sign>(?<![\w.])[-−])?(?P<digits>\d{1,3}(?:[,' ]\d{3})+(?!\d)|\d+)(?P<fraction>\.\d+)?"
 )
-_UNIT_WORD = re.compile(r"\s*-?\s*(square\s+|sq\.?\s*)?([a-z/]+[2²]?|[%$€])\.?", re.IGNORECASE)
+_GOES_ON = re.compile(r"[.,/:'’]\d| ?(?:[-×x^]|to|or) ?\d")  # "1,5", "1/2", "5'11", "3-5", "6 × 10^24"
+_UNIT_WORD = re.compile(r" ?-? ?(square |sq\.? ?)?([a-z/]+[2²]?|[%$€£¥])\.?", re.IGNORECASE)
+_MINUS = re.compile(r"\b(?:minus|negative)\b", re.IGNORECASE)
 
 
 def parse_quantity(text: str) -> Quantity | None:
     """The first number in `text` with its unit: digits with separators, scale words ("3.5 million"), or number words.
 
-    Consecutive parts of one dimension add up: "6 ft 2 in", "2 hours 10 minutes".
+    Consecutive parts of one dimension add up: "6 ft 2 in", "2 hours 10 minutes". None where the digits go on as
+    something else: a fraction, a decimal comma, a range, a date.
     """
     text = plain(text).replace("²", "2")
-    first = _DIGITS.search(text)
-    if first is None:
-        return _number_words(text)
+    first, date = _DIGITS.search(text), parse_date(text)
+    if (first and _GOES_ON.match(text, first.end())) or (date and (date.month or date.last)):
+        return None
+    found = _added_up(text, first) if first else _number_words(text)
+    if found is None or not math.isfinite(found.value):
+        return None
+    return Quantity(-found.value, found.dimension) if _MINUS.search(text) else found
+
+
+def _added_up(text: str, first: re.Match[str]) -> Quantity:
     total, end = _one_quantity(text, first)
     while total.dimension in ("length", "time", "mass"):
         match = _DIGITS.match(text, _gap(text, end))
@@ -93,7 +106,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 
 def _gap(text: str, start: int) -> int:
-    gap = re.compile(r",?\s+(?:and\s+)?").match(text, start)
+    gap = re.compile(r",? (?:and )?").match(text, start)
     return gap.end() if gap else start
 
 
@@ -131,7 +144,8 @@ def unit(name: str, *, squared: bool = False) -> tuple[str, float] | None:
 def _number_words(text: str) -> Quantity | None:
     total = group = 0.0
     seen = False
-    for word in re.findall(r"[a-z]+", text.lower()):
+    words = re.findall(r"[a-z]+", text.lower())
+    for at, word in enumerate(words):
         if word in NUMBER_WORDS:
             group += NUMBER_WORDS[word]
         elif word == "hundred" and seen:
@@ -139,7 +153,9 @@ def _number_words(text: str) -> Quantity | None:
         elif word in SCALES and seen:
             total, group = total + group * SCALES[word], 0.0
         elif seen and word != "and":
-            break
+            dimension, scale = unit(word) or ("", 1.0)
+            again = any(other in NUMBER_WORDS for other in words[at:])  # "two hours ten minutes"
+            return None if again else Quantity((total + group) * scale, dimension)
         else:
             continue
         seen = True

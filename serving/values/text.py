@@ -27,5 +27,10 @@ def country(text: str) -> str:
     return _countries().get(key, key)
 
 
+LONGEST = 200  # characters of a value with everything around it; a longer text is prose, or was made to cost time
+
+
 def plain(text: str) -> str:
-    return unicodedata.normalize("NFC", text).replace("\u2013", "-")
+    """What the readers of values see: one space where there is white space; nothing of a text that is no value."""
+    text = " ".join(unicodedata.normalize("NFC", text).replace("\u2013", "-").split())
+    return text if len(text) <= LONGEST else ""

@@ -17,9 +17,13 @@ WORLD = {
     "When was Bob Ray born?": ["1949"],
     FILMS: ["Up", "Down", "Out"],
     "Which films did Y direct?": ["out", "In", "Up"],
+    "Which films did Z direct?": ["Up (film)", "Off"],
     "When was Up released?": ["1960"],
     "When was Down released?": ["3 May 1950"],
     "When was Out released?": ["1949"],
+    "How long is Up?": ["90 min"],
+    "How long is Down?": ["90 min"],
+    "How long is Out?": ["100 min"],
     "How long is A?": ["120 minutes"],
     "How long is B?": ["1 hour 30 minutes"],
     "When was A released?": ["3 May 1950"],
@@ -43,8 +47,13 @@ WORLD = {
         ("(How long is A? + How long is B?) * What is the sum of {x} and {y}?", ["210 minutes"], "sum"),
         ("(How long is A? + How long is B?) * What is the average of {x} and {y}?", ["105 minutes"], "average"),
         ("(How long is A? + How long is B?) * How many hours do {x} and {y} take in total?", ["3.5"], "sum"),
-        ("(How long is A? + How long is B?) * What is the difference between {x} and {y} in minutes?", ["1,800"],
+        ("(How long is A? + How long is B?) * What is the difference between {x} and {y} in minutes?", ["30"],
          "difference"),
+        ("(How long is A? + How long is B?) * How much longer is {x} than {y}?", ["30 minutes"], "difference"),
+        (f"{FILMS} * How long is {{film}}? * What is the total of {{lengths}}?", ["280 min"], "sum"),
+        (f"{FILMS} * How long is {{film}}? * What is the average of {{lengths}}?", ["93.333333 min"], "average"),
+        (f"{FILMS} * How long is {{film}}? * Which of {{lengths}} is the shortest?", ["90 min"],
+         "comparison: shortest"),
         (f"{FILMS} * How many {{films}} are there?", ["3"], "count"),
         (f"{FILMS} * When was {{film}} released? * How many of {{films}} came out after 1949?", ["2"], "count: after"),
         (f"{FILMS} * When was {{film}} released? * Which of {{films}} came out first?", ["Out"], "superlative: first"),
@@ -57,6 +66,7 @@ WORLD = {
         (f"({FILMS} + Which films did Y direct?) * How many of {{films_x}} are in {{films_y}}?", ["2"],
          "count: in common"),
         ("(Which country is A from? + Which country is B from?) * Are {a} and {b} the same country?", ["yes"], "same"),
+        (f"({FILMS} + Which films did Y direct?) * Are {{films_x}} and {{films_y}} the same?", ["no"], "same"),
     ],
 )  # fmt: skip
 async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answers, method):
@@ -81,6 +91,18 @@ async def test_an_operation_over_earlier_answers_is_done_by_code(toy, plan, answ
         (f"{FILMS} * How many people saw {{films}}?", "How many people saw Up, Down and Out?"),
         (f"{FILMS} * Which of {{films}} is the longest?", "Which of Up, Down and Out is the longest?"),
         (f"{DIRECTORS} * What do {{a}} and {{b}} have in common?", "What do Ann Lee and Bob Ray have in common?"),
+        (
+            f"({FILMS} + Which films did Z direct?) * Which of {{films_x}} are also among {{films_z}}?",
+            "Which of Up, Down and Out are also among Up (film) and Off?",
+        ),
+        (
+            f"({FILMS} + Which films did Z direct?) * How many of {{films_x}} are also among {{films_z}}?",
+            "How many of Up, Down and Out are also among Up (film) and Off?",
+        ),
+        (
+            f"{FILMS} * When was {{film}} released? * How many of {{films}} did not come out after 1949?",
+            "How many of Up, Down and Out did not come out after 1949?",
+        ),
     ],
 )
 async def test_what_the_values_do_not_say_is_looked_up_and_read(toy, plan, asked):
@@ -109,6 +131,46 @@ async def test_an_operation_waits_for_what_came_of_its_values_and_a_failure_ther
     trace = await world.executor().run("q", plan=plan)
     assert trace.answers == ["Ann Lee"] and trace.nodes[-2].detail["method"] == "generator"
     assert trace.outcome == "partial"
+
+
+@pytest.mark.parametrize(
+    ("question", "rest"),
+    [
+        ("How many of the films that X directed were released after 1949?", ""),
+        ("Which of the films that X directed is the earliest?", ""),
+        ("When was the earliest of the films that X directed released?", ""),
+        ("q", " * How many of {films} came out after 1948?"),
+        ("q", " * Which of {years} is the earliest?"),
+    ],
+)
+@pytest.mark.parametrize("limits", [{}, {"fan_out": 2}])
+@pytest.mark.parametrize("unanswered", [[], ["When was Up released?"], ["When was Out released?"]])
+async def test_a_fan_out_that_is_cut_or_fails_in_part_is_never_operated_on(toy, question, rest, limits, unanswered):
+    world = toy({**WORLD, **dict.fromkeys(unanswered, ())})
+    trace = await world.executor(**limits).run(question, plan=f"{FILMS} * When was {{film}} released?{rest}")
+    operated = [node for node in trace.nodes if node.kind in ("merge", "atomic") and "method" in node.detail]
+    methods = [node.detail["method"] for node in operated]
+    sure = not limits and not unanswered
+    assert any(method not in ("generator", "last stage", "all parts") for method in methods) is sure
+    assert (trace.outcome == "complete") is sure
+    if not sure and not rest:
+        assert [request.mode for request in world.requests][-1] == "merge"
+
+
+async def test_what_is_sure_of_a_whole_list_is_computed_though_something_after_it_failed(toy):
+    world = toy({**WORLD, "When was Up released?": ()})
+    trace = await world.executor().run(
+        "q", plan=f"{FILMS} * When was {{film}} released? * How many {{films}} are there?"
+    )
+    assert (trace.answers, trace.outcome) == (["3"], "partial")
+
+
+async def test_a_number_without_bounds_in_an_answer_harms_nothing_but_its_own_operation(toy):
+    world = toy({"How long is A?": ["9" * 400], "How long is B?": ["3"]})
+    plan = "(How long is A? + How long is B?) * What is the sum of {x} and {y}?"
+    trace = await world.executor().run("What is the total of A and B?", plan=plan)
+    assert [node.status for node in trace.nodes if node.question.startswith("How long")] == ["ok", "ok"]
+    assert "sum" not in [node.detail.get("method") for node in trace.nodes]
 
 
 async def test_a_computed_leaf_is_computed_again_when_an_earlier_trace_is_reused(toy):

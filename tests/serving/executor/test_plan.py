@@ -134,7 +134,7 @@ async def test_fan_out_stops_at_its_limit_and_says_so(toy):
     world = toy({"Which films did X direct?": [str(n) for n in range(20)]})
     trace = await world.executor(fan_out=3).run("q", plan="Which films did X direct? * Who wrote {film}?")
     assert world.asked[1:] == ["Who wrote 0?", "Who wrote 1?", "Who wrote 2?"]
-    assert "first 3" in trace.nodes[2].detail["fan_out"]
+    assert "first 3" in trace.nodes[2].detail["truncated"]
 
 
 async def test_a_fan_out_of_a_fan_out_shares_the_limit(toy):
