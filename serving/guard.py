@@ -2,8 +2,8 @@
 
 `Guard.call` is for idempotent calls: searches and readings, which change nothing. A call that met `Unavailable` (no
 connection, a restart), `Overloaded` or an `OSError` of the connection itself is made again after a pause that doubles
-and is drawn at random below its bound, so that many callers do not come back at once. A source that fails again and again is not asked at all for a
-while; then one call tries it, and what it meets decides for the others.
+and is drawn at random below its bound, so that many callers do not come back at once. A source that fails again and
+again is not asked at all for a while; then one call tries it, and what it meets decides for the others.
 """
 
 from __future__ import annotations
