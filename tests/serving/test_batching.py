@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.errors import InvalidRequest
+from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from revelator.trace import Passage
 from serving.batching import BatchedRetriever, BatchedRevelator, Call, take_turns
 from serving.executor import Executor
@@ -37,8 +37,6 @@ class Model:
         finally:
             self.live -= 1
             self.left.set()
-        if "too long" in prompts:
-            raise InvalidRequest("a prompt is too long")
         return [Completion(f"{task}: {prompt}") for prompt in prompts]
 
     def rows(self) -> list[list[str]]:
@@ -99,14 +97,6 @@ def test_turns_are_even_bounded_and_leave_no_room_unused(lengths, size):
 LOOP = asyncio.new_event_loop()
 
 
-async def test_a_row_that_is_refused_fails_its_own_caller_alone():
-    batched = BatchedRevelator(Model())
-    calls = [batched.complete("end", [text]) for text in ("a", "too long", "b")]
-    one, refused, two = await asyncio.gather(*calls, return_exceptions=True)
-    assert one[0].text == "end: a" and two[0].text == "end: b"
-    assert isinstance(refused, InvalidRequest)
-
-
 async def test_a_caller_that_leaves_takes_its_rows_along_and_the_last_one_the_batch():
     model = Model()
     model.gate.clear()
@@ -151,13 +141,48 @@ async def test_searches_of_one_turn_are_one_call():
     assert [[p.id for p in passages] for passages in found] == [["a", "a"], ["b", "b"], ["c", "c"], ["d"]]
 
 
-async def test_a_failure_of_the_model_reaches_every_caller_of_the_batch():
-    class Broken(Model):
-        async def complete(self, task, prompts, *, temperature=0.0):
-            raise RuntimeError("out of memory")
+class Failing(Model):
+    """Fails a batch that holds a row of this text with this error."""
 
-    batched = BatchedRevelator(Broken())
+    def __init__(self, **errors: BaseException) -> None:
+        super().__init__()
+        self.errors = errors
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        found = await super().complete(task, prompts, temperature=temperature)
+        for error in (self.errors[prompt] for prompt in prompts if prompt in self.errors):
+            raise error
+        return found
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("too long"), ValueError("torn"), RecursionError("too deep")])
+async def test_a_row_that_the_model_fails_on_fails_its_own_caller_alone(error):
+    batched = BatchedRevelator(Failing(x=error))
+    one, failed, two = await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True)
+    assert one[0].text == "end: a" and two[0].text == "end: b" and failed is error
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), Overloaded("full"), DeadlineExceeded("late")])
+async def test_a_model_that_is_down_is_not_asked_again_for_each_caller(error):
+    model = Failing(x=error)
+    batched = BatchedRevelator(model)
+    assert await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True) == [error] * 3
+    assert model.rows() == [["a", "x", "b"]]
+
+
+async def test_a_batch_that_somebody_else_cancels_is_unavailable_to_its_callers():
+    batched = BatchedRevelator(Failing(x=asyncio.CancelledError()))
+    failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ax"), return_exceptions=True)
+    assert [type(error) for error in failed] == [Unavailable] * 2
+    assert (await batched.complete("end", ["b"]))[0].text == "end: b"
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+async def test_a_model_that_gives_too_few_or_too_many_results_fails_its_callers(change):
+    class Miscounting(Model):
+        async def complete(self, task, prompts, *, temperature=0.0):
+            return [Completion("one")] * (len(prompts) + change)
+
+    batched = BatchedRevelator(Miscounting())
     failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ab"), return_exceptions=True)
-    assert [str(error) for error in failed] == ["out of memory"] * 2
-    with pytest.raises(RuntimeError):
-        await batched.complete("end", ["c"])
+    assert [str(error) for error in failed] == [f"the model gave {1 + change} results for 1 rows"] * 2
