@@ -1,10 +1,11 @@
 """Calls of concurrent questions put together into batches, for models in this process.
 
-Triton does this remotely: the model `revelator` has dynamic batching. `BatchedRevelator` and `BatchedRetriever` are the
-same for a revelator and an index in this process, behind the same protocols. While one batch runs, what arrives waits
-and makes up the next; a batch that finds the model idle waits one turn of the event loop, so that the leaves which
-start together travel together, or `delay_ms` if a fuller batch is worth that. Callers take turns row by row: one with
-640 rows does not keep one with a single row waiting for all of them.
+Triton does this remotely: the models `revelator` and `retriever` have dynamic batching. `BatchedRevelator` is the same
+for a revelator in this process, behind the same protocol; `serving.retrieval.LocalRetriever` puts searches over vectors
+together by a `Batcher` of its own. While one batch runs, what arrives waits and makes up the next; a batch that finds
+the model idle waits one turn of the event loop, so that the leaves which start together travel together, or `delay_ms`
+if a fuller batch is worth that. Callers take turns row by row: one with 640 rows does not keep one with a single row
+waiting for all of them.
 """
 
 from __future__ import annotations
@@ -12,10 +13,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from revelator.errors import DeadlineExceeded, Overloaded, ServingError, Unavailable
-from revelator.trace import Passage
 from serving.protocols import Completion, Revelator
 
 Key = TypeVar("Key", bound=Hashable)
@@ -144,25 +144,3 @@ class BatchedRevelator:
     async def _complete(self, key: tuple[str, float], prompts: Sequence[str]) -> list[Completion]:
         task, temperature = key
         return await self._revelator.complete(task, prompts, temperature=temperature)
-
-
-class ManySearches(Protocol):
-    """A retriever that takes several queries at once: dense models embed them in one pass."""
-
-    async def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The `k` best passages of each query, in order."""
-
-
-class BatchedRetriever:
-    """`serving.protocols.Retriever` over one that takes several queries at once."""
-
-    def __init__(self, retriever: ManySearches, *, size: int = 64, delay_ms: float = 0.0) -> None:
-        self._retriever = retriever
-        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search, size, delay_ms)
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        [found] = await self._batcher.submit(k, [query])
-        return found
-
-    async def _search(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
-        return await self._retriever.search_many(queries, k)

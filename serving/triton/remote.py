@@ -110,8 +110,8 @@ class RemoteRetriever:
         self._models = models
 
     async def search(self, query: str, k: int) -> list[Passage]:
-        result = await self._models.infer("retriever", query=strings([query]), k=np.array([k], dtype=np.int32))
-        return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0])]
+        result = await self._models.infer("retriever", query=strings([query], 1, 1), k=np.array([[k]], dtype=np.int32))
+        return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0, 0])]
 
 
 class RemoteGenerator:
