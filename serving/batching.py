@@ -1,10 +1,11 @@
 """Calls of concurrent questions put together into batches, for models in this process.
 
-Triton does this remotely: the model `revelator` has dynamic batching. `BatchedRevelator` and `BatchedRetriever` are the
-same for a revelator and an index in this process, behind the same protocols. While one batch runs, what arrives waits
-and makes up the next; a batch that finds the model idle waits one turn of the event loop, so that the leaves which
-start together travel together, or `delay_ms` if a fuller batch is worth that. Callers take turns row by row: one with
-640 rows does not keep one with a single row waiting for all of them.
+Triton does this remotely: the models `revelator` and `retriever` have dynamic batching. `BatchedRevelator` is the same
+for a revelator in this process, behind the same protocol; `serving.retrieval.LocalRetriever` puts searches over vectors
+together by a `Batcher` of its own. While one batch runs, what arrives waits and makes up the next; a batch that finds
+the model idle waits one turn of the event loop, so that the leaves which start together travel together, or `delay_ms`
+if a fuller batch is worth that. Callers take turns row by row: one with 640 rows does not keep one with a single row
+waiting for all of them.
 """
 
 from __future__ import annotations
@@ -12,15 +13,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
-from revelator.errors import InvalidRequest
-from revelator.trace import Passage
+from revelator.errors import DeadlineExceeded, Overloaded, ServingError, Unavailable
 from serving.protocols import Completion, Revelator
 
 Key = TypeVar("Key", bound=Hashable)
 Row = TypeVar("Row")
 Result = TypeVar("Result")
+OF_THE_MODEL = (Unavailable, Overloaded, DeadlineExceeded)  # what a row has no part in
 
 
 @dataclass(eq=False)
@@ -36,8 +37,9 @@ class Call(Generic[Row, Result]):
 class Batcher(Generic[Key, Row, Result]):
     """Runs `run(key, rows)` on at most `size` rows of one key at a time, and one batch at a time.
 
-    A batch that is refused with InvalidRequest is run again caller by caller, so that a row which is wrong fails its
-    own caller. A batch is cancelled when all its callers are gone.
+    A batch that fails is run again caller by caller, so that a row which is wrong fails its own caller, unless the
+    error speaks of the model and not of a row: then all get it. A batch is cancelled when all its callers are gone; one
+    that is cancelled by somebody else is Unavailable to its callers, so that none waits for what will not come.
     """
 
     def __init__(
@@ -71,7 +73,7 @@ class Batcher(Generic[Key, Row, Result]):
                 await self._run_batch(key, batch)
 
     async def _run_batch(self, key: Key, batch: Sequence[tuple[Call[Row, Result], Sequence[Row]]]) -> None:
-        self._running = work = asyncio.ensure_future(self._run(key, [row for _, rows in batch for row in rows]))
+        self._running = work = asyncio.create_task(self._results(key, [row for _, rows in batch for row in rows]))
 
         def gone(_: asyncio.Future[list[Result]]) -> None:
             if all(call.done.done() for call, _ in batch):
@@ -83,17 +85,22 @@ class Batcher(Generic[Key, Row, Result]):
         for call, _ in batch:
             call.done.remove_done_callback(gone)
         if work.cancelled():
-            return
-        error = work.exception()
-        if isinstance(error, InvalidRequest) and len(batch) > 1:
-            for one in batch:
-                await self._run_batch(key, [one])
-        elif error is not None:
-            for call, _ in batch:
-                if not call.done.done():
-                    call.done.set_exception(error)
-        else:
+            hint = "see whether the model was closed, and ask again"
+            _fail(batch, Unavailable("the model's work on this batch was cancelled", hint=hint))
+        elif (error := work.exception()) is None:
             _hand_out(batch, work.result())
+        elif len(batch) == 1 or isinstance(error, OF_THE_MODEL):
+            _fail(batch, error)
+        else:
+            for one in batch:
+                if not one[0].done.done():
+                    await self._run_batch(key, [one])
+
+    async def _results(self, key: Key, rows: Sequence[Row]) -> Sequence[Result]:
+        results = await self._run(key, rows)
+        if len(results) != len(rows):
+            raise ServingError(f"the model gave {len(results)} results for {len(rows)} rows")
+        return results
 
 
 def take_turns(calls: Sequence[Call[Row, Result]], size: int) -> list[tuple[Call[Row, Result], Sequence[Row]]]:
@@ -107,6 +114,12 @@ def take_turns(calls: Sequence[Call[Row, Result]], size: int) -> list[tuple[Call
     for call, rows in batch:
         call.sent += len(rows)
     return batch
+
+
+def _fail(batch: Sequence[tuple[Call[Row, Result], Sequence[Row]]], error: BaseException) -> None:
+    for call, _ in batch:
+        if not call.done.done():
+            call.done.set_exception(error)
 
 
 def _hand_out(batch: Sequence[tuple[Call[Row, Result], Sequence[Row]]], results: Sequence[Result]) -> None:
@@ -131,25 +144,3 @@ class BatchedRevelator:
     async def _complete(self, key: tuple[str, float], prompts: Sequence[str]) -> list[Completion]:
         task, temperature = key
         return await self._revelator.complete(task, prompts, temperature=temperature)
-
-
-class ManySearches(Protocol):
-    """A retriever that takes several queries at once: dense models embed them in one pass."""
-
-    async def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The `k` best passages of each query, in order."""
-
-
-class BatchedRetriever:
-    """`serving.protocols.Retriever` over one that takes several queries at once."""
-
-    def __init__(self, retriever: ManySearches, *, size: int = 64, delay_ms: float = 0.0) -> None:
-        self._retriever = retriever
-        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search, size, delay_ms)
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        [found] = await self._batcher.submit(k, [query])
-        return found
-
-    async def _search(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
-        return await self._retriever.search_many(queries, k)

@@ -10,7 +10,7 @@ of the two there.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,11 +18,11 @@ from typing import Any, NamedTuple
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, StoppingCriteria, StoppingCriteriaList
 from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
-from revelator.errors import ArtifactError, InvalidRequest
+from revelator.errors import ArtifactError, Cancelled, InvalidRequest
 from revelator.language.decoding import Grammar
 from serving.constrained import Constraint, Vocabulary
 from serving.packing import pack
@@ -39,8 +39,15 @@ class Written(NamedTuple):
     degraded: bool = False
 
 
+def never() -> bool:
+    return False
+
+
 class Engine:
     """A base, by folder, Hub id or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
+
+    `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
+    the work ends with Cancelled.
 
     Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
     together), `device`. Raises ArtifactError when the adapter is damaged, or was trained on another base, with other
@@ -68,25 +75,30 @@ class Engine:
         self.model: Any = _load(folder, adapter, self.device)
         self.max_positions = int(self.model.config.max_position_embeddings)
 
-    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str]) -> list[dict[str, float]]:
+    def label_probabilities(
+        self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never
+    ) -> list[dict[str, float]]:
         """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
 
         Raises InvalidRequest for a prompt that is too long.
         """
         first = torch.tensor([self._first_token(label) for label in labels], device=self.device)
         answers: list[dict[str, float]] = [{} for _ in prompts]
-        for indices, logits in self._last_logits(prompts):
+        for indices, logits in self._last_logits(prompts, cancelled):
             probabilities = logits.index_select(1, first).float().softmax(-1).tolist()
             for index, row in zip(indices, probabilities, strict=True):
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
     @torch.inference_mode()
-    def _last_logits(self, prompts: Sequence[str]) -> Iterator[tuple[list[int], torch.Tensor]]:
+    def _last_logits(
+        self, prompts: Sequence[str], cancelled: Callable[[], bool]
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary): a pass each."""
         rows = self._tokenized(prompts, reserve=1)
         packs, alone = pack(rows)
         for group in packs:
+            _go_on(cancelled)
             yield (
                 group.members,
                 self.model(
@@ -98,6 +110,7 @@ class Engine:
                 ).logits[0],
             )
         for indices, ids, mask in self._batches(alone, rows):
+            _go_on(cancelled)
             yield (
                 indices,
                 self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1],
@@ -109,6 +122,7 @@ class Engine:
         temperature: float = 0.0,
         max_new_tokens: int = MAX_NEW_TOKENS,
         grammars: Sequence[Grammar] | None = None,
+        cancelled: Callable[[], bool] = never,
     ) -> list[Written]:
         """For each prompt, the text that follows it up to the end token.
 
@@ -121,6 +135,7 @@ class Engine:
         for indices, ids, mask in self._batches(
             [i for i, row in enumerate(rows) if len(row) < self.max_positions], rows
         ):
+            _go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             constraint = Constraint(self._vocabulary, [grammars[i] for i in indices], room) if grammars else None
             with torch.inference_mode():
@@ -129,6 +144,7 @@ class Engine:
                     attention_mask=mask,
                     generation_config=self._generation(temperature, room),
                     logits_processor=[constraint] if constraint else None,
+                    stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
                 )
             degraded = constraint.degraded if constraint else [False] * len(indices)
             for index, row, failed in zip(indices, output[:, ids.shape[1] :].tolist(), degraded, strict=True):
@@ -187,6 +203,22 @@ class Engine:
     def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
         batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt").to(self.device)
         return indices, batch["input_ids"], batch["attention_mask"]
+
+
+class _Cancellation(StoppingCriteria):
+    """Ends a generation after the token at which `cancelled` says yes."""
+
+    def __init__(self, cancelled: Callable[[], bool]) -> None:
+        self._cancelled = cancelled
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        _go_on(self._cancelled)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
+
+
+def _go_on(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise Cancelled("nobody waits for this any more")
 
 
 def _device() -> str:

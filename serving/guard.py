@@ -1,9 +1,9 @@
 """Calls to a source that may fail: tried again where that can help, and left alone while the source is down.
 
 `Guard.call` is for idempotent calls: searches and readings, which change nothing. A call that met `Unavailable` (no
-connection, a restart) or `Overloaded` is made again after a pause that doubles and is drawn at random below its
-bound, so that many callers do not come back at once. A source that fails again and again is not asked at all for a
-while; then one call tries it, and what it meets decides for the others.
+connection, a restart), `Overloaded` or an `OSError` of the connection itself is made again after a pause that doubles
+and is drawn at random below its bound, so that many callers do not come back at once. A source that fails again and
+again is not asked at all for a while; then one call tries it, and what it meets decides for the others.
 """
 
 from __future__ import annotations
@@ -40,25 +40,26 @@ class Breaker:
         self._clock = clock
         self._failures = 0
         self._rests_until = 0.0
-        self._trying = False
+        self._trial: object | None = None
 
-    def enter(self) -> float:
-        """0 if the call may be made; otherwise the seconds to wait. `leave` must follow a call that was made."""
+    def enter(self, call: object) -> float:
+        """0 if `call` may be made; otherwise the seconds to wait. `leave` must follow a call that was made."""
         if not self.rests:
             return 0.0
         left = self._rests_until - self._clock()
-        if left > 0 or self._trying:
+        if left > 0 or self._trial is not None:
             return max(left, self._patience.pause_seconds)
-        self._trying = True
+        self._trial = call
         return 0.0
 
     @property
     def rests(self) -> bool:
         return self._failures >= self._patience.failures
 
-    def leave(self, well: bool | None) -> None:
+    def leave(self, call: object, well: bool | None) -> None:
         """`well` None: the call ended without telling anything about the source (it was cancelled)."""
-        self._trying = False
+        if call is self._trial:  # a call from before the rest may end while another tries the source
+            self._trial = None
         if well:
             self._failures = 0
         elif well is False:
@@ -91,7 +92,8 @@ class Guard:
         """What `attempt()` gives. Raises its error when it is of another kind, is `final`, or was
         met in every attempt; Unavailable at once while the source rests. `on_retry` is called before each new attempt.
         """
-        if wait := self._breaker.enter():
+        this = object()
+        if wait := self._breaker.enter(this):
             message = f"failed {self.patience.failures} times in a row and is left alone for {wait:.1f} s"
             raise Unavailable(message, where=self.name, hint="see why it fails, or ask again later", final=True)
         well: bool | None = None
@@ -99,21 +101,21 @@ class Guard:
             result = await self._attempts(attempt, on_retry)
             well = True
             return result
-        except (Unavailable, DeadlineExceeded):
+        except (Unavailable, DeadlineExceeded, OSError):
             well = False
             raise
         except Exception:
             well = True  # it answered, if only that it will not do this
             raise
         finally:
-            self._breaker.leave(well)
+            self._breaker.leave(this, well)
 
     async def _attempts(self, attempt: Callable[[], Awaitable[Result]], on_retry: Callable[[], object]) -> Result:
         for number in range(1, self.patience.attempts):
             try:
                 return await attempt()
-            except (Unavailable, Overloaded) as error:
-                if self._breaker.rests or (isinstance(error, Unavailable) and error.final):
+            except (Unavailable, Overloaded, OSError) as error:
+                if self._breaker.rests or _is_final(error):
                     raise
             on_retry()
             await self._sleep(self._pause(number))
@@ -122,3 +124,8 @@ class Guard:
     def _pause(self, number: int) -> float:
         bound = self.patience.pause_seconds * 2 ** (number - 1)
         return self._chance() * min(bound, self.patience.longest_pause_seconds)
+
+
+def _is_final(error: Exception) -> bool:
+    """Whether another attempt cannot help: the source said so, or the call has had its time."""
+    return isinstance(error, TimeoutError) or (isinstance(error, Unavailable) and error.final)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
@@ -13,7 +14,7 @@ from revelator.language import Atomic, render
 from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
-from serving.engine import MAX_NEW_TOKENS, Engine, Written
+from serving.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import Completion
 
 Decoding = Literal["grammar", "names", "free"]
@@ -27,6 +28,7 @@ def complete(
     temperature: float = 0.0,
     max_new_tokens: int = MAX_NEW_TOKENS,
     decoding: Decoding = "grammar",
+    cancelled: Callable[[], bool] = never,
 ) -> list[Completion]:
     """One completion a prompt, in order: the likeliest label with all probabilities, or generated text.
 
@@ -36,10 +38,10 @@ def complete(
     """
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
-        judged = engine.label_probabilities(prompts, labels)
+        judged = engine.label_probabilities(prompts, labels, cancelled)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
     grammars = _grammars(task, prompts, decoding)
-    written = engine.generate(prompts, temperature, max_new_tokens, grammars)
+    written = engine.generate(prompts, temperature, max_new_tokens, grammars, cancelled)
     return [
         Completion(_text(task, prompt, row), {}, n, row.tokens, row.degraded)
         for prompt, row, n in zip(prompts, written, lengths, strict=True)
@@ -62,15 +64,23 @@ def _text(task: str, prompt: str, row: Written) -> str:
 
 
 class LocalRevelator:
-    """`serving.protocols.Revelator` over an engine in one worker thread: calls queue, the event loop stays free."""
+    """`serving.protocols.Revelator` over an engine in one worker thread: calls queue, the event loop stays free.
+
+    A call that is cancelled leaves the queue, or ends after the token or the pass under way."""
 
     def __init__(self, engine: Engine, decoding: Decoding = "grammar") -> None:
         self.engine, self.decoding = engine, decoding
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        work = partial(complete, self.engine, task, list(prompts), temperature, decoding=self.decoding)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        left = threading.Event()
+        work = partial(
+            complete, self.engine, task, list(prompts), temperature, decoding=self.decoding, cancelled=left.is_set
+        )
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, work)
+        finally:
+            left.set()
 
     def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)

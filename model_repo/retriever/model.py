@@ -1,11 +1,13 @@
-"""Triton model `retriever`: the best passages for a query, from an index that is memory-mapped."""
+"""Triton model `retriever`: the best passages for each query of a batch, from an index that is memory-mapped."""
 
 import json
 from dataclasses import asdict
 from pathlib import Path
 
+from revelator.errors import RevelatorError
 from serving.retrieval import Index
-from serving.triton.backend import array, failure, parameters, response, strings, text
+from serving.triton.backend import array, failure, is_given, parameters, response, strings, texts
+from serving.triton.searches import Search, search
 
 
 class TritonPythonModel:
@@ -14,11 +16,22 @@ class TritonPythonModel:
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
     def execute(self, requests):
-        return [self.search(request) for request in requests]
+        read = [self.read(request) for request in requests]
+        outcomes = iter(search(self.index, [one for searches, _ in read for one in searches]))
+        return [failure(error) if error else self.reply([next(outcomes) for _ in searches]) for searches, error in read]
 
-    def search(self, request):
+    def read(self, request):
+        """The searches of a request, or the error that it alone is answered with."""
         try:
-            passages = self.index.search(text(request, "query"), int(array(request, "k").item()))
-        except Exception as error:
-            return failure(error)
-        return response(passages=strings(json.dumps([asdict(p) for p in passages], ensure_ascii=False)))
+            queries, sizes = texts(request, "query"), array(request, "k").ravel().tolist()
+            languages = texts(request, "language") if is_given(request, "language") else ["words"] * len(queries)
+            return list(map(Search, queries, sizes, languages)), None
+        except RevelatorError as error:
+            return [], error
+
+    def reply(self, outcomes):
+        for outcome in outcomes:
+            if isinstance(outcome, Exception):
+                return failure(outcome)
+        rows = [json.dumps([asdict(passage) for passage in found], ensure_ascii=False) for found in outcomes]
+        return response(passages=strings(*rows).reshape(-1, 1))

@@ -6,7 +6,7 @@ import numpy as np
 
 from revelator.errors import Cancelled, RevelatorError
 from serving.triton.backend import array, failure, parameters, response, texts
-from serving.triton.completions import Completions, Row
+from serving.triton.completions import Client, Completions, Row
 
 
 class TritonPythonModel:
@@ -22,11 +22,12 @@ class TritonPythonModel:
     def read(self, request):
         """The prompts of a request, or the error that it alone is answered with."""
         try:
-            if request.is_cancelled():
+            client = Client(request.is_cancelled)
+            if client.left():
                 raise Cancelled("the client went away while the request waited")
             temperatures = array(request, "temperature").ravel().tolist()
             cells = zip(texts(request, "task"), texts(request, "prompt"), temperatures, strict=True)
-            return [Row(*cell) for cell in cells], None
+            return [Row(*cell, client.left) for cell in cells], None
         except RevelatorError as error:
             return [], error
 

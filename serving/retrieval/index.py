@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -70,39 +71,48 @@ class Index:
         BM25 gives passages that share a term with the query, dense the nearest by cosine, hybrid the two joined by
         `fusion` (the index's own by default).
         """
+        return self.search_many([query], k, fusion=fusion)[0]
+
+    def search_many(self, queries: Sequence[str], k: int, *, fusion: Fusion | None = None) -> list[list[Passage]]:
+        """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
+        in one call."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        scores, places = self._ranked(query, k, fusion or self.settings.fusion)
-        return self.found(scores, places)
+        return [self.found(scores, places) for scores, places in self._ranked(queries, k, fusion)]
 
     def found(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
-    def _ranked(self, query: str, k: int, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
+    def _ranked(self, queries: Sequence[str], k: int, fusion: Fusion | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if self.vectors is None:
-            scores = self._sparse(query)
-            places = best(scores, k)
-            places = places[scores[places] > 0]
-            return scores[places], places
-        vector = self.encoder.queries([query])
-        if self.bm25 is None:
-            cosines, places = (row[0] for row in self.vectors.search(vector, k))
-            return cosines[places >= 0], places[places >= 0]
-        return self._joined(query, vector, k, fusion)
+            for query in queries:
+                scores = self._sparse(query)
+                places = best(scores, k)
+                places = places[scores[places] > 0]
+                yield scores[places], places
+            return
+        vectors = self.encoder.queries(queries)
+        near = self.vectors.search(vectors, k if self.bm25 is None else max(k, DEPTH))
+        for query, vector, cosines, places in zip(queries, vectors, *near, strict=True):
+            found = places >= 0
+            if self.bm25 is None:
+                yield cosines[found], places[found]
+            else:
+                yield self._joined(query, vector, places[found], k, fusion or self.settings.fusion)
 
-    def _joined(self, query: str, vector: np.ndarray, k: int, fusion: Fusion) -> tuple[np.ndarray, np.ndarray]:
+    def _joined(
+        self, query: str, vector: np.ndarray, near: np.ndarray, k: int, fusion: Fusion
+    ) -> tuple[np.ndarray, np.ndarray]:
         assert self.vectors is not None
         sparse = self._sparse(query)
-        near = self.vectors.search(vector, max(k, DEPTH))[1][0]
-        near = near[near >= 0]
         shared = best(sparse, max(k, DEPTH))
         shared = shared[sparse[shared] > 0]
         if fusion == "rrf":
             scores, places = reciprocal_ranks([shared, near])
             return scores[:k], places[:k]
         places = np.union1d(shared, near)
-        cosines = self.vectors.matrix[places] @ vector[0]
+        cosines = self.vectors.matrix[places] @ vector
         total = convex([sparse[places], cosines], [0.0, -1.0], [1 - COSINE_WEIGHT, COSINE_WEIGHT])
         order = best(total, k)
         return total[order], places[order]

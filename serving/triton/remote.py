@@ -111,9 +111,9 @@ class RemoteRetriever:
         self._language = language
 
     async def search(self, query: str, k: int) -> list[Passage]:
-        asked = {"query": strings([query]), "k": np.array([k], dtype=np.int32), "language": strings([self._language])}
-        result = await self._models.infer("retriever", **asked)
-        return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0])]
+        asked = {"query": strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
+        result = await self._models.infer("retriever", **asked, language=strings([self._language], 1, 1))
+        return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0, 0])]
 
 
 class RemoteGenerator:

@@ -1,18 +1,23 @@
 """Calls of concurrent questions in one batch: who travels together, who waits, and who fails with whom."""
 
 import asyncio
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.errors import InvalidRequest
+from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
 from revelator.trace import Passage
-from serving.batching import BatchedRetriever, BatchedRevelator, Call, take_turns
+from serving.batching import BatchedRevelator, Call, take_turns
 from serving.executor import Executor
 from serving.protocols import Completion
+from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
+from serving.triton.searches import search
 from tests.serving.executor.world import Toy
+from tests.serving.toy_encoder import write_encoder
 
 
 class Model:
@@ -37,8 +42,6 @@ class Model:
         finally:
             self.live -= 1
             self.left.set()
-        if "too long" in prompts:
-            raise InvalidRequest("a prompt is too long")
         return [Completion(f"{task}: {prompt}") for prompt in prompts]
 
     def rows(self) -> list[list[str]]:
@@ -99,14 +102,6 @@ def test_turns_are_even_bounded_and_leave_no_room_unused(lengths, size):
 LOOP = asyncio.new_event_loop()
 
 
-async def test_a_row_that_is_refused_fails_its_own_caller_alone():
-    batched = BatchedRevelator(Model())
-    calls = [batched.complete("end", [text]) for text in ("a", "too long", "b")]
-    one, refused, two = await asyncio.gather(*calls, return_exceptions=True)
-    assert one[0].text == "end: a" and two[0].text == "end: b"
-    assert isinstance(refused, InvalidRequest)
-
-
 async def test_a_caller_that_leaves_takes_its_rows_along_and_the_last_one_the_batch():
     model = Model()
     model.gate.clear()
@@ -137,27 +132,100 @@ async def test_the_leaves_of_many_questions_share_the_passes_of_the_model():
     assert all(trace.usage.model_calls == 10 for trace in traces)
 
 
-async def test_searches_of_one_turn_are_one_call():
-    seen: list[list[str]] = []
-
-    class Index:
-        async def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-            seen.append(list(queries))
-            return [[Passage(query, query, "text")] * k for query in queries]
-
-    retriever = BatchedRetriever(Index())
-    found = await asyncio.gather(*(retriever.search(query, 2) for query in "abc"), retriever.search("d", 1))
-    assert seen == [["a", "b", "c"], ["d"]]
-    assert [[p.id for p in passages] for passages in found] == [["a", "a"], ["b", "b"], ["c", "c"], ["d"]]
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory: pytest.TempPathFactory) -> Index:
+    """A hybrid index of four passages."""
+    pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
+    folder = tmp_path_factory.mktemp("index")
+    texts = ["red cat", "blue dog", "silver fish in the sea", "a house and a tree"]
+    (folder / "c.jsonl").write_text("".join(json.dumps({"id": t, "title": t, "text": t}) + "\n" for t in texts))
+    model = write_encoder(folder / "model")
+    build_index([folder / "c.jsonl"], folder / "ix", IndexSettings(kind="hybrid", model=str(model)))
+    return Index.open(folder / "ix")
 
 
-async def test_a_failure_of_the_model_reaches_every_caller_of_the_batch():
-    class Broken(Model):
+@contextmanager
+def counted(index: Index) -> Iterator[list[int]]:
+    """One entry for each pass of the index's model."""
+    passes: list[int] = []
+    with index.encoder._model.register_forward_pre_hook(lambda *_: passes.append(1)):
+        yield passes
+
+
+def said(passages: Sequence[Passage]) -> list[tuple[str, object]]:
+    return [(passage.id, pytest.approx(passage.score, abs=1e-6)) for passage in passages]
+
+
+def test_many_searches_are_one_pass_of_the_model_and_find_what_each_would_alone(vectors: Index) -> None:
+    queries = ["cat", "a blue house", "sea", "", "cat"]
+    alone = [said(vectors.search(query, 3)) for query in queries]
+    with counted(vectors) as passes:
+        together = vectors.search_many(queries, 3)
+    assert len(passes) == 1
+    assert [[(p.id, p.score) for p in found] for found in together] == alone
+
+
+async def test_searches_of_concurrent_questions_share_passes_of_the_model(vectors: Index) -> None:
+    retriever = LocalRetriever(vectors)
+    with counted(vectors) as passes:
+        calls = [retriever.search(query, 2) for query in ("cat", "dog", "fish")] + [retriever.search("tree", 1)]
+        found = await asyncio.gather(*calls, retriever.search("sea", 0), return_exceptions=True)
+    retriever.close()
+    assert [[p.id.split()[1] for p in passages][:1] for passages in found[:2]] == [["cat"], ["dog"]]
+    assert [len(passages) for passages in found[:4]] == [2, 2, 2, 1] and isinstance(found[4], InvalidRequest)
+    assert len(passes) == 2  # one for each k
+
+
+def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors: Index) -> None:
+    with counted(vectors) as passes:
+        outcomes = search(vectors, [("cat", 2), ("dog", 1), ("fish", 0), ("sea", 2), ("tree", 0)])
+    assert len(passes) == 2
+    assert [len(o) if isinstance(o, list) else type(o) for o in outcomes] == [2, 1, InvalidRequest, 2, InvalidRequest]
+    assert outcomes[0][0].id == "red cat" and outcomes[1][0].id == "blue dog"
+
+
+class Failing(Model):
+    """Fails a batch that holds a row of this text with this error."""
+
+    def __init__(self, **errors: BaseException) -> None:
+        super().__init__()
+        self.errors = errors
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        found = await super().complete(task, prompts, temperature=temperature)
+        for error in (self.errors[prompt] for prompt in prompts if prompt in self.errors):
+            raise error
+        return found
+
+
+@pytest.mark.parametrize("error", [InvalidRequest("too long"), ValueError("torn"), RecursionError("too deep")])
+async def test_a_row_that_the_model_fails_on_fails_its_own_caller_alone(error):
+    batched = BatchedRevelator(Failing(x=error))
+    one, failed, two = await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True)
+    assert one[0].text == "end: a" and two[0].text == "end: b" and failed is error
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), Overloaded("full"), DeadlineExceeded("late")])
+async def test_a_model_that_is_down_is_not_asked_again_for_each_caller(error):
+    model = Failing(x=error)
+    batched = BatchedRevelator(model)
+    assert await asyncio.gather(*(batched.complete("end", [t]) for t in "axb"), return_exceptions=True) == [error] * 3
+    assert model.rows() == [["a", "x", "b"]]
+
+
+async def test_a_batch_that_somebody_else_cancels_is_unavailable_to_its_callers():
+    batched = BatchedRevelator(Failing(x=asyncio.CancelledError()))
+    failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ax"), return_exceptions=True)
+    assert [type(error) for error in failed] == [Unavailable] * 2
+    assert (await batched.complete("end", ["b"]))[0].text == "end: b"
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+async def test_a_model_that_gives_too_few_or_too_many_results_fails_its_callers(change):
+    class Miscounting(Model):
         async def complete(self, task, prompts, *, temperature=0.0):
-            raise RuntimeError("out of memory")
+            return [Completion("one")] * (len(prompts) + change)
 
-    batched = BatchedRevelator(Broken())
+    batched = BatchedRevelator(Miscounting())
     failed = await asyncio.gather(*(batched.complete("end", [t]) for t in "ab"), return_exceptions=True)
-    assert [str(error) for error in failed] == ["out of memory"] * 2
-    with pytest.raises(RuntimeError):
-        await batched.complete("end", ["c"])
+    assert [str(error) for error in failed] == [f"the model gave {1 + change} results for 1 rows"] * 2

@@ -2,6 +2,9 @@
 
 import asyncio
 import json
+import threading
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,11 +13,14 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from revelator.artifact import MANIFEST
-from revelator.errors import ArtifactError, InvalidRequest
+from revelator.errors import ArtifactError, Cancelled, InvalidRequest
 from revelator.tasks import TASKS, RelevanceInput
+from serving.batching import BatchedRevelator
 from serving.engine import Engine
 from serving.packing import pack
 from serving.revelator_model import LocalRevelator, complete
+from serving.triton.completions import LOOK_SECONDS, Client, Completions, Row
+from serving.triton.repository import ADAPTER, PROMOTION
 from tests.training.toy import toy_rows, write_adapter, write_base
 
 ROUTES = TASKS["route"].labels
@@ -122,6 +128,92 @@ async def test_concurrent_calls_in_one_process_answer_as_they_would_alone(engine
     answers = await asyncio.gather(*(local.complete("route", [prompt]) for prompt in PROMPTS))
     local.close()
     assert [a[0] for a in answers] == [complete(engine, "route", [prompt])[0] for prompt in PROMPTS]
+
+
+class Passes:
+    """The passes that an engine's model makes; number `held` calls `begun` and waits for `go`."""
+
+    def __init__(self, held: int, begun: Callable[[], object]) -> None:
+        self.made = 0
+        self.held, self.begun = held, begun
+        self.go = threading.Event()
+
+    def __call__(self, *_: object) -> None:
+        self.made += 1
+        if self.made == self.held:
+            self.begun()
+            self.go.wait()
+
+
+DOCUMENTS = [
+    TASKS["relevance"].render(RelevanceInput(f"Who wrote {film}?", "Tin Comet", f"a film of {n}"))
+    for film in ("Tin Comet", "Glass Harbour", "Paper Moons")
+    for n in range(3)
+]
+
+
+@pytest.mark.parametrize(("task", "prompts", "held"), [("refine", PROMPTS[:1], 3), ("relevance", DOCUMENTS, 1)])
+@pytest.mark.parametrize("batched", [False, True])
+async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
+    engine: Engine, task: str, prompts: list[str], held: int, batched: bool
+) -> None:
+    whole = Passes(0, print)
+    with engine.model.register_forward_pre_hook(whole):
+        complete(engine, task, prompts)
+    assert whole.made > held
+    begun = asyncio.Event()
+    passes = Passes(held, partial(asyncio.get_running_loop().call_soon_threadsafe, begun.set))
+    local = LocalRevelator(engine)
+    with engine.model.register_forward_pre_hook(passes):
+        call = asyncio.create_task((BatchedRevelator(local) if batched else local).complete(task, prompts))
+        await begun.wait()
+        call.cancel()
+        await asyncio.wait([call])
+        passes.go.set()
+        await asyncio.to_thread(local.close)  # waits for the model's thread
+    assert call.cancelled() and passes.made == held
+
+
+@pytest.fixture(scope="module")
+def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Completions:
+    folder = tmp_path_factory.mktemp("version")
+    (folder / ADAPTER).symlink_to(adapter)
+    (folder / PROMOTION).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
+    return Completions(folder)
+
+
+def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: Completions) -> None:
+    passes = Passes(0, print)
+    gone, waits = (
+        [Row(task, PROMPTS[0], cancelled=lambda: True) for task in ("refine", "route")],
+        Row("end", PROMPTS[0]),
+    )
+    with completions._engine.model.register_forward_pre_hook(passes):
+        first, second, third = completions.complete([*gone, waits])
+        assert isinstance(first, Cancelled) and isinstance(second, Cancelled) and passes.made == 1
+        assert third.text in TASKS["end"].labels
+        both = completions.complete([gone[1], Row("route", PROMPTS[1])])
+    assert [c.text in ROUTES for c in both] == [True, True]
+
+
+def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_under_way(
+    completions: Completions,
+) -> None:
+    passes = Passes(0, print)
+    rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
+    with completions._engine.model.register_forward_pre_hook(passes):
+        assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
+    assert passes.made == 3
+
+
+def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
+    now, looks = 0.0, iter([False, False, True])
+    client = Client(lambda: next(looks), clock=lambda: now)
+    assert not client.left() and not client.left()
+    now = LOOK_SECONDS
+    assert not client.left()
+    now = 2 * LOOK_SECONDS
+    assert client.left() and client.left()
 
 
 def test_an_adapter_of_another_base_is_refused_by_digest(tmp_path: Path, toy_base: Path, adapter: Path) -> None:

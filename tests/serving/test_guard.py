@@ -51,6 +51,22 @@ async def test_a_call_that_met_a_source_that_is_down_is_made_again_after_growing
     assert source.calls == 3 and source.pauses == [0.05, 0.1]
 
 
+async def test_a_connection_that_fails_is_a_source_that_is_down():
+    source = Source(ConnectionRefusedError("refused"), OSError("no route to host"))
+    assert await source.ask() == "found"
+    assert source.calls == 3
+
+
+@pytest.mark.parametrize("error", [Unavailable("down"), ConnectionResetError("reset"), TimeoutError("late")])
+async def test_every_kind_of_failure_to_answer_counts(error):
+    source = Source(*[error] * 2, attempts=1, failures=2)
+    for _ in range(2):
+        with pytest.raises(type(error)):
+            await source.ask()
+    with pytest.raises(Unavailable, match="left alone"):
+        await source.ask()
+
+
 async def test_pauses_have_a_bound():
     source = Source(*[Overloaded("full")] * 5, attempts=6, pause_seconds=1.0, longest_pause_seconds=2.0)
     await source.ask()
@@ -65,7 +81,13 @@ async def test_after_the_last_attempt_its_error_is_raised():
 
 @pytest.mark.parametrize(
     "error",
-    [InvalidRequest("no"), DeadlineExceeded("late"), RuntimeError("torn"), Unavailable("down", final=True)],
+    [
+        InvalidRequest("no"),
+        DeadlineExceeded("late"),
+        TimeoutError("late"),
+        RuntimeError("torn"),
+        Unavailable("down", final=True),
+    ],
 )
 async def test_what_another_attempt_cannot_mend_is_raised_at_once(error):
     source = Source(error)
@@ -113,6 +135,23 @@ async def test_the_first_call_after_a_rest_decides_alone():
         await source.ask()
     gate.set()
     assert await first is True and await source.ask() == "found"
+
+
+async def test_a_call_from_before_the_rest_that_ends_lets_no_second_trial_begin():
+    source = Source(attempts=1, failures=1, rest_seconds=10)
+    old = asyncio.create_task(source.guard.call(asyncio.Event().wait))
+    await asyncio.sleep(0)
+    await source.fail(1)
+    source.now += 11
+    gate = asyncio.Event()
+    trial = asyncio.create_task(source.guard.call(gate.wait))
+    await asyncio.sleep(0)
+    old.cancel()
+    await asyncio.wait([old])
+    with pytest.raises(Unavailable, match="left alone"):
+        await source.ask()
+    gate.set()
+    assert await trial is True and await source.ask() == "found"
 
 
 async def test_a_trial_that_is_cancelled_lets_the_next_one_try():

@@ -232,7 +232,7 @@ def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[
         ("executor", [tensor("question", [b"q"], [1])], "missing required input"),
         ("executor", [tensor("question", [b"q", b"q"], [2]), tensor("options", [b""], [1])], "unexpected shape"),
         ("executor", [tensor("question", [7], [1]), tensor("options", [b""], [1])], "data-type"),
-        ("retriever", [tensor("query", [BAD], [1]), tensor("k", [np.int32(1)], [1])], "query is not UTF-8"),
+        ("retriever", [tensor("query", [BAD], [1, 1]), tensor("k", [np.int32(1)], [1, 1])], "query is not UTF-8"),
         ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
         ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
         ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "valid string"),
@@ -387,6 +387,35 @@ async def test_the_retriever_refuses_a_wrong_k_and_searches_on(world):
             await retriever.search("Sarnath", 0)
         found = await retriever.search("Sarnath", 2)
     assert [passage.title for passage in found] == ["Sarnath", "Tobias Renn"]
+
+
+def test_a_logical_query_finds_the_documents_of_a_question(world, client):
+    plan = '"Sarnath" AND NOT "Tobias"'
+    trace = client.ask("Where does the Sarnath rise?", plan=plan, strategy="logic").trace
+    assert (trace.plan, trace.plan_language) == (plan, "logic")
+    titles = [passage.title for passage in trace.nodes[0].documents]
+    assert "Sarnath" in titles and "Tobias Renn" not in titles
+    with pytest.raises(PlanError, match="no document can match"):
+        client.ask("q", plan='"a" AND NOT "a"', strategy="logic")
+
+
+async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(world, triton):
+    config = triton.get_model_config("retriever").config
+    assert config.HasField("dynamic_batching") and config.max_batch_size > 1
+    before = triton.get_inference_statistics("retriever").model_stats[0]
+    query, k = grpc_client.InferInput("query", [3, 1], "BYTES"), grpc_client.InferInput("k", [3, 1], "INT32")
+    query.set_data_from_numpy(np.array([[b"Sarnath"], [b"Lantern Row"], [b"Sarnath"]], dtype=np.object_))
+    k.set_data_from_numpy(np.array([[2], [1], [1]], dtype=np.int32))
+    rows = triton.infer("retriever", [query, k]).as_numpy("passages")
+    after = triton.get_inference_statistics("retriever").model_stats[0]
+    titles = [[passage["title"] for passage in json.loads(row)] for [row] in rows]
+    assert titles == [["Sarnath", "Tobias Renn"], ["Lantern Row"], ["Sarnath"]]
+    assert after.execution_count - before.execution_count == 1
+    async with TritonModels(world.url) as models:
+        searches = [RemoteRetriever(models).search("Sarnath", n % 3) for n in range(24)]
+        found = await asyncio.gather(*searches, return_exceptions=True)
+    for n, passages in enumerate(found):
+        assert isinstance(passages, InvalidRequest) if n % 3 == 0 else len(passages) == n % 3
 
 
 async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serving(world):
