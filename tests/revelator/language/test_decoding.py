@@ -101,6 +101,18 @@ def test_keeping_to_names_refuses_a_name_that_the_question_does_not_hold(bytes_o
     assert not accepts(bytes_only, grammar, "WhoWho distributed Tin Comet?")
 
 
+def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTokenizer) -> None:
+    asked = plan_grammar(words_of("Who wrote 𠮷野家?"))
+    assert accepts(bytes_only, asked, "Who wrote 𠮷野家? * When was {𠮷} born?")
+    assert not accepts(bytes_only, plan_grammar(words_of("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
+
+
+@pytest.mark.parametrize("words", ["a" * 1990, " ".join("a" * n for n in range(1, 140))])
+def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
+    question = f"Who is {words}?"
+    assert accepts(bytes_only, plan_grammar(words_of(question)), question)
+
+
 def test_vllm_takes_the_same_grammar() -> None:
     """Its backend `guidance` hands the text of `grammar` to this function."""
     grammar = plan_grammar()
