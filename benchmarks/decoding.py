@@ -73,7 +73,9 @@ def questions(count: int, seed: int = 7) -> Iterator[str]:
         elif kind == 1:
             yield draw.choice(["", " "]).join(draw.choices(SIGNS, k=draw.randint(1, 60)))
         elif kind == 2:
-            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"'], k=4000))[:10_240]
+            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"', "{x}"], k=4000))[
+                :10_240
+            ]
         else:
             yield ""
 
