@@ -71,9 +71,10 @@ def json_grammar(schema: dict[str, Any]) -> Grammar:
     return Grammar(text, ('"', "]", "}", "0"), brackets='"]}', opening="[{")
 
 
-def structured_outputs(grammar: Grammar) -> str:
-    """The same grammar as vLLM takes it: the JSON string of `structured_outputs` (backend `guidance`)."""
-    return json.dumps({"grammar": grammar.text})
+def structured_outputs(grammar: Grammar) -> dict[str, Any]:
+    """The same grammar as fields of a request to vLLM 0.12 or later, served with
+    `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
+    return {"structured_outputs": {"grammar": grammar.text}}
 
 
 @cache
