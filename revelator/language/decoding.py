@@ -34,6 +34,7 @@ from revelator.language.expression import MAX_DEPTH, NAME
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
 NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
+CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
 
 
 @dataclass(frozen=True)
@@ -62,13 +63,6 @@ def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
     closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
     text = _plan_text() if words is None else _text(tuple(sorted(set(words))))
     return Grammar(text, closing, brackets=")", opening="(", deepening="(*+")
-
-
-def json_grammar(schema: dict[str, Any]) -> Grammar:
-    """The grammar of JSON values of a schema, after the one space that a completion begins with."""
-    compact = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-    text = f'start: " " value\nvalue: %json {json.dumps(schema | {"x-guidance": compact})}\n'
-    return Grammar(text, ('"', "]", "}", "0"), brackets='"]}', opening="[{")
 
 
 def structured_outputs(grammar: Grammar) -> dict[str, Any]:
@@ -169,7 +163,7 @@ def _sign(name: str, pattern: Pattern) -> str:
 def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
     """What texts are made of: placeholders, single characters, and with `words` these; then no other letter is left."""
     letters = "" if words is None else character_class(r"\w")
-    plain = rf"[^{{}}\x00-\x1f\x7f-\x9f\u2028\u2029{letters}]"
+    plain = rf"[^{{}}{CONTROLS}{letters}]"
     escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
     pieces = {"PLACEHOLDER": explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
     return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}

@@ -8,8 +8,10 @@ import llguidance
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from revelator.language import check, parse
-from revelator.language.decoding import Grammar, json_grammar, plan_grammar, structured_outputs
+from revelator.language import check, logic, parse
+from revelator.language.decoding import Grammar, plan_grammar, structured_outputs
+from revelator.language.json_decoding import json_grammar
+from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 
 ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
@@ -114,8 +116,24 @@ def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, wor
 
 def test_vllm_takes_the_same_grammar() -> None:
     """Its backend `guidance` hands the text of `grammar` to this function."""
-    text = structured_outputs(plan_grammar())["structured_outputs"]["grammar"]
-    assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
+    for grammar in (plan_grammar(), logic_grammar()):
+        text = structured_outputs(grammar)["structured_outputs"]["grammar"]
+        assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ['"a"', 'NOT "a b" AND ("c" OR NOT "d")', r'"a \"b\" \\" OR "1"', '"電𠮷"', 'NOT (NOT "a")']
+)
+def test_a_logical_query_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert logic.render(logic.parse(text)) == text and logic.check(logic.parse(text)) == ()
+    assert accepts(bytes_only, logic_grammar(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", '""', '" a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
+)
+def test_what_is_no_logical_query_or_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert not accepts(bytes_only, logic_grammar(), text)
 
 
 def test_a_json_schema_is_a_grammar(bytes_only: LLTokenizer) -> None:
