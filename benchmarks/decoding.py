@@ -1,13 +1,15 @@
 """Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|mask|labels]
+    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
     python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
 half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
-`+ * ( ) { } "` and words, 10 KB, empty. `mask` times the same batches with and without a grammar, in turn, and the
-constraint's own share. `labels` times judging ten documents beside two, packed and (`each`) a row a prompt.
+`+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
+trees, after the prompt for plans: no task has one for them. `mask` times the same batches with and without a grammar,
+in turn, and the constraint's own share. `labels` times judging ten documents beside two, packed and (`each`) a row a
+prompt.
 """
 
 from __future__ import annotations
@@ -23,16 +25,20 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
+from types import ModuleType
 
 import torch
 
 from data_gen.instruction_set import read_records
 from evaluation.metrics import plan_score
+from revelator import art
+from revelator.art.decoding import art_grammar
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_text
 from revelator.errors import ExpressionError
-from revelator.language import check, leaves, parse, substitute
+from revelator.language import check, leaves, logic, parse, substitute
 from revelator.language.decoding import plan_grammar
+from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import WORD, words_of
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.constrained import Constraint
@@ -73,7 +79,9 @@ def questions(count: int, seed: int = 7) -> Iterator[str]:
         elif kind == 1:
             yield draw.choice(["", " "]).join(draw.choices(SIGNS, k=draw.randint(1, 60)))
         elif kind == 2:
-            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"'], k=4000))[:10_240]
+            yield " ".join(draw.choices(["who", "the", "film", "aaaaaaaaaaaa", "(1997)", '"x"', "{x}"], k=4000))[
+                :10_240
+            ]
         else:
             yield ""
 
@@ -94,14 +102,20 @@ def valid(completion: Completion) -> bool:
         return False
 
 
+def batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]]]:
+    """Temperatures and prompts: of each 32 one half greedily, the other half sampled."""
+    for at in range(0, len(prompts), BATCH):
+        yield 0.0, prompts[at : at + BATCH : 2]
+        yield 1.0, prompts[at + 1 : at + BATCH : 2]
+
+
 def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
     for decoding in ("grammar", "free"):
         start, done = time.perf_counter(), []
-        for at in range(0, len(prompts) if decoding == "grammar" else min(128, len(prompts)), BATCH):
-            for temperature, own in ((0.0, prompts[at : at + BATCH : 2]), (1.0, prompts[at + 1 : at + BATCH : 2])):
-                fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
-                done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
+        for temperature, own in batches(prompts if decoding == "grammar" else prompts[:128]):
+            fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
+            done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
         good, degraded = sum(map(valid, done)), sum(c.degraded for c in done)
         forced = sum(c.tokens_out > TOKENS - 20 for c in done)
         print(
@@ -109,6 +123,30 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
             f"  closed by force {forced:4}  {time.perf_counter() - start:6.0f} s",
             flush=True,
         )
+
+
+def measure_others(name: str, engine: Engine, asked: Sequence[str]) -> None:
+    """What is degraded has no text; of the others it is counted whether they parse and check."""
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
+    for language, module, grammar in (("logic", logic, logic_grammar()), ("art", art, art_grammar())):
+        start, done = time.perf_counter(), []
+        for temperature, own in batches(prompts):
+            done += engine.generate(own, temperature, TOKENS, [grammar] * len(own))
+        closed = [row.text for row in done if not row.degraded]
+        faults = [fault for text in closed for fault in _faults(module, text)]
+        print(
+            f"{name:16} {language:8} n={len(done):5}  degraded {len(done) - len(closed):4}  of the {len(closed)} others"
+            f" {len(faults)} do not parse and check {sorted(set(faults))}  {time.perf_counter() - start:6.0f} s",
+            flush=True,
+        )
+
+
+def _faults(module: ModuleType, text: str) -> list[str]:
+    """The code of the first fault, none or one."""
+    try:
+        return [fault.code for fault in module.check(module.parse(text))][:1]
+    except ExpressionError as error:
+        return [error.code]
 
 
 def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
@@ -242,7 +280,7 @@ def main() -> None:
     options.add_argument("--questions", type=int, default=1000)
     options.add_argument("--base", default="tiny")
     options.add_argument("--repeats", type=int, default=15)
-    options.add_argument("--only", choices=["plans", "mask", "labels"])
+    options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
     options.add_argument("--adapter", type=Path)
     options.add_argument("--set", type=Path, dest="folder")
     chosen = options.parse_args()
@@ -254,10 +292,11 @@ def main() -> None:
         measure_labels(engine, chosen.repeats)
     if chosen.only in (None, "mask"):
         measure_mask(engine, list(islice(_real(), 32)), chosen.repeats)
-    if chosen.only in (None, "plans"):
-        asked = list(questions(chosen.questions))
-        measure_plans("random weights", randomly_initialised(chosen.base), asked)
-        measure_plans("tiny", engine, asked)
+    for what, measure in (("plans", measure_plans), ("others", measure_others)):
+        if chosen.only in (None, what):
+            asked = list(questions(chosen.questions))
+            measure("random weights", randomly_initialised(chosen.base), asked)
+            measure("tiny", engine, asked)
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ from revelator.errors import ConfigError
 from revelator.language.decoding import Grammar
 
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
+INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
 TRIED = 400  # states that a search for an end looks at
 BRANCHES = 4  # tokens tried where none of a grammar's closing pieces fits, spread over those allowed
 KEPT = 16  # grammars whose matchers are kept
@@ -37,6 +38,7 @@ class Vocabulary:
         self._pieces = [self.tokens.decode_bytes([token]).decode(errors="replace") for token in range(len(tokenizer))]
         self._matchers: dict[str, LLMatcher] = {}
         self._counts: dict[str, list[int]] = {}
+        self._tokenized: dict[Sequence[str], list[list[int]]] = {}
 
     def matcher(self, grammar: Grammar) -> LLMatcher:
         """A matcher at the start of an output. Raises ConfigError when llguidance cannot use the grammar."""
@@ -54,6 +56,12 @@ class Vocabulary:
             found = [sum(map(piece.count, signs)) for piece in self._pieces]
             self._counts[signs] = found + [0] * (self.size - len(found))
         return self._counts[signs]
+
+    def tokenized(self, pieces: Sequence[str]) -> list[list[int]]:
+        """The tokens of each piece of a grammar, its own tuple or string."""
+        if pieces not in self._tokenized:
+            self._tokenized[pieces] = [self.tokens.tokenize_str(piece) for piece in pieces]
+        return self._tokenized[pieces]
 
 
 class Constraint(LogitsProcessor):
@@ -94,9 +102,9 @@ class _Row:
         self.vocabulary, self.grammar = vocabulary, grammar
         self.matcher = vocabulary.matcher(grammar)
         self.openings, self.deepenings = vocabulary.counts(grammar.opening), vocabulary.counts(grammar.deepening)
-        self.closing = [vocabulary.tokens.tokenize_str(piece) for piece in grammar.closing]
-        self.brackets = [vocabulary.tokens.tokenize_str(sign) for sign in grammar.brackets]
-        self.reserve = FINISH + max(self.openings)
+        self.closing = vocabulary.tokenized(grammar.closing)
+        self.brackets = vocabulary.tokenized(grammar.brackets)
+        self.reserve = max(FINISH, INSIDE + max(map(len, self.closing), default=0)) + max(self.openings)
         self.opened = self.deep = self.length = 0
         self.forced: list[int] | None = None
         self.degraded = self.ended = False

@@ -10,7 +10,7 @@ from functools import partial
 from typing import Literal
 
 from revelator.errors import ConfigError
-from revelator.language import Atomic, render
+from revelator.language import Atomic, placeholders, render, substitute
 from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
@@ -34,7 +34,8 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. Plans are held to their
     grammar by `decoding`: `grammar`; `names`, whose texts use the question's own words and function words alone; or
-    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, `degraded`.
+    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, `degraded`;
+    braces of placeholders go.
     """
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
@@ -60,7 +61,14 @@ def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Gra
 
 
 def _text(task: str, prompt: str, row: Written) -> str:
-    return render(Atomic(TASKS[task].question(prompt))) if row.degraded else row.text
+    return render(Atomic(_without_placeholders(TASKS[task].question(prompt)))) if row.degraded else row.text
+
+
+def _without_placeholders(question: str) -> str:
+    """Without the braces around a name: in a plan of one leaf nothing would give it a value."""
+    while names := placeholders(question):
+        question = substitute(question, {name: name for name in names})
+    return question
 
 
 class LocalRevelator:

@@ -1,6 +1,6 @@
 """ART between text and value: `parse` reads the JSON form, `render` writes it. `schema()` documents it.
 
-The form is described by `schema.json` (JSON Schema 2020-12), which the constrained decoder takes as its grammar.
+The form is described by `schema.json` (JSON Schema 2020-12), from which `decoding` derives the decoder's grammar.
 Faults point into the text: line, column, caret, and the place as a path such as `children[1].relate.head`.
 """
 

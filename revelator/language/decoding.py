@@ -17,11 +17,13 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from os.path import commonprefix
 from typing import Any
 
 from lark import Lark
@@ -31,7 +33,8 @@ from revelator.language.expression import MAX_DEPTH, NAME
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
-LAST = 0xFFFF  # names and spaces are told apart below this code point
+NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
+CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
 
 
 @dataclass(frozen=True)
@@ -62,16 +65,10 @@ def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
     return Grammar(text, closing, brackets=")", opening="(", deepening="(*+")
 
 
-def json_grammar(schema: dict[str, Any]) -> Grammar:
-    """The grammar of JSON values of a schema, after the one space that a completion begins with."""
-    compact = {"item_separator": ", ", "key_separator": ": ", "whitespace_flexible": False}
-    text = f'start: " " value\nvalue: %json {json.dumps(schema | {"x-guidance": compact})}\n'
-    return Grammar(text, ('"', "]", "}", "0"), brackets='"]}', opening="[{")
-
-
-def structured_outputs(grammar: Grammar) -> str:
-    """The same grammar as vLLM takes it: the JSON string of `structured_outputs` (backend `guidance`)."""
-    return json.dumps({"grammar": grammar.text})
+def structured_outputs(grammar: Grammar) -> dict[str, Any]:
+    """The same grammar as fields of a request to vLLM 0.12 or later, served with
+    `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
+    return {"structured_outputs": {"grammar": grammar.text}}
 
 
 @cache
@@ -87,7 +84,7 @@ def _text(words: tuple[str, ...] | None) -> str:
     for terminal in _file().terminals:
         if terminal.name in TEXTS:
             kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN", words is not None)
-            lines.append(f"{terminal.name}: /{_explicit(terminal.pattern.value)}/")
+            lines.append(f"{terminal.name}: /{explicit(terminal.pattern.value)}/")
             named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
             lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
     return "\n".join(lines) + "\n"
@@ -165,10 +162,10 @@ def _sign(name: str, pattern: Pattern) -> str:
 
 def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
     """What texts are made of: placeholders, single characters, and with `words` these; then no other letter is left."""
-    letters = "" if words is None else _class(r"\w")
-    plain = rf"[^{{}}\x00-\x1f\x7f-\x9f\u2028\u2029{letters}]"
+    letters = "" if words is None else character_class(r"\w")
+    plain = rf"[^{{}}{CONTROLS}{letters}]"
     escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
-    pieces = {"PLACEHOLDER": _explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
+    pieces = {"PLACEHOLDER": explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
     return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}
 
 
@@ -179,27 +176,29 @@ def _kinds_of_text(plain: str, named: bool) -> dict[str, str]:
     return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
 
 
-def _any_of(words: Sequence[str]) -> str:
-    """A regular expression for these words (sorted, none empty) that follows their common beginnings."""
+def _any_of(words: Sequence[str], depth: int = 0) -> str:
+    """A regular expression for these words (sorted, none empty) that follows their common beginnings, each at once:
+    it nests as deep as beginnings part, not as words are long, and never deeper than `NESTED`."""
+    if depth == NESTED:
+        return f"(?:{'|'.join(words)})"
     ways = []
-    for first, group in groupby(words, key=lambda word: word[0]):
-        rests = [word[1:] for word in group]
-        longer = [rest for rest in rests if rest]
-        ways.append(first + (_any_of(longer) + "?" * (len(longer) < len(rests)) if longer else ""))
+    for _, group in groupby(words, key=lambda word: word[0]):
+        alike = list(group)
+        shared = commonprefix(alike)
+        longer = [word[len(shared) :] for word in alike if word != shared]
+        ways.append(shared + (_any_of(longer, depth + 1) + "?" * (shared in alike) if longer else ""))
     return f"(?:{'|'.join(ways)})"
 
 
-def _explicit(pattern: str) -> str:
+def explicit(pattern: str) -> str:
     r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
-    words, spaces = _class(r"\w"), _class(r"\s")
+    words, spaces = character_class(r"\w"), character_class(r"\s")
     inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
     return inside.replace(r"\w", f"[{words}]")
 
 
 @cache
-def _class(kind: str) -> str:
-    """The characters of `kind` as the inside of a character class."""
-    codes = [code for code in range(LAST + 1) if re.match(kind, chr(code))]
-    starts = [code for i, code in enumerate(codes) if not i or codes[i - 1] != code - 1]
-    ends = [code for i, code in enumerate(codes) if i + 1 == len(codes) or codes[i + 1] != code + 1]
-    return "".join(rf"\u{{{a:x}}}-\u{{{b:x}}}" for a, b in zip(starts, ends, strict=True))
+def character_class(kind: str) -> str:
+    """The characters of `kind`, in all of Unicode, as the inside of a character class."""
+    runs = re.finditer(f"{kind}+", "".join(map(chr, range(sys.maxunicode + 1))))
+    return "".join(rf"\u{{{ord(run[0][0]):x}}}-\u{{{ord(run[0][-1]):x}}}" for run in runs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,10 +11,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
+from revelator import art
+from revelator.art.decoding import art_grammar
 from revelator.artifact import base_folder
 from revelator.errors import ConfigError
-from revelator.language import Atomic, check, leaves, parse, render
-from revelator.language.decoding import Grammar, json_grammar, plan_grammar
+from revelator.language import Atomic, check, leaves, logic, parse, render
+from revelator.language.decoding import Grammar, plan_grammar
+from revelator.language.json_decoding import json_grammar
+from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
@@ -24,15 +29,9 @@ from serving.protocols import GenerateRequest, Reading
 from serving.revelator_model import LocalRevelator, complete
 from tests.serving.toy_model import write_base
 
-LOGIC = """
-start: " " any
-any: all (" OR " all)*
-all: term (" AND " term)*
-term: NOT? (STRING | "(" any ")")
-NOT: "NOT "
-STRING: /"[^"\\\\\\x00-\\x1f]+"/
-"""
 SIGNS = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
+LOGIC_SIGNS = [*'"()_\\', " AND", " OR", " (", "NOT", "NOT (", ' "']
+TREE_SIGNS = [*'"[]{}123\\', " ", '"children": [', '"direct"', "[1]", "[2]", "é"]
 seeds = st.integers(0, 2**32 - 1)
 held = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60, derandomize=True)
 
@@ -43,15 +42,17 @@ def vocabulary() -> Vocabulary:
     return Vocabulary(tokenizer, len(tokenizer))
 
 
-def write(vocabulary: Vocabulary, grammar: Grammar, room: int, seed: int, bias: float) -> tuple[str, bool]:
+def write(
+    vocabulary: Vocabulary, grammar: Grammar, room: int, seed: int, bias: float, signs: Sequence[str] = SIGNS
+) -> tuple[str, bool]:
     """What a model with random logits writes, as `generate` would call the constraint; `bias` is for signs."""
     draw = torch.Generator().manual_seed(seed)
     constraint = Constraint(vocabulary, [grammar], room)
-    signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
+    wanted = [token for sign in signs for token in vocabulary.tokens.tokenize_str(sign)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     for _ in range(room):
         logits = torch.randn((1, vocabulary.size), generator=draw) * 2
-        logits[0, signs] += bias
+        logits[0, wanted] += bias
         token = constraint(ids, logits).argmax(-1, keepdim=True)
         if token.item() == vocabulary.end:
             break
@@ -85,30 +86,57 @@ def test_any_logits_that_keep_to_names_use_no_other_word(vocabulary: Vocabulary,
 
 @pytest.mark.parametrize("sign", ["(", " (", "{", '"', '"(', " * (", " + "])
 def test_one_sign_for_ever_still_ends_as_a_plan(vocabulary: Vocabulary, sign: str) -> None:
-    tokens = vocabulary.tokens.tokenize_str(sign)
-    constraint = Constraint(vocabulary, [plan_grammar()], 400)
+    assert check(parse(written_for_ever(vocabulary, plan_grammar(), sign))) == ()
+
+
+def written_for_ever(vocabulary: Vocabulary, grammar: Grammar, text: str) -> str:
+    """What a model writes that wants the tokens of `text` in turn, whichever of them the grammar lets it."""
+    tokens = vocabulary.tokens.tokenize_str(text)
+    constraint = Constraint(vocabulary, [grammar], 400)
     ids = torch.zeros((1, 1), dtype=torch.long)
     while True:
         logits = torch.zeros((1, vocabulary.size))
         logits[0, tokens] = 9.0
+        logits[0, tokens[(ids.shape[1] - 1) % len(tokens)]] = 18.0
         token = constraint(ids, logits).argmax(-1, keepdim=True)
         if token.item() == vocabulary.end or ids.shape[1] > 400:
             break
         ids = torch.cat([ids, token], dim=1)
     assert not constraint.degraded[0]
-    assert check(parse(vocabulary.tokens.decode_str(ids[0, 1:].tolist()))) == ()
+    return vocabulary.tokens.decode_str(ids[0, 1:].tolist()).removeprefix(" ")
 
 
 @held
-@given(seeds)
-def test_a_grammar_of_another_language_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) -> None:
-    from llguidance import LLMatcher
-
-    logic = Grammar(LOGIC, ('"', 'x"', '"x"', " "), brackets=")", opening="(")
-    text, degraded = write(vocabulary, logic, 60, seed, 4.0)
-    matcher = LLMatcher(vocabulary.tokens, LOGIC)
+@given(seeds, st.sampled_from([20, 96, 256]), st.sampled_from([0.0, 4.0, 7.0]))
+def test_any_logits_write_a_logical_query_that_can_be_run(
+    vocabulary: Vocabulary, seed: int, room: int, bias: float
+) -> None:
+    """Whether all or no documents match, no grammar can tell: such a query runs, and ranks nothing."""
+    text, degraded = write(vocabulary, logic_grammar(), room, seed, bias, LOGIC_SIGNS)
     assert not degraded
-    assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(text)) and matcher.is_accepting()
+    assert {fault.code for fault in logic.check(logic.parse(text[1:]))} <= {"contradiction", "tautology"}
+
+
+@pytest.mark.parametrize("signs", [['"', "x", '"', " AND "], ["NOT ("], ['"', "x", '"', " OR (NOT ("]])
+def test_one_sign_for_ever_still_ends_as_a_logical_query(vocabulary: Vocabulary, signs: list[str]) -> None:
+    query = logic.parse(written_for_ever(vocabulary, logic_grammar(), "".join(signs)))
+    assert {fault.code for fault in logic.check(query)} <= {"contradiction", "tautology"}
+
+
+@held
+@given(seeds, st.sampled_from([96, 256]), st.sampled_from([0.0, 4.0, 8.0]))
+def test_any_logits_write_a_tree_that_parses_and_checks(
+    vocabulary: Vocabulary, seed: int, room: int, bias: float
+) -> None:
+    text, degraded = write(vocabulary, art_grammar(), room, seed, bias, TREE_SIGNS)
+    assert not degraded
+    tree = art.parse(text[1:])
+    assert art.check(tree) == ()
+    assert art.render(tree) == text[1:]
+
+
+def test_a_tree_without_room_is_degraded(vocabulary: Vocabulary) -> None:
+    assert write(vocabulary, art_grammar(), 20, 0, 0.0) == ("", True)
 
 
 @held
@@ -133,8 +161,8 @@ def test_a_json_schema_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) 
         **node,
     }
     text, degraded = write(vocabulary, json_grammar(schema), 160, seed, 2.0)
-    if not degraded:
-        assert set(json.loads(text)) == {"operator", "arguments", "children"}
+    assert not degraded
+    assert set(json.loads(text)) == {"operator", "arguments", "children"}
 
 
 def test_a_grammar_that_cannot_be_used_is_refused_in_one_line(vocabulary: Vocabulary) -> None:
@@ -165,16 +193,26 @@ def test_a_random_model_plans_every_question(engine: Engine, temperature: float)
         assert check(parse(completion.text)) == ()
 
 
-@pytest.mark.parametrize("question", ["Who is {x} * (of the", "", "who the film " * 800])
-def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine, question: str) -> None:
-    """A long question leaves no positions, and none leaves any within three tokens."""
+@pytest.mark.parametrize(
+    ("question", "leaf"),
+    [
+        ("Who is {x * (of the", "Who is {x * (of the"),
+        ("", ""),
+        ("who the film " * 800, ("who the film " * 800).strip()),
+        ("Who wrote {x} in {{the year}}?", "Who wrote x in the year?"),
+        ("Who wrote {x}? " * 800, ("Who wrote x? " * 800).strip()),
+    ],
+)
+def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine, question: str, leaf: str) -> None:
+    """A long question leaves no positions, and none leaves any within three tokens. Placeholders lose their braces."""
     prompt = TASKS["translate_bnf"].render(TranslateInput(question))
     fine = TASKS["translate_bnf"].render(TranslateInput("Who is it?"))
     completion, beside = complete(
         engine, "translate_bnf", [prompt, fine], max_new_tokens=3 if len(question) < 99 else 40
     )
     assert completion.degraded
-    assert completion.text == render(Atomic(" ".join(question.split())))
+    assert completion.text == render(Atomic(leaf))
+    assert check(parse(completion.text)) == ()
     assert beside.degraded == (len(question) < 99)
 
 

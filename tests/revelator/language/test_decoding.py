@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import random
 
 import llguidance
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from revelator.language import check, parse
-from revelator.language.decoding import Grammar, json_grammar, plan_grammar, structured_outputs
+from revelator.language import check, logic, parse
+from revelator.language.decoding import Grammar, plan_grammar, structured_outputs
+from revelator.language.json_decoding import json_grammar
+from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 
 ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
@@ -101,12 +102,38 @@ def test_keeping_to_names_refuses_a_name_that_the_question_does_not_hold(bytes_o
     assert not accepts(bytes_only, grammar, "WhoWho distributed Tin Comet?")
 
 
+def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTokenizer) -> None:
+    asked = plan_grammar(words_of("Who wrote 𠮷野家?"))
+    assert accepts(bytes_only, asked, "Who wrote 𠮷野家? * When was {𠮷} born?")
+    assert not accepts(bytes_only, plan_grammar(words_of("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
+
+
+@pytest.mark.parametrize("words", ["a" * 1990, " ".join("a" * n for n in range(1, 140))])
+def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
+    question = f"Who is {words}?"
+    assert accepts(bytes_only, plan_grammar(words_of(question)), question)
+
+
 def test_vllm_takes_the_same_grammar() -> None:
     """Its backend `guidance` hands the text of `grammar` to this function."""
-    grammar = plan_grammar()
-    text = json.loads(structured_outputs(grammar))["grammar"]
-    assert text == grammar.text
-    assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
+    for grammar in (plan_grammar(), logic_grammar()):
+        text = structured_outputs(grammar)["structured_outputs"]["grammar"]
+        assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ['"a"', 'NOT "a b" AND ("c" OR NOT "d")', r'"a \"b\" \\" OR "1"', '"電𠮷"', 'NOT (NOT "a")']
+)
+def test_a_logical_query_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert logic.render(logic.parse(text)) == text and logic.check(logic.parse(text)) == ()
+    assert accepts(bytes_only, logic_grammar(), text)
+
+
+@pytest.mark.parametrize(
+    "text", ["a", '""', '" a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
+)
+def test_what_is_no_logical_query_or_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert not accepts(bytes_only, logic_grammar(), text)
 
 
 def test_a_json_schema_is_a_grammar(bytes_only: LLTokenizer) -> None:
