@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from revelator.art import Art, Filter, Relate, Search, check, render
+from revelator.art import Art, Filter, Relate, Search, check, numbered, parse, render
 from revelator.art.decoding import art_grammar
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))
 C, D = Art("Which of [2] came out?", Filter(("[2]", "UHF"), "out [1]")), Art("How many are in [3]?")
+
+
+PIECES = ['{"question": "', "a", "[1]", "[2]", '", "direct": true}', '", "search": {"name": "', '"}}', ", ", "]}"]
+FIRST = '{"question": "a", "children": [{"question": "a", "search": {"name": "a"}}, '
+LAST = ['{"question": "', "a", '", "search": {"name": "', "a", '"}}', *["]}"] * 3]  # those that fit end any walk
 
 
 def root(*children: Art) -> Art:
@@ -83,3 +89,17 @@ def test_a_tree_that_does_not_check_cannot_be_written(start: LLMatcher, tree: Ar
 )
 def test_what_is_no_tree_or_spelt_otherwise_or_too_deep_cannot_be_written(start: LLMatcher, text: str) -> None:
     assert not accepts(start, text)
+
+
+def test_every_complete_text_of_random_walks_checks(start: LLMatcher) -> None:
+    draw, tokenizer, trees = random.Random(3), LLTokenizer("byte"), []
+    for _ in range(300):
+        matcher, text = start.deep_copy(), ""
+        for piece in [FIRST, *draw.choices([*PIECES, '", "children": ['], k=60), *LAST]:
+            tokens = tokenizer.tokenize_str(piece)
+            if matcher.validate_tokens(tokens) == len(tokens):
+                matcher.consume_tokens(tokens)
+                text += piece
+        trees.append(parse(text))
+        assert check(trees[-1]) == (), text
+    assert sum(any(node.needs for node in numbered(tree)) for tree in trees) > 50
