@@ -10,8 +10,9 @@ from functools import partial
 from typing import Literal
 
 from revelator.errors import ConfigError
-from revelator.language import Atomic, placeholders, render, substitute
+from revelator.language import Atomic, render
 from revelator.language.decoding import Grammar, plan_grammar
+from revelator.language.expression import without_placeholders
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
 from serving.engine import MAX_NEW_TOKENS, Engine, Written, never
@@ -61,14 +62,7 @@ def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Gra
 
 
 def _text(task: str, prompt: str, row: Written) -> str:
-    return render(Atomic(_without_placeholders(TASKS[task].question(prompt)))) if row.degraded else row.text
-
-
-def _without_placeholders(question: str) -> str:
-    """Without the braces around a name: in a plan of one leaf nothing would give it a value."""
-    while names := placeholders(question):
-        question = substitute(question, {name: name for name in names})
-    return question
+    return render(Atomic(without_placeholders(TASKS[task].question(prompt)))) if row.degraded else row.text
 
 
 class LocalRevelator:

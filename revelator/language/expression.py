@@ -149,6 +149,13 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
     return _BRACED.sub(_replacing(values), text) if "{" in text else text
 
 
+def without_placeholders(text: str) -> str:
+    """The text as a leaf that nothing gives a value to: names lose their braces."""
+    while names := placeholders(text):
+        text = substitute(text, {name: name for name in names})
+    return text
+
+
 def _replacing(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()

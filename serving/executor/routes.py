@@ -13,6 +13,7 @@ from dataclasses import asdict
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.language import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.language import Sequence as ListOf
+from revelator.language.expression import without_placeholders
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
 from serving.executor.limits import Limits
@@ -65,7 +66,7 @@ async def compound(run: Run) -> None:
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
-            expression = Atomic(run.question)
+            expression = Atomic(without_placeholders(run.question))
             run.degrade("the question could not be split into parts: it was asked as one")
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 

@@ -286,3 +286,9 @@ async def test_a_logical_query_that_cannot_be_run_is_refused(toy, plan, error, s
 async def test_without_logical_retrieval_there_is_no_strategy_logic(toy):
     with pytest.raises(InvalidRequest, match="none is configured"):
         await toy().executor().run("q", plan=QUERY, strategy="logic")
+
+
+async def test_a_compound_question_in_braces_that_cannot_be_split_is_asked_as_it_reads(toy):
+    world = toy({"Who wrote x?": ["p"]}, {"route": "compound", "decompose": "no list"})
+    trace = await world.executor().run("Who wrote {x}?")
+    assert (trace.answers, trace.plan, trace.degraded) == (["p"], "Who wrote x?", True)
