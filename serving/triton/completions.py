@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from revelator.errors import Cancelled, InvalidRequest, RevelatorError, ServingError
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import TASKS
 from serving.engine import Engine, never
 from serving.protocols import Completion
@@ -93,8 +93,6 @@ class Completions:
                 decoding=self._decoding,
                 cancelled=lambda: all(row.cancelled() for row in rows),
             )
-        except Cancelled as error:
-            return [error] * len(rows)
         except Exception as error:
             if len(rows) > 1:
                 return [outcome for row in rows for outcome in self._group([row])]
