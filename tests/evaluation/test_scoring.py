@@ -20,7 +20,7 @@ class Recited:
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
 
-    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str]) -> list[dict[str, float]]:
+    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str], *_: object) -> list[dict[str, float]]:
         rest = 0.1 / (len(labels) - 1)
         return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
 

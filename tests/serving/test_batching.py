@@ -15,7 +15,7 @@ from serving.batching import BatchedRevelator, Call, take_turns
 from serving.executor import Executor
 from serving.protocols import Completion
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
-from serving.triton.searches import search
+from serving.triton.searches import Search, search
 from tests.serving.executor.world import Toy
 from tests.serving.toy_encoder import write_encoder
 
@@ -178,7 +178,9 @@ async def test_searches_of_concurrent_questions_share_passes_of_the_model(vector
 
 def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors: Index) -> None:
     with counted(vectors) as passes:
-        outcomes = search(vectors, [("cat", 2), ("dog", 1), ("fish", 0), ("sea", 2), ("tree", 0)])
+        outcomes = search(
+            vectors, [Search("cat", 2), Search("dog", 1), Search("fish", 0), Search("sea", 2), Search("tree", 0)]
+        )
     assert len(passes) == 2
     assert [len(o) if isinstance(o, list) else type(o) for o in outcomes] == [2, 1, InvalidRequest, 2, InvalidRequest]
     assert outcomes[0][0].id == "red cat" and outcomes[1][0].id == "blue dog"
