@@ -14,7 +14,7 @@ from evaluation.gate import RULES, Verdict, as_text, judge, read_rules, verdict_
 from evaluation.scores import Scores, score_table
 from revelator import registry
 from revelator.artifact import read_manifest
-from revelator.errors import ConfigError, GateRefused
+from revelator.errors import ArtifactError, ConfigError, GateRefused
 from revelator.registry import CHAMPION, NAME, Version, home_folder
 
 if TYPE_CHECKING:
@@ -138,9 +138,9 @@ def promote(
 
     folder = _set_folder(set_folder, challenger.tags)
     rows = pinned_rows(folder, split, limit)
-    ours = _scored(_fetched(challenger, home), base, rows, threads, f"version {challenger.version}: ")
     rival = None if floors_only else champion
-    theirs = _scored(_fetched(rival, home), base, rows, threads, f"champion {rival.version}: ") if rival else None
+    theirs = _champions(rival, home, base, rows, threads) if rival else None
+    ours = _scored(_fetched(challenger, home), base, rows, threads, f"version {challenger.version}: ")
     verdict = judge(ours, theirs, rule)
     about = Promotion(challenger, champion, folder, split, len(rows))
     table = verdict_table(verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None)
@@ -215,6 +215,14 @@ def _set_folder(given: Path | None, tags: dict[str, str]) -> Path:
             f"no instruction set{f' at {folder}' if folder else ''} to score on", hint="give one: --set DIR"
         )
     return folder
+
+
+def _champions(champion: Version, home: Path, base: str | None, rows: list[Instruction], threads: int | None) -> Scores:
+    try:
+        return _scored(_fetched(champion, home), base, rows, threads, f"champion {champion.version}: ")
+    except ArtifactError as error:
+        hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
+        raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error
 
 
 def _scored(folder: Path | None, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:

@@ -98,3 +98,15 @@ def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> 
         place.call(promote, "--version", "9")
     with pytest.raises(ConfigError, match=r"no instruction set at .* to score on"):
         place.call(evaluate, "1", "--set", str(place.home / "nowhere"))
+
+
+def test_a_champion_whose_base_was_replaced_is_named_before_anything_is_scored(place: Place) -> None:
+    registry.set_alias("revelator", "champion", 2)
+    write_base(place.base, seed=9)
+    adapter = write_adapter(place.home / "adapter-3", place.base, seed=3)
+    registry.register_adapter(adapter, "revelator", "", {"set_folder": str(place.set_folder)})
+    with pytest.raises(ArtifactError, match=r"the champion cannot be scored: .*when the adapter was trained") as caught:
+        place.call(promote, "--rules", place.rules(OPEN))
+    assert "--floors-only" in (caught.value.hint or "")
+    third = json.loads(place.call(promote, "--rules", place.rules(OPEN), "--floors-only", "--json"))
+    assert (third["version"], third["replaced"], third["moved"]) == (3, 2, True)
