@@ -37,7 +37,8 @@ class Step:
     """One command. `arguments` follow `revelator`, or `python -m` where the first is a module's name with a dot.
 
     `makes` is the file written last, None for a step that leaves none of its own; `needs` are files that it is made
-    from; `resume` is added when an earlier run of the same step was broken off.
+    from, `digest` stands for what else decides it (a base's weights, an index's format); `resume` is added when an
+    earlier run of the same step was broken off.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Step:
     needs: tuple[Path, ...] = ()
     resume: tuple[str, ...] = ()
     environment: tuple[tuple[str, str], ...] = ()
+    digest: str = ""
 
 
 def program(arguments: Sequence[str]) -> list[str]:
@@ -142,7 +144,9 @@ class Chain:
 
     def _key(self, step: Step) -> str:
         needs = {str(path): sha256_file(path) for path in step.needs}
-        return sha256_text(json.dumps([step.arguments, step.environment, needs, prompt_hash()], sort_keys=True))
+        return sha256_text(
+            json.dumps([step.arguments, step.environment, needs, step.digest, prompt_hash()], sort_keys=True)
+        )
 
     def _record(self, name: str, entry: dict[str, object]) -> None:
         self.ledger[name] = entry

@@ -21,12 +21,14 @@ from evaluation.chain import Chain, Step
 from evaluation.metrics import AnswerScore
 from evaluation.questions import one_of_each_kind, read_questions
 from evaluation.server import local_server
+from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
 from revelator.language import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
+from serving.retrieval.settings import FORMAT as INDEX_FORMAT
 from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
@@ -70,6 +72,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
             ("train", "demo", "--base", base, "--set", str(built), *at_home),
             adapter,
             needs=(built_made, CONFIGS / "demo.yaml"),
+            digest=base_digest(base_folder(base)),
             resume=("--resume",),
         ),
         Step(
@@ -92,6 +95,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
             ("index", "build", str(world / "passages.jsonl"), "--out", str(index)),
             index_made,
             needs=(world_made,),
+            digest=INDEX_FORMAT,
         ),
         Step(
             "deploy",

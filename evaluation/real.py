@@ -28,10 +28,12 @@ from evaluation.results import SETS, Measured, page_text
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.server import local_server
 from revelator import registry
+from revelator.artifact import base_digest, base_folder
 from revelator.durable import sha256_file, sha256_text, write_bytes
 from revelator.errors import ArtifactError, ConfigError
 from revelator.terminal import printable
 from serving.retrieval import Index
+from serving.retrieval.settings import FORMAT as INDEX_FORMAT
 from training.config import CONFIGS
 
 SET_CONFIG = Path(data_gen.__file__).parent / "configs" / "real.yaml"
@@ -68,6 +70,7 @@ def steps(home: Path, data: Path, base: str, adapter: Path | None, rules: Path) 
         ("train", "real", "--base", base, "--set", str(built), *at_home),
         made,
         needs=(built_made, CONFIGS / "real.yaml"),
+        digest=base_digest(base_folder(base)),
         resume=("--resume",),
     )
     return [
@@ -100,6 +103,7 @@ def steps(home: Path, data: Path, base: str, adapter: Path | None, rules: Path) 
             ("index", "build", *map(str, searched), "--detokenize", "--out", str(index)),
             index_made,
             needs=searched,
+            digest=INDEX_FORMAT,
         ),
         Step(
             "deploy",

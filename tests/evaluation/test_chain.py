@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -62,6 +63,8 @@ def test_a_step_runs_again_when_its_input_or_its_result_has_changed(tmp_path: Pa
     step.makes.write_text("{}", encoding="utf-8")
     assert chain_on(tmp_path)[0].run(step)
     step.makes.unlink()
+    assert chain_on(tmp_path)[0].run(step)
+    step = replace(step, digest="another base")
     assert chain_on(tmp_path)[0].run(step)
     assert not chain_on(tmp_path)[0].run(step)
 
