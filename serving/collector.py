@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import gc
 
-YOUNG_OBJECTS = 20_000  # a question of 64 leaves leaves about 1,500; Python's 700 would interrupt it twice
+YOUNG_OBJECTS = 20_000  # a question of 64 leaves makes about 1,000: Python's own 700 would interrupt it
 
 
 def settle() -> None:
     """Call when everything is loaded: what lives then is never traversed again, and what is new less often.
 
-    Traversing some hundred thousand objects of libraries takes tens of milliseconds of whichever question is under way.
+    Traversing the 86,000 objects of the executor's imports took 61 ms of whichever question would be under way.
     """
     gc.collect()
     gc.freeze()

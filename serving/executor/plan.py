@@ -103,7 +103,7 @@ class PlanRun:
         return down[0] if down and len(down) == self._calls else None
 
     def _begin(self, work: Coroutine[None, None, Answered | Fan]) -> asyncio.Task[Answered | Fan]:
-        """A task that `run` waits for. Made by hand: a task group's callbacks and names would cost a leaf 4 µs more."""
+        """A task that `run` waits for. Made by hand: a task group's callbacks and names would cost a leaf 3 µs more."""
         task = asyncio.Task(work, loop=self._loop, name="leaf")
         self._begun.append(task)
         return task
