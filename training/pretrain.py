@@ -63,20 +63,20 @@ class Mixture:
 
     def rows(
         self,
-        examples: list[Example],
+        sets: list[list[Example]],
         articles: list[tuple[str, str]],
         tokenizer: PreTrainedTokenizerFast,
         random: Random,
         total: int,
     ) -> list[Row]:
-        """`total` rows in these shares; a task with fewer examples than its share is repeated."""
+        """`total` rows in these shares. The sets that have a task give it equal parts; too small a set is repeated."""
         rows: list[Row] = []
         for task in TASKS:
-            own = [e for e in examples if e.task == task]
-            want = int(total * self.shares[task])
-            random.shuffle(own)
-            if own:
-                shown = [shortened(e, random) if random.random() < SHORT_DOCUMENTS else e for e in own[:want]]
+            pools = [pool for examples in sets if (pool := [e for e in examples if e.task == task])]
+            for pool in pools:
+                want = int(total * self.shares[task] / len(pools))
+                random.shuffle(pool)
+                shown = [shortened(e, random) if random.random() < SHORT_DOCUMENTS else e for e in pool[:want]]
                 encoded = task_rows(shown, tokenizer, WIDTHS[-1])
                 rows += [encoded[i % len(encoded)] for i in range(want)]
         texts = [f"{title}: {text}" for title, text in random.sample(articles, int(total * self.shares["text"]))]
@@ -87,14 +87,14 @@ class Mixture:
 
 MIXTURE = Mixture(
     {
-        "translate_bnf": 0.40,
-        "refine": 0.12,
-        "decompose": 0.06,
-        "route": 0.05,
-        "relevance": 0.25,
-        "end": 0.05,
+        "translate_bnf": 0.50,
+        "refine": 0.13,
+        "decompose": 0.08,
+        "route": 0.04,
+        "relevance": 0.15,
+        "end": 0.04,
         "text": 0.03,
-        "copy": 0.04,
+        "copy": 0.03,
     }
 )
 
@@ -226,7 +226,10 @@ def learn_tokenizer(train: list[Example], articles: list[tuple[str, str]], rando
 
 
 @click.command(help=__doc__.split("\n\n")[0])
-@click.option("--set", "sets", multiple=True, required=True, type=click.Path(path_type=Path, exists=True))
+@click.option(
+    "--set", "sets", multiple=True, required=True, type=click.Path(path_type=Path, exists=True),
+    help="An instruction set; named twice, it counts twice.",
+)  # fmt: skip
 @click.option("--text", required=True, type=click.Path(path_type=Path, exists=True), help="JSONL corpus: title, text.")
 @click.option("--out", required=True, type=click.Path(path_type=Path))
 @click.option("--minutes", default=75.0, show_default=True, help="The run ends then, its learning rate fallen.")
@@ -257,7 +260,8 @@ def main(
     torch.manual_seed(seed)
     random = Random(seed)
     work.mkdir(parents=True, exist_ok=True)
-    train = [e for folder in sets for e in read_set(folder, "train")]
+    by_set = [read_set(folder, "train") for folder in sets]
+    train = [e for examples in by_set for e in examples]
     dev = [e for folder in sets for e in read_set(folder, "dev")]
     Random(1).shuffle(dev)
     articles = list(read_articles(text))
@@ -266,7 +270,7 @@ def main(
     elif not (work / "tokenizer").exists():
         learn_tokenizer(train, articles, Random(seed)).save_pretrained(work / "tokenizer")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(work / "tokenizer")
-    rows = MIXTURE.rows(train, articles, tokenizer, random, total)
+    rows = MIXTURE.rows(by_set, articles, tokenizer, random, total)
     mean_length = np.mean([len(r.tokens) for r in rows])
     console.print(
         f"{len(train):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, mean {mean_length:.0f} tokens"
