@@ -42,7 +42,8 @@ class AnnotatedQuestion:
     `parts` are the independent questions of a compound one. `steps` are in executable order, a fan-out written out, and
     each prefix of them is not enough to answer. `answers` holds one value, or all values when the question asks for
     several. `entities` are the names that the question mentions, in order. `operation` says how the answer follows from
-    the steps (see `data_gen.world.operations`; "" where a source does not tell).
+    the steps (see `data_gen.world.operations`; "" where a source does not tell). `query` and `tree` are the question
+    as a logical query and as a tree of atomic operators, in canonical text; "" where there is none.
     """
 
     id: str
@@ -58,6 +59,8 @@ class AnnotatedQuestion:
     passages: tuple[Evidence, ...] = ()
     entities: tuple[str, ...] = ()
     operation: str = ""
+    query: str = ""
+    tree: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""

@@ -1,4 +1,4 @@
-"""From one annotated question to the records of the six tasks.
+"""From one annotated question to the records of the tasks.
 
 route            the question → its route
 decompose        a compound question → its parts; a single one → itself
@@ -6,6 +6,8 @@ refine           the question and each proper prefix of its steps → the next s
 relevance        a step's question (or the whole one) and a passage → yes or no, as many of each
 end              all steps → yes, proper prefixes → no, as many of each (HANRAG, section 3)
 translate_bnf    the question → its plan (QCompiler, section 3); a single one → itself
+translate_logic  the question → its logical query, where it has one (ITLR)
+translate_art    the question → its tree of atomic operators, where it has one (AtomR, section 3.2)
 """
 
 from __future__ import annotations
@@ -18,8 +20,9 @@ from typing import Any, TypeVar
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.config import SetConfig
 from data_gen.mention import mention
-from revelator import language
+from revelator import art, language
 from revelator.durable import sha256_text
+from revelator.language import logic
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -80,6 +83,7 @@ def _record(
 ) -> Record:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
+    gold = completion.strip() if example.task.startswith("translate") else example.gold
     return Record(
         id=identity,
         split=question.split,
@@ -94,7 +98,7 @@ def _record(
         prompt_hash=task.prompt_hash,
         label=example.gold if task.labels else "",
         shape=letters,
-        gold=json.dumps(completion.strip() if example.task == "translate_bnf" else example.gold, ensure_ascii=False),
+        gold=json.dumps(gold, ensure_ascii=False),
     )
 
 
@@ -162,6 +166,16 @@ def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     yield Example("translate_bnf", "0", TranslateInput(question.question), plan)
 
 
+def _translate_logic(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.query:
+        yield Example("translate_logic", "0", TranslateInput(question.question), logic.parse(question.query))
+
+
+def _translate_art(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.tree:
+        yield Example("translate_art", "0", TranslateInput(question.question), art.parse(question.tree))
+
+
 _MAKERS = {
     "route": _route,
     "decompose": _decompose,
@@ -169,6 +183,8 @@ _MAKERS = {
     "relevance": _relevance,
     "end": _end,
     "translate_bnf": _translate,
+    "translate_logic": _translate_logic,
+    "translate_art": _translate_art,
 }
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from revelator.errors import DataError
+from revelator.tasks import TASKS
 
 
 @contextmanager
@@ -89,7 +90,7 @@ def build(config: Path, out: Path, as_json: bool) -> None:
 
 @data.command()
 @click.argument("folder", type=click.Path(path_type=Path))
-@click.option("--task", type=click.Choice(["route", "decompose", "refine", "relevance", "end", "translate_bnf"]))
+@click.option("--task", type=click.Choice(list(TASKS)))
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records of each task.")
 @click.option("--json", "as_json", is_flag=True, help="Print counts and records as JSON.")

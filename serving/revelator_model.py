@@ -9,10 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
+from revelator import art
+from revelator.art.decoding import art_grammar
 from revelator.errors import ConfigError
-from revelator.language import Atomic, render
+from revelator.language import Atomic, logic, render
 from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.expression import without_placeholders
+from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
 from serving.engine import MAX_NEW_TOKENS, Engine, Written, never
@@ -35,8 +38,8 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. Plans are held to their
     grammar by `decoding`: `grammar`; `names`, whose texts use the question's own words and function words alone; or
-    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, `degraded`;
-    braces of placeholders go.
+    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, as one term or
+    as one search, `degraded`; braces of placeholders go.
     """
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
@@ -54,15 +57,27 @@ def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Gra
     """One a prompt; None where the task's output is no plan."""
     if decoding not in DECODINGS:
         raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
-    if task != "translate_bnf" or decoding == "free":
+    if not task.startswith("translate") or decoding == "free":
         return None
+    if task == "translate_logic":
+        return [logic_grammar()] * len(prompts)
+    if task == "translate_art":
+        return [art_grammar()] * len(prompts)
     if decoding == "grammar":
         return [plan_grammar()] * len(prompts)
     return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
 
 
 def _text(task: str, prompt: str, row: Written) -> str:
-    return render(Atomic(without_placeholders(TASKS[task].question(prompt)))) if row.degraded else row.text
+    if not row.degraded:
+        return row.text
+    question = TASKS[task].question(prompt)
+    match task:
+        case "translate_logic":
+            return logic.render(logic.Term(question))
+        case "translate_art":
+            return art.render(art.Art(art.escape(question), art.Search(art.escape(question))))
+    return render(Atomic(without_placeholders(question)))
 
 
 class LocalRevelator:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
+_BRACKETED = re.compile(r"\[(\d{1,4})\]")
 _REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 
 
@@ -127,6 +128,11 @@ def referred(text: str) -> Iterator[tuple[int, int, int]]:
 def references(text: str) -> tuple[int, ...]:
     """Distinct numbers that a text refers to, in order of first use."""
     return tuple(dict.fromkeys(number for number, _, _ in referred(text))) if "[" in text else ()
+
+
+def escape(text: str) -> str:
+    """The text with `[3]` written so that it is no reference."""
+    return _BRACKETED.sub(r"[[\1]]", text)
 
 
 def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:

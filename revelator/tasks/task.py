@@ -15,8 +15,9 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
+from revelator import art, language
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.language import Expression, parse, render
+from revelator.language import logic
 from revelator.tasks.inputs import (
     DecomposeInput,
     EndInput,
@@ -110,12 +111,15 @@ def _read_question(output: str) -> str:
     return output
 
 
-def _read_plan(output: str) -> Expression:
-    try:
-        return parse(output)
-    except ExpressionError as error:
-        error.hint = f"{error.hint} (the text was written by a model)"
-        raise
+def _plan_reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    def read(output: str) -> Any:
+        try:
+            return parse(output)
+        except ExpressionError as error:
+            error.hint = f"{error.hint} (the text was written by a model)"
+            raise
+
+    return read
 
 
 def _label_task(name: str, input: type, *labels: str) -> Task:
@@ -130,7 +134,9 @@ TASKS: dict[str, Task] = {
         Task("refine", RefineInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),
-        Task("translate_bnf", TranslateInput, _read_plan, render),
+        Task("translate_bnf", TranslateInput, _plan_reader(language.parse), language.render),
+        Task("translate_logic", TranslateInput, _plan_reader(logic.parse), logic.render),
+        Task("translate_art", TranslateInput, _plan_reader(art.parse), art.render),
     )
 }
 

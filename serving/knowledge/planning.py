@@ -7,17 +7,14 @@ asks who or what that is, `Search`; one that judges earlier answers, `[DR]`; any
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
-from revelator.art import Art, Call, Relate, Search, references
+from revelator.art import Art, Call, Relate, Search, escape, references
 from revelator.language import Expression, bind, leaves, substitute
 from serving.merge import needs_judgement
 from serving.reading.question import ask
 from serving.reading.text import tokenise
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
-
-_BRACKETED = re.compile(r"\[(\d{1,4})\]")
 
 
 def tree_of(question: str, expression: Expression) -> Art:
@@ -31,11 +28,6 @@ def tree_of(question: str, expression: Expression) -> Art:
     if len(nodes) == 1:
         return Art(escape(question), nodes[0].call)
     return Art(escape(question), children=tuple(nodes))
-
-
-def escape(text: str) -> str:
-    """The text with `[3]` written so that it is no reference."""
-    return _BRACKETED.sub(r"[[\1]]", text)
 
 
 def _node(text: str) -> Art:

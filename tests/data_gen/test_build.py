@@ -112,7 +112,7 @@ def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Pa
     made = all_records(tmp_path / "set")
     assert len(made) == sum(manifest["records"].values()) > 40
     assert len({record.id for record in made}) == len(made)
-    assert {record.task for record in made} == set(TASKS)
+    assert {record.task for record in made} == set(TASKS) - {"translate_logic", "translate_art"}
     for record in made:
         task = TASKS[record.task]
         assert record.prompt_hash == task.prompt_hash

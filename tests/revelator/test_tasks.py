@@ -1,4 +1,4 @@
-"""The six tasks: prompts, labels, strict parsers."""
+"""The tasks: prompts, labels, strict parsers."""
 
 import json
 
@@ -29,10 +29,12 @@ INPUTS = {
     "relevance": RelevanceInput("Q?", "T", "text"),
     "end": EndInput("Q?", STEPS),
     "translate_bnf": TranslateInput("Q?"),
+    "translate_logic": TranslateInput("Q?"),
+    "translate_art": TranslateInput("Q?"),
 }
 
 
-def test_there_are_six_tasks_and_each_has_an_input():
+def test_every_task_has_an_input():
     assert set(TASKS) == set(INPUTS)
 
 
