@@ -38,20 +38,22 @@ class Recorder:
 
     def open(self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = ()) -> Node:
         """A new node, waiting; `after` are the ids of the nodes that had to end before it could start."""
-        self._last += 1
-        return self._add(Node(str(self._last), kind, question, parent, status="waiting"), after)
+        self._last = number = self._last + 1
+        return self._add(str(number), kind, question, parent, after)
 
     def open_members(self, node: Node, count: int) -> list[Node]:
         """The nodes of a fan-out, numbered below `node`."""
         self._has_members = True
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
-        return [self._add(Node(id, node.kind, node.question, node.id, status="waiting"), ()) for id in ids]
+        return [self._add(id, node.kind, node.question, node.id, ()) for id in ids]
 
-    def _add(self, node: Node, after: Sequence[str]) -> Node:
-        node.started_ms = node.ended_ms = self.now_ms()
-        self._nodes[node.id] = node
-        self._after[node.id] = after
-        self.tell("opened", node)
+    def _add(self, id: str, kind: Kind, question: str, parent: str | None, after: Sequence[str]) -> Node:
+        now = self.now_ms()
+        node = self._nodes[id] = Node(id, kind, question, parent, status="waiting", started_ms=now, ended_ms=now)
+        if after:
+            self._after[id] = after
+        if self._teller:
+            self.tell("opened", node)
         return node
 
     def follows(self, node: Node, after: Sequence[str]) -> None:
@@ -103,7 +105,7 @@ class Recorder:
         """The longest sum of own times along `after`: how long the question takes with endless parallel capacity."""
         longest = {id: node.ended_ms - node.started_ms for id, node in self._nodes.items()}
         longest.update(dict.fromkeys(self._enclosing, 0.0))
-        behind = {id: after for id, after in self._after.items() if after}
+        behind = dict(self._after)
 
         def path(id: str) -> float:
             if after := behind.pop(id, None):
@@ -143,10 +145,11 @@ class Running:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         node = self.node
         node.ended_ms = self.recorder.now_ms()
-        if isinstance(error, asyncio.CancelledError):
+        if error is None:
+            if node.status == "running":
+                node.status = "ok"
+        elif isinstance(error, asyncio.CancelledError):
             node.status, node.error = "failed", "stopped before it was done"
         elif isinstance(error, Exception):
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
-        elif node.status == "running":
-            node.status = "ok"
         self.recorder.ended(node)
