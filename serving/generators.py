@@ -19,8 +19,8 @@ from typing import Any
 import openai
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from revelator.endpoint import checked_key, checked_url, without_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
-from serving.knowledge.http import checked_key, checked_url, without_key
 from serving.protocols import GenerateRequest, Reading
 from serving.reader import ExtractiveReader
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
+from revelator.endpoint import checked_key
 from revelator.errors import ConfigError, Unavailable
 from revelator.trace import Passage
-from serving.knowledge.http import HttpEndpoint, checked_key
+from serving.knowledge.http import HttpEndpoint
 from serving.knowledge.source import Found, Query, SourceKind
 
 TITLE_CHARACTERS = 200

@@ -16,8 +16,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
 from revelator import durable
+from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError
-from serving.knowledge.http import checked_url
 
 PLAIN_MODELS = ("retriever", "generator", "executor")  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
