@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 
 SPLITS = ("train", "dev", "test")
+ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,9 @@ class AnnotatedQuestion:
     each prefix of them is not enough to answer. `answers` holds one value, or all values when the question asks for
     several. `entities` are the names that the question mentions, in order. `operation` says how the answer follows from
     the steps (see `data_gen.world.operations`; "" where a source does not tell). `query` and `tree` are the question
-    as a logical query and as a tree of atomic operators, in canonical text; "" where there is none.
+    as a logical query and as a tree of atomic operators, in canonical text; "" where there is none. `teacher` says who
+    annotated it; `agreement`, by task, which part of the samples of a teacher that was asked several times agree with
+    the one kept.
     """
 
     id: str
@@ -61,6 +64,8 @@ class AnnotatedQuestion:
     operation: str = ""
     query: str = ""
     tree: str = ""
+    teacher: str = ANNOTATION
+    agreement: dict[str, float] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""
@@ -70,6 +75,7 @@ class AnnotatedQuestion:
             "answers": list(self.answers),
             "passages": [dict(vars(passage)) for passage in self.passages],
             "entities": list(self.entities),
+            "agreement": dict(self.agreement),
         }
         return {**vars(self), **lists}
 
@@ -79,6 +85,8 @@ class AnnotatedQuestion:
         for name in LISTS:
             if not isinstance(row.get(name, []), list):
                 raise DataError(f"field {name!r} must be a list, found {row[name]!r:.60}")
+        if not isinstance(row.get("agreement", {}), dict):
+            raise DataError(f"field 'agreement' must be an object, found {row['agreement']!r:.60}")
         try:
             return cls(
                 **{
@@ -114,12 +122,16 @@ def checked(question: AnnotatedQuestion) -> AnnotatedQuestion:
     return question
 
 
-_KINDS: dict[type, str] = {str: "a text", bool: "true or false"}
+_KINDS: dict[type, str] = {str: "a text", bool: "true or false", float: "a number with a decimal point"}
 
 
 def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
     """Every value below the question with the name of its field and its type."""
+    for task, share in question.agreement.items():
+        yield f"agreement.{task}", share, float
     for name, value in vars(question).items():
+        if name == "agreement":
+            continue
         for item in value if name in LISTS else (value,):
             if isinstance(item, AnnotatedStep | Evidence):
                 for part, inner in vars(item).items():

@@ -19,7 +19,6 @@ from data_gen.wording import Worded, ask, names_of, tidy
 from revelator import language
 from revelator.errors import RevelatorError
 
-TEACHER = "annotation"
 REFERENCE = re.compile(r"#(\d+)")
 MAX_NAMINGS = 64  # combinations of placeholder names tried before a decomposition is given up
 

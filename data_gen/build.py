@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion
-from data_gen.annotation import TEACHER
 from data_gen.builder import fraction, records, sub_questions
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
@@ -78,10 +77,10 @@ class Build:
 
     def _write(self, question: AnnotatedQuestion, group: str) -> None:
         self.questions[question.split][question.source] += 1
-        for record in records(question, self.config, TEACHER, group):
+        for record in records(question, self.config, group):
             self.writer.add(record)
         for copy in self._copies(question):
-            for record in records(copy, self.config, TEACHER, group):
+            for record in records(copy, self.config, group):
                 if self.config.augment and record.task in self.config.augment.tasks:
                     self.writer.add(record)
 
@@ -99,8 +98,13 @@ class Build:
                 yield copy
 
 
-def build(config: SetConfig, target: Path, progress: Progress = lambda source, questions: None) -> dict[str, Any]:
-    """Builds the set at `target` and returns its manifest.
+def build(
+    config: SetConfig,
+    target: Path,
+    progress: Progress = lambda source, questions: None,
+    teaching: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows.
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
     other than a set; then `target` is as it was before.
@@ -112,6 +116,7 @@ def build(config: SetConfig, target: Path, progress: Progress = lambda source, q
         "config": config.model_dump(mode="json"),
         "grammar_hash": grammar_hash(),
         "inputs": _inputs(config),
+        "teaching": teaching or {},
     }
     with writing(target, about) as writer:
         run = Build(config, gate, names, writer)

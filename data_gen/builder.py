@@ -55,6 +55,7 @@ class Record:
     label: str
     shape: str
     gold: str
+    agreement: str = ""  # part of a teacher's samples that agree with this one, as a decimal; "" where none were drawn
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,7 @@ class Example:
     gold: Any
 
 
-def records(question: AnnotatedQuestion, config: SetConfig, teacher: str, group: str) -> Iterator[Record]:
+def records(question: AnnotatedQuestion, config: SetConfig, group: str) -> Iterator[Record]:
     """All records of a question under the configuration's bounds. `group` is the question that it came from."""
     letters = language.to_letters(language.parse(question.expression)) if question.expression else ""
     for name in TASKS:
@@ -75,22 +76,21 @@ def records(question: AnnotatedQuestion, config: SetConfig, teacher: str, group:
         for example in examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"
             if fraction(f"share:{config.seed}:{identity}") < bounds.share:
-                yield _record(question, example, identity, letters, teacher, group)
+                yield _record(question, example, identity, letters, group)
 
 
-def _record(
-    question: AnnotatedQuestion, example: Example, identity: str, letters: str, teacher: str, group: str
-) -> Record:
+def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, group: str) -> Record:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
     gold = completion.strip() if example.task.startswith("translate") else example.gold
+    agreement = question.agreement.get(example.task)
     return Record(
         id=identity,
         split=question.split,
         task=example.task,
         source=question.source,
         licence=question.licence,
-        teacher=teacher,
+        teacher=question.teacher,
         group=group,
         question=question.question,
         prompt=task.render(example.input),
@@ -99,6 +99,7 @@ def _record(
         label=example.gold if task.labels else "",
         shape=letters,
         gold=json.dumps(gold, ensure_ascii=False),
+        agreement="" if agreement is None else f"{agreement:.3f}",
     )
 
 

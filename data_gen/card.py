@@ -13,15 +13,17 @@ def card(manifest: Mapping[str, Any]) -> str:
     config = manifest["config"]
     parts = [
         f"# Instruction set `{config['name']}`",
-        "Prompts and completions for the six tasks of the revelator, made from annotated questions by the annotation "
-        "teacher (no model): gold decompositions became plans, and plans, steps and passages became records.",
+        "Prompts and completions for the tasks of the revelator, made from annotated questions: their plans, steps and "
+        "passages became records. The teacher `annotation` is no model: it words gold decompositions.",
         f"Digest `{manifest['digest']}`, prompts `{manifest['prompt_hash'][:12]}`, "
         f"grammar `{manifest['grammar_hash'][:12]}`.",
         "## Records",
         _table("task", manifest["counts"]["task"]),
         _table("source", manifest["counts"]["source"]),
         _table("licence", manifest["counts"]["licence"]),
+        _table("teacher", manifest["counts"]["teacher"]),
         _table("shape of the gold plan", manifest["counts"]["shape"]),
+        *_teaching(manifest["teaching"]),
         "## Labels",
         "\n".join(f"* {task}: {_listed(labels)}" for task, labels in manifest["labels"].items()),
         "## Questions",
@@ -45,6 +47,10 @@ def _table(title: str, by_split: Mapping[str, Mapping[str, int]]) -> str:
     lines = [f"| {title} | {' | '.join(splits)} |", "|---" * (len(splits) + 1) + "|"]
     lines += [f"| {name} | {' | '.join(str(by_split[s].get(name, 0)) for s in splits)} |" for name in names]
     return "\n".join(lines)
+
+
+def _teaching(notes: Mapping[str, Any]) -> list[str]:
+    return ["## Teaching", "\n".join(f"* {name}: {value}" for name, value in notes.items())] if notes else []
 
 
 def _held_out(config: Mapping[str, Any]) -> str:

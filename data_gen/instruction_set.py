@@ -40,12 +40,15 @@ class SetWriter:
             for split in SPLITS
         }
         self._waiting: dict[str, list[dict[str, str]]] = {split: [] for split in SPLITS}
-        self.counts: Counter[tuple[str, ...]] = Counter()  # (split, task, source, licence, shape, label) → records
+        self.counts: Counter[tuple[str, ...]] = (
+            Counter()
+        )  # (split, task, source, licence, shape, label, teacher) → records
 
     def add(self, record: Record) -> None:
         waiting = self._waiting[record.split]
         waiting.append(asdict(record))
-        self.counts[record.split, record.task, record.source, record.licence, record.shape, record.label] += 1
+        about = (record.task, record.source, record.licence, record.shape, record.label, record.teacher)
+        self.counts[record.split, *about] += 1
         if len(waiting) >= ROW_GROUP:
             self._flush(record.split)
 
@@ -63,7 +66,8 @@ class SetWriter:
 def writing(target: Path, about: dict[str, Any]) -> Iterator[SetWriter]:
     """A writer whose set appears at `target` whole when the block ends, or not at all.
 
-    `about` is filled by the block: config, inputs, questions, dropped, refused_rows, grammar_hash go into the manifest.
+    `about` is filled by the block: config, inputs, questions, dropped, refused_rows, grammar_hash and teaching go into
+    the manifest.
     """
     with staged_folder(target) as stage:
         with ExitStack() as stack:
@@ -112,7 +116,7 @@ def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[st
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "counts": {
             name: _counted(writer.counts, position)
-            for position, name in ((1, "task"), (2, "source"), (3, "licence"), (4, "shape"))
+            for position, name in ((1, "task"), (2, "source"), (3, "licence"), (4, "shape"), (6, "teacher"))
         },
         "labels": _labels(writer.counts),
         "records": _totals(writer.counts),

@@ -48,7 +48,7 @@ def all_records(folder: Path) -> list[Record]:
 
 
 def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuestion) -> None:
-    made = {(r.task, r.completion) for r in records(compound, configured(), "annotation", compound.id)}
+    made = {(r.task, r.completion) for r in records(compound, configured(), compound.id)}
     assert made == {
         ("route", " compound"),
         ("decompose", ' ["Where is Orn?", "Who leads Orn?"]'),
@@ -93,7 +93,7 @@ def test_steps_of_a_complex_question_are_single_questions(two_wiki: Path) -> Non
     question = next(iter(read_two_wiki(two_wiki)))
     singles = sub_questions(question, 2, 1)
     assert len(singles) == 2 and {single.route for single in singles} == {"single"}
-    made = {(r.task, r.completion) for single in singles for r in records(single, configured(), "t", question.id)}
+    made = {(r.task, r.completion) for single in singles for r in records(single, configured(), question.id)}
     for single in singles:
         assert ("translate_bnf", f" {single.question}") in made and ("refine", f" {single.question}") in made
 
