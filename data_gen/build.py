@@ -18,7 +18,7 @@ from data_gen.builder import fraction, records, sub_questions
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
 from data_gen.leakage import Gate, load_held_out
-from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read_world
+from data_gen.sources import READERS, Refused, Skipped
 from data_gen.sources.rows import Outcome
 from data_gen.substitution import load_names, substitute_names
 from data_gen.validators import first_fault
@@ -134,8 +134,7 @@ def build(
 
 
 def _read(source: SourceConfig) -> Iterator[Outcome]:
-    readers = {"musique": read_musique, "2wiki": read_two_wiki, "world": read_world}
-    return readers[source.format](Path(source.path))
+    return READERS[source.format](source.path)
 
 
 def _inputs(config: SetConfig) -> dict[str, str]:

@@ -42,10 +42,29 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class SourceConfig(_Strict):
-    """A file to read. `sub_questions` is how many steps of a complex question also become single questions."""
+Format = Literal[
+    "2wiki",
+    "commonsenseqa",
+    "hotpotqa",
+    "musique",
+    "nq",
+    "pairs",
+    "qed",
+    "squad",
+    "triviaqa",
+    "webquestions",
+    "world",
+]
 
-    format: Literal["musique", "2wiki", "world"]
+
+class SourceConfig(_Strict):
+    """What to read. `sub_questions` is how many steps of a complex question also become single questions.
+
+    `path` is a file, its address (`https://…`, `hf://datasets/OWNER/NAME/FILE`), or a data set on the Hub
+    (`hf://datasets/OWNER/NAME?split=train&subset=…`); `pairs` is the format of `question, answer` rows of one's own.
+    """
+
+    format: Format
     path: FilePath
     name: str = ""  # what records carry as their source; the format's own name if empty
     licence: str = ""  # likewise

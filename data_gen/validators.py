@@ -17,9 +17,9 @@ NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 
 
 def plan_fault(question: AnnotatedQuestion) -> str | None:
-    """The plan parses, is canonical, checks and binds."""
+    """The plan parses, is canonical, checks and binds. A source that knows no steps either may have none."""
     if not question.expression:
-        return None if question.route in ("straightforward", "compound") else "no plan"
+        return "no plan" if question.route == "single" or (question.route == "complex" and question.steps) else None
     try:
         expression = language.parse(question.expression)
     except ExpressionError as error:
@@ -36,8 +36,9 @@ def replay_fault(question: AnnotatedQuestion) -> str | None:
     """Filling each leaf with the answers of the leaves it is bound to gives the steps, and the last one the answer.
 
     A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with.
+    A plan of a source that tells no answers of its steps has none, and is not replayed.
     """
-    if question.route != "complex" or not question.expression:
+    if question.route != "complex" or not question.expression or not question.steps:
         return None
     expression = language.parse(question.expression)
     leaves, steps = language.leaves(expression), question.steps

@@ -18,11 +18,10 @@ import click
 from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.config import SetConfig
 from data_gen.instruction_set import read_manifest, read_records
-from data_gen.sources import read_musique, read_two_wiki, read_world
+from data_gen.sources import READERS
 from revelator.durable import sha256_text, write_bytes
 from serving.passages import read_corpus
 
-READERS = {"musique": read_musique, "2wiki": read_two_wiki, "world": read_world}
 FOLDER = click.Path(path_type=Path)
 
 
@@ -30,7 +29,7 @@ def all_questions(set_folder: Path) -> Iterator[AnnotatedQuestion]:
     """Every question of the set's sources, as it stands there."""
     config = SetConfig.model_validate(read_manifest(set_folder)["config"])
     for source in config.sources:
-        yield from (q for q in READERS[source.format](Path(source.path)) if isinstance(q, AnnotatedQuestion))
+        yield from (q for q in READERS[source.format](source.path) if isinstance(q, AnnotatedQuestion))
 
 
 def passages(questions: Iterable[AnnotatedQuestion], corpora: Iterable[Path]) -> Iterator[Evidence]:

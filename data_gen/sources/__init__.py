@@ -1,8 +1,41 @@
 """Readers of published data sets: each gives `AnnotatedQuestion`s and says what it could not use."""
 
+from data_gen.sources.commonsense import read_commonsense
+from data_gen.sources.hotpot import read_hotpot
 from data_gen.sources.musique import read_musique
+from data_gen.sources.passages import read_qed, read_squad
 from data_gen.sources.rows import Refused, Skipped
+from data_gen.sources.single_step import read_natural_questions, read_pairs, read_trivia, read_web_questions
 from data_gen.sources.two_wiki import read_two_wiki
 from data_gen.sources.world import read_world
 
-__all__ = ["Refused", "Skipped", "read_musique", "read_two_wiki", "read_world"]
+READERS = {
+    "2wiki": read_two_wiki,
+    "commonsenseqa": read_commonsense,
+    "hotpotqa": read_hotpot,
+    "musique": read_musique,
+    "nq": read_natural_questions,
+    "pairs": read_pairs,
+    "qed": read_qed,
+    "squad": read_squad,
+    "triviaqa": read_trivia,
+    "webquestions": read_web_questions,
+    "world": read_world,
+}
+
+__all__ = [
+    "READERS",
+    "Refused",
+    "Skipped",
+    "read_commonsense",
+    "read_hotpot",
+    "read_musique",
+    "read_natural_questions",
+    "read_pairs",
+    "read_qed",
+    "read_squad",
+    "read_trivia",
+    "read_two_wiki",
+    "read_web_questions",
+    "read_world",
+]

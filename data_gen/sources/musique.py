@@ -11,26 +11,27 @@ from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.annotation import GoldStep, plan
+from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator.errors import DataError
 
 LICENCE = "CC-BY-4.0"
 
 
-def read_musique(path: Path, source: str = "musique", licence: str = LICENCE) -> Iterator[Outcome]:
+def read_musique(path: Path | str, source: str = "musique", licence: str = LICENCE) -> Iterator[Outcome]:
     """Complex questions with plan, steps, answers and, where there are paragraphs, their relevance."""
     return read_annotated(path, lambda row: _annotate(row, source, licence))
 
 
 def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    question = " ".join(_text(row, "question").split())
+    question = fields.question(row)
     paragraphs = row.get("paragraphs", [])
     titles = {paragraph["idx"]: paragraph["title"] for paragraph in paragraphs}
     decomposition = row["question_decomposition"]
     if not isinstance(decomposition, list) or not decomposition:
         raise DataError("field 'question_decomposition' must be a list of steps")
     steps = [_step(step, titles) for step in decomposition]
-    identity = f"{source}:{_text(row, 'id')}"
+    identity = f"{source}:{fields.text(row, 'id')}"
     planned = plan(question, steps, identity)
     return AnnotatedQuestion(
         id=identity,
@@ -41,7 +42,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         route="complex",
         expression=planned.expression,
         steps=planned.steps,
-        answers=tuple(dict.fromkeys([_text(row, "answer"), *_aliases(row)])),
+        answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_aliases(row)])),
         passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
         entities=planned.entities,
     )
@@ -49,7 +50,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
 
 def _step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
     title = titles.get(step.get("paragraph_support_idx"), "") if titles else _document(step)
-    text, answer = _text(step, "question"), _text(step, "answer")
+    text, answer = fields.text(step, "question"), fields.text(step, "answer")
     if ">>" in text:
         subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
         return GoldStep(answer, subject=subject, relation=relation, title=title)
@@ -66,10 +67,3 @@ def _aliases(row: dict[str, Any]) -> list[str]:
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise DataError(f"field 'answer_aliases' must be a list of texts, found {aliases!r:.60}")
     return aliases
-
-
-def _text(row: dict[str, Any], field: str) -> str:
-    value = row[field]
-    if not isinstance(value, str) or not value.strip():
-        raise DataError(f"field {field!r} must be a non-empty text, found {value!r:.60}")
-    return value

@@ -16,6 +16,7 @@ from typing import Any
 from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.annotation import GoldStep, UnplannableError, plan
 from data_gen.mention import mention
+from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator.errors import DataError
 
@@ -23,16 +24,16 @@ LICENCE = "Apache-2.0"
 TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
 
 
-def read_two_wiki(path: Path, source: str = "2wiki", licence: str = LICENCE) -> Iterator[Outcome]:
+def read_two_wiki(path: Path | str, source: str = "2wiki", licence: str = LICENCE) -> Iterator[Outcome]:
     """Complex questions with plan, steps, answers and, where there is context, the relevance of its paragraphs."""
     return read_annotated(path, lambda row: _annotate(row, source, licence))
 
 
 def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    question = " ".join(row["question"].split())
+    question = fields.question(row)
     if row["type"] not in TYPES:
         raise DataError(f"field 'type' must be one of {', '.join(TYPES)}, found {row['type']!r}")
-    supporting = list(dict.fromkeys(title for title, _ in row["supporting_facts"]))
+    supporting = list(dict.fromkeys(title for title, _ in fields.pairs(fields.nested(row, "supporting_facts"))))
     identity = f"{source}:{row.get('_id') or row['id']}"
     planned = plan(question, _steps(row, question, supporting), identity)
     return AnnotatedQuestion(
@@ -47,7 +48,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         answers=(row["answer"],),
         passages=tuple(
             Evidence(title, " ".join(" ".join(sentences).split()), title in supporting)
-            for title, sentences in row.get("context", [])
+            for title, sentences in fields.pairs(fields.nested(row, "context", []))
         ),
         entities=planned.entities,
     )
@@ -69,7 +70,7 @@ class _Fact:
 
 def _facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
     values: dict[tuple[str, str], list[str]] = {}
-    for subject, relation, value in row["evidences"]:
+    for subject, relation, value in fields.nested(row, "evidences"):
         values.setdefault((subject, relation), []).append(value)
     places: list[int | None] = list(range(len(values))) if len(supporting) == len(values) else [None] * len(values)
     return [

@@ -9,6 +9,7 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.sources.rows import Outcome, read_annotated
 
 
-def read_world(path: Path) -> Iterator[Outcome]:
+def read_world(path: Path | str) -> Iterator[Outcome]:
     """The questions of the world in folder `path` (or of one `questions.jsonl`)."""
-    return read_annotated(path / "questions.jsonl" if path.is_dir() else path, AnnotatedQuestion.from_json)
+    folder = Path(path)
+    return read_annotated(folder / "questions.jsonl" if folder.is_dir() else path, AnnotatedQuestion.from_json)

@@ -178,7 +178,7 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("page.jsonl", b"<html>not found</html>\n", "not a JSON"),
+        ("page.jsonl", b"<html>not found</html>\n", "not a file of rows: not JSON"),
         ("cut.json", b'[{"_id": "a"}, {"_id"', "cut off or malformed"),
         ("empty.jsonl", b"", "empty"),
         ("latin.jsonl", b'{"id": "\xe9"}\n', "not UTF-8"),

@@ -1,0 +1,106 @@
+"""Rows of a published file, one in memory at a time: JSON lines, a JSON array, CSV or parquet, gzipped or not.
+
+A file is a path, or an address that fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A line that holds no
+row is handed on as `Malformed`; a file that cannot be read raises DataError.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from data_gen.sources.json_rows import Malformed, json_rows
+from revelator.errors import DataError
+
+BATCH = 256  # rows of a parquet file that are decoded at a time
+
+
+def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
+    """Line and value of each row; of a parquet file, the number of the row. Blank lines are no rows.
+
+    `member` names the list of rows in a file that is one JSON object (SQuAD's "data"); it may hold lines, too.
+    """
+    line = 0
+    try:
+        for line, row in _rows(path, member):
+            yield line, row
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA") from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(
+            f"the gzip stream is damaged: {error}", where=f"{path}, after line {line}", hint="fetch the file again"
+        ) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"not UTF-8 text: {error.reason}", where=f"{path}, after line {line}") from error
+    except csv.Error as error:
+        raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint="close each quote") from error
+    except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
+        raise unreadable(path, error) from error
+    if line == 0:
+        raise DataError("the file is empty", where=path, hint="fetch the file again")
+
+
+def unreadable(place: str, error: Exception) -> DataError:
+    """One clear error for a file, folder or Hub data set, whichever library tried to read it."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+    hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
+    return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
+
+
+def _rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
+    name = path.removesuffix(".gz")
+    if name.endswith(".parquet"):
+        yield from _parquet(path)
+        return
+    with _opened(path) as file:
+        yield from (
+            _csv(file, "\t" if name.endswith(".tsv") else ",")
+            if name.endswith((".csv", ".tsv"))
+            else json_rows(file, path, member)
+        )
+
+
+def _opened(path: str) -> IO[str]:
+    raw: Any = _binary(path)
+    buffered = io.BufferedReader(raw)
+    zipped = buffered.peek(2)[:2] == b"\x1f\x8b"
+    bytes_read: Any = gzip.GzipFile(fileobj=buffered) if zipped else buffered
+    return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", newline="")
+
+
+def _binary(path: str) -> Any:
+    if "://" not in path:
+        return Path(path).open("rb", buffering=0)
+    import fsspec
+
+    return fsspec.open(path, "rb").open()
+
+
+def _csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+    reader = csv.reader(file, delimiter=delimiter)
+    header = next(reader, [])
+    before = reader.line_num
+    for values in reader:
+        if len(values) == len(header):
+            yield before + 1, dict(zip(header, values, strict=True))
+        elif values:
+            yield before + 1, Malformed(f"the header has {len(header)} columns, the row {len(values)}")
+        before = reader.line_num
+
+
+def _parquet(path: str) -> Iterator[tuple[int, Any]]:
+    import pyarrow.parquet
+
+    with _binary(path) as file:
+        number = 0
+        for batch in pyarrow.parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
+            for row in batch.to_pylist():
+                number += 1
+                yield number, row

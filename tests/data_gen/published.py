@@ -1,0 +1,77 @@
+"""Invented rows in the published form of each source, and ways to spoil them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import strategies as st
+
+ROWS: dict[str, dict[str, Any]] = {
+    "hotpotqa": {
+        "_id": "h1",
+        "question": "Do Orn and Sedge both lie in Marn?",
+        "answer": "yes",
+        "type": "comparison",
+        "level": "hard",
+        "supporting_facts": [["Orn", 1], ["Sedge", 0]],
+        "context": [["Orn", ["Orn is a hill.", " It is old."]], ["Sedge", ["A lake."]], ["Marn", ["A county."]]],
+    },
+    "nq": {"question": "who leads orn", "answer": ["Una"]},
+    "triviaqa": {"QuestionId": "t", "Question": "Who leads Orn?", "Answer": {"Value": "Una", "Aliases": ["U"]}},
+    "webquestions": {"utterance": "who leads orn", "targetValue": '(list (description "Una"))'},
+    "pairs": {"id": "p", "question": "Who leads Orn?", "answer": "Una"},
+    "qed": {
+        "example_id": 1,
+        "title_text": "Orn",
+        "question_text": "who leads orn",
+        "paragraph_text": "Una leads Orn .",
+        "original_nq_answers": [[{"start": 0, "end": 3, "string": "Una"}]],
+    },
+    "squad": {
+        "title": "Orn_Fell",
+        "paragraphs": [
+            {
+                "context": "Una Vard leads Orn Fell.",
+                "qas": [
+                    {
+                        "id": "s1",
+                        "question": "Who leads Orn Fell?",
+                        "answers": [{"text": "Una Vard", "answer_start": 0}, {"text": "Una", "answer_start": 0}],
+                    }
+                ],
+            },
+            {
+                "context": "The fell is 90 metres high.",
+                "qas": [
+                    {"id": "s2", "question": "How high is it?", "answers": [{"text": "90 metres", "answer_start": 12}]}
+                ],
+            },
+        ],
+    },
+    "commonsenseqa": {
+        "id": "c1",
+        "question": "What holds tea?",
+        "answerKey": "A",
+        "choices": [{"label": "A", "text": "cup"}, {"label": "B", "text": "sieve"}],
+    },
+}
+
+VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(st.characters(), max_size=4)
+VALUES |= st.lists(VALUES, max_size=3) | st.dictionaries(st.text(max_size=3), VALUES, max_size=2)
+
+
+def places(value: object, path: tuple = ()) -> list[tuple]:
+    """The way to each value below `value`."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [path] * bool(path) + [place for key, item in inner for place in places(item, (*path, key))]
+
+
+def put(row: dict, place: tuple, value: object) -> dict:
+    """The row with another value at one place."""
+    changed = json.loads(json.dumps(row))
+    inner = changed
+    for key in place[:-1]:
+        inner = inner[key]
+    inner[place[-1]] = value
+    return changed

@@ -1,0 +1,239 @@
+"""Every source in the forms in which copies of it are published; the rows are invented."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import http.server
+import json
+import os
+import subprocess
+import sys
+import threading
+import tracemalloc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pyarrow
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.config import Format
+from data_gen.sources import READERS, Refused
+from data_gen.sources.rows import Outcome
+from revelator.errors import DataError
+from tests.data_gen.published import ROWS, VALUES, places, put
+
+HOTPOT = ROWS["hotpotqa"]
+
+
+def one(format: str, path: Path | str) -> AnnotatedQuestion:
+    [outcome] = READERS[format](path)
+    assert isinstance(outcome, AnnotatedQuestion), outcome
+    return outcome
+
+
+def test_every_format_of_the_configuration_has_a_reader() -> None:
+    assert set(READERS) == set(get_args(Format))
+
+
+def test_hotpotqa_gives_a_complex_question_without_a_plan_and_the_relevance_of_its_paragraphs(write) -> None:
+    question = one("hotpotqa", write("h.json", [HOTPOT]))
+    assert (question.route, question.expression, question.steps) == ("complex", "", ())
+    assert question.answers == ("yes",) and question.id == "hotpotqa:h1"
+    assert [(p.title, p.relevant) for p in question.passages] == [("Orn", True), ("Sedge", True), ("Marn", False)]
+    assert question.passages[0].text == "Orn is a hill. It is old."
+
+
+def test_hotpotqa_reads_alike_with_its_lists_written_out_or_turned_into_columns(write) -> None:
+    facts, context = HOTPOT["supporting_facts"], HOTPOT["context"]
+    written = {**HOTPOT, "supporting_facts": str(facts), "context": str(context)}
+    columns = {
+        **HOTPOT,
+        "supporting_facts": {"title": [t for t, _ in facts], "sent_id": [i for _, i in facts]},
+        "context": {"title": [t for t, _ in context], "sentences": [s for _, s in context]},
+    }
+    assert len({one("hotpotqa", write(f"{i}.json", [row])) for i, row in enumerate((HOTPOT, written, columns))}) == 1
+
+
+def test_hotpotqa_without_context_teaches_its_route(write) -> None:
+    row = {"question": "Do Orn and Sedge lie in Marn?", "answer": "yes", "type": "comparison"}
+    question = one("hotpotqa", write("h.jsonl", [row]))
+    assert (question.route, question.passages) == ("complex", ())
+    assert question.id == one("hotpotqa", write("again.jsonl", [{**row, "question": f" {row['question']} "}])).id
+
+
+@pytest.mark.parametrize(
+    ("format", "rows", "answers"),
+    [
+        ("nq", [{"question": "who leads orn", "answer": ["Una", "Una Vard"]}], ("Una", "Una Vard")),
+        ("nq", [{"question": "who leads orn", "answer": "['Una', Una's aunt, 'Bo']"}], ("Una", "Una's aunt", "Bo")),
+        ("webquestions", [{"question": "who leads orn", "answer": ["Una"]}], ("Una",)),
+        (
+            "webquestions",
+            [
+                {
+                    "url": "http://x/orn",
+                    "utterance": "who leads orn",
+                    "targetValue": '(list (description "Una \\"U\\" Vard") (description Bo))',
+                }
+            ],
+            ('Una "U" Vard', "Bo"),
+        ),
+        (
+            "triviaqa",
+            ['{"Version": 1, "Data": [{"QuestionId": "t", "Question": "who leads orn", "Answer": {"Value": "Una", '
+             '"Aliases": ["U", "Una"], "NormalizedAliases": ["u"]}}], "Domain": "web"}'],
+            ("Una", "U"),
+        ),
+        (
+            "triviaqa",
+            [{"question": "who leads orn", "answer": {"value": "Una", "aliases": ["U", "Una"]}}],
+            ("Una", "U"),
+        ),
+        ("triviaqa", [{"question": "who leads orn", "answer": ["🚁", "Una V", "Una", "Old Una"]}],
+         ("Una", "🚁", "Una V", "Old Una")),
+        ("pairs", [{"question": "who leads orn", "answer": "Una"}], ("Una",)),
+    ],
+)  # fmt: skip
+def test_single_step_questions_are_their_own_plan_and_step(
+    write, format: str, rows: list[Any], answers: tuple[str, ...]
+) -> None:
+    question = one(format, write("rows.jsonl", rows))
+    assert (question.route, question.expression, question.answers) == ("single", "who leads orn", answers)
+    assert [(step.question, step.answer) for step in question.steps] == [("who leads orn", answers[0])]
+
+
+def test_a_question_that_looks_like_a_plan_is_quoted(write) -> None:
+    question = one("pairs", write("p.jsonl", [{"question": "What is 1 + 1 (in {base})?", "answer": "10"}]))
+    assert question.expression.startswith('"') and question.question == "What is 1 + 1 (in {base})?"
+
+
+def test_squad_gives_each_question_its_paragraph_and_one_that_does_not_help(write) -> None:
+    outcomes = list(READERS["squad"](write("s.json.gz", [ROWS["squad"]])))
+    whole = {"version": "1.1", "data": [ROWS["squad"]]}
+    nested = list(READERS["squad"](write("nested.jsonl", [json.dumps({"data": [ROWS["squad"]], "version": "1.1"})])))
+    late = list(READERS["squad"](write("late.jsonl", [json.dumps(whole, indent=1)])))
+    assert outcomes == nested == late and [outcome.id for outcome in outcomes] == ["squad:s1", "squad:s2"]
+    first = outcomes[0]
+    assert first.answers == ("Una Vard", "Una") and first.steps[0].title == "Orn Fell"
+    assert [(p.text[:8], p.relevant) for p in first.passages] == [("Una Vard", True), ("The fell", False)]
+
+
+def test_a_row_of_squad_that_cannot_be_read_is_refused_and_the_others_are_kept(write) -> None:
+    article = json.loads(json.dumps(ROWS["squad"]))
+    article["paragraphs"][0]["qas"][0]["answers"] = []
+    refused, kept = READERS["squad"](write("s.json", [article]))
+    assert isinstance(refused, Refused) and "'answers' must be a text or a list of texts" in refused.reason
+    assert kept.id == "squad:s2"
+
+
+def test_qed_gives_the_passage_and_the_one_of_the_row_before(write) -> None:
+    answers = [[{"start": 0, "end": 2, "string": "Bo"}]]
+    about = {"question_text": "who leads marn", "title_text": "Marn", "paragraph_text": "Bo leads Marn ."}
+    second = {**ROWS["qed"], "example_id": 2, **about, "original_nq_answers": answers}
+    first, other = READERS["qed"](write("q.jsonl", [ROWS["qed"], second]))
+    assert [(p.title, p.relevant) for p in first.passages] == [("Orn", True)]
+    assert [(p.title, p.relevant) for p in other.passages] == [("Marn", True), ("Orn", False)]
+    assert other.steps[0].title == "Marn"
+
+
+def test_commonsenseqa_is_straightforward_in_each_of_its_forms(write) -> None:
+    flat = ROWS["commonsenseqa"]
+    hub = {**flat, "choices": {"label": ["A", "B"], "text": ["cup", "sieve"]}}
+    published = {"id": "c1", "answerKey": "A", "question": {"stem": flat["question"], "choices": flat["choices"]}}
+    [question] = {one("commonsenseqa", write(f"{i}.jsonl", [row])) for i, row in enumerate((flat, hub, published))}
+    assert (question.route, question.answers, question.expression) == ("straightforward", ("cup",), "")
+
+
+def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    with path.open("w", newline="") as file:
+        csv.writer(file).writerows([("question", "answer"), ("Who leads\nOrn?", "Una"), ("Who?",), ("Why?", "")])
+    good, short, empty = READERS["pairs"](path)
+    assert isinstance(good, AnnotatedQuestion) and good.question == "Who leads Orn?" and good.answers == ("Una",)
+    assert short == Refused(str(path), 4, "the header has 2 columns, the row 1")
+    assert isinstance(empty, Refused) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
+
+
+def test_lines_arrays_csv_parquet_gzip_and_folders_read_the_same(write, tmp_path: Path) -> None:
+    rows = [{"question": f"who leads orn {i}", "answer": f"Una {i}"} for i in range(300)]
+    (tmp_path / "folder").mkdir()
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "rows.parquet")
+    with (tmp_path / "rows.csv").open("w", newline="") as file:
+        csv.DictWriter(file, ["question", "answer"]).writerows([{"question": "question", "answer": "answer"}, *rows])
+    (tmp_path / "folder" / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    files = [write(name, rows) for name in ("a.jsonl", "a.jsonl.gz", "a.json", "a.json.gz")]
+    files += [tmp_path / "rows.csv", tmp_path / "rows.parquet", f"{tmp_path / 'folder'}?split=train"]
+    read = [list(READERS["pairs"](path)) for path in files]
+    assert len(read[0]) == 300 and all(other == read[0] for other in read)
+
+
+@pytest.fixture
+def address(tmp_path: Path) -> Iterator[str]:
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_a_file_is_read_from_its_address(write, address: str, tmp_path: Path) -> None:
+    path = write("rows.jsonl.gz", [{"question": "who leads orn", "answer": "Una"}])
+    assert list(READERS["nq"](f"{address}/{path.name}")) == list(READERS["nq"](path))
+    with pytest.raises(DataError) as caught:
+        list(READERS["nq"](f"{address}/none.jsonl"))
+    assert caught.value.where == f"{address}/none.jsonl" and caught.value.hint
+
+
+def test_a_data_set_on_the_hub_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    place = "hf://datasets/no-such-owner/no-such-set?split=train"
+    script = f"from data_gen.sources import READERS\nlist(READERS['nq']({place!r}))"
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert told.returncode == 1
+    assert f"revelator.errors.DataError: {place}: cannot be read:" in told.stderr and "hint:" in told.stderr
+
+
+def test_an_unknown_word_after_the_question_mark_is_named(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="unknown part"):
+        list(READERS["nq"](f"{tmp_path}?part=train"))
+
+
+def test_a_file_of_any_length_is_read_in_flat_memory(tmp_path: Path) -> None:
+    def peak(count: int) -> int:
+        text = "who leads the town of orn in the hills of marn and sedge " * 4
+        rows = (json.dumps({"question": f"{text}{i}", "answer": "Una"}) for i in range(count))
+        path = tmp_path / f"{count}.jsonl"
+        path.write_text(f'{{"Data": [{",".join(rows)}]}}')
+        tracemalloc.start()
+        assert sum(1 for _ in READERS["triviaqa"](path)) == count
+        highest = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return highest
+
+    assert peak(3_000) < 1.5 * peak(700)
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> None:
+    format = data.draw(st.sampled_from(sorted(ROWS)))
+    row = ROWS[format]
+    changed = put(row, data.draw(st.sampled_from(places(row))), data.draw(VALUES))
+    outcomes: list[Outcome] = list(READERS[format](write("rows.jsonl", [row, changed])))
+    for outcome in outcomes:
+        if isinstance(outcome, AnnotatedQuestion):
+            json.dumps(outcome.to_json(), ensure_ascii=False).encode()
+            assert outcome.question.strip() and all(isinstance(answer, str) for answer in outcome.answers)
