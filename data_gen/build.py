@@ -1,30 +1,28 @@
-"""The way from sources to a set: read → gate against repeats and held-out questions → validate → records → files.
+"""The way from sources to a set: read → validate → records (`data_gen.prepare`) → gate against repeats → files.
 
-Every question that does not arrive is counted under its reason.
+Every question that does not arrive is counted under its reason. Whichever engine prepares the rows, they come to the
+gate in the order of their sources, so the set is the same.
 """
 
 from __future__ import annotations
 
-import random
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from itertools import islice
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import fraction, records, sub_questions
-from data_gen.config import SetConfig, SourceConfig
+import numpy as np
+import pyarrow
+
+from data_gen.config import SetConfig
+from data_gen.engines import Engine, in_this_process
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
-from data_gen.leakage import Gate, load_held_out
-from data_gen.sources import READERS, Refused, Skipped
-from data_gen.sources.rows import Outcome
-from data_gen.substitution import load_names, substitute_names
-from data_gen.validators import first_fault
+from data_gen.leakage import Gate
+from data_gen.prepare import COPY, Candidate, Prepared, Preparer
+from data_gen.sources import Refused
 from revelator.artifact import grammar_hash
 from revelator.durable import sha256_file
-from revelator.errors import DataError
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 
@@ -33,69 +31,34 @@ Progress = Callable[[str, int], None]
 
 @dataclass
 class Build:
-    """One build under way: what it may let through, and what it has counted."""
+    """One build under way: what it has let through, and what it has counted."""
 
-    config: SetConfig
-    gate: Gate
-    names: Sequence[str]
     writer: SetWriter
+    gate: Gate = field(default_factory=Gate)
     questions: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
     refused: list[Refused] = field(default_factory=list)
 
-    def take(self, outcome: Outcome, source: SourceConfig) -> None:
-        """One row of a source: its question, and the single questions that its steps are."""
-        if isinstance(outcome, Refused):
-            self.dropped["malformed row"] += 1
-            self.refused.append(outcome)
-        elif isinstance(outcome, Skipped):
-            self.dropped[outcome.reason] += 1
-        else:
-            question = self._placed(outcome, source)
-            if self._admitted(question):
-                self._write(question, group=question.id)
-                for single in sub_questions(question, source.sub_questions, self.config.seed):
-                    if self._admitted(single, "sub-question: "):
-                        self._write(single, group=question.id)
+    def take(self, prepared: Prepared) -> None:
+        """Lets through what is new among the prepared questions."""
+        self.dropped.update(prepared.skipped)
+        if prepared.refused:
+            self.dropped["malformed row"] += len(prepared.refused)
+            self.refused += prepared.refused[: REFUSED_LISTED - len(self.refused)]
+        kept = np.zeros(prepared.records.num_rows, dtype=bool)
+        for candidate in prepared.candidates:
+            self._admit(candidate, kept)
+        self.writer.add(prepared.records if kept.all() else prepared.records.filter(pyarrow.array(kept)))
 
-    def _placed(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
-        question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
-        if question.split:
-            return question
-        place, split = fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
-        name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
-        return replace(question, split=name)
-
-    def _admitted(self, question: AnnotatedQuestion, kind: str = "") -> bool:
-        texts = [question.question, *question.parts, *(step.question for step in question.steps)]
-        held = self.gate.leaks(*texts)
-        reason = f"held out ({held})" if held else first_fault(question, self.config.entity_coverage)
-        reason = reason or self.gate.admit(question.id, question.question)
-        if reason:
-            self.dropped[kind + reason] += 1
-        return reason is None
-
-    def _write(self, question: AnnotatedQuestion, group: str) -> None:
-        self.questions[question.split][question.source] += 1
-        for record in records(question, self.config, group):
-            self.writer.add(record)
-        for copy in self._copies(question):
-            for record in records(copy, self.config, group):
-                if self.config.augment and record.task in self.config.augment.tasks:
-                    self.writer.add(record)
-
-    def _copies(self, question: AnnotatedQuestion) -> Iterator[AnnotatedQuestion]:
-        """Training questions under other names; a copy that meets a known or held-out question is left out."""
-        if self.config.augment is None or question.split != "train":
+    def _admit(self, candidate: Candidate, kept: np.ndarray) -> None:
+        if reason := candidate.fault or self.gate.admit(candidate.identity, candidate.text):
+            self.dropped[candidate.kind + reason] += 1
             return
-        rng = random.Random(f"{self.config.seed}:{question.id}")
-        for number in range(self.config.augment.copies):
-            copy = substitute_names(question, self.names, rng)
-            if copy is None:
-                return
-            copy = replace(copy, id=f"{question.id}/names{number}")
-            if self._admitted(copy, "renamed copy: "):
-                yield copy
+        if candidate.kind != COPY:
+            self.questions[candidate.split][candidate.source] += 1
+        kept[slice(*candidate.records)] = True
+        for other in candidate.others:
+            self._admit(other, kept)
 
 
 def build(
@@ -103,15 +66,16 @@ def build(
     target: Path,
     progress: Progress = lambda source, questions: None,
     teaching: dict[str, Any] | None = None,
+    engine: Engine = in_this_process,
 ) -> dict[str, Any]:
-    """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows.
+    """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows,
+    `engine` is what prepares them (`data_gen.engines`).
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
     other than a set; then `target` is as it was before.
     """
     check_place(target)
-    gate = Gate(load_held_out(Path(config.held_out)) if config.held_out else {})
-    names = load_names(Path(config.augment.names)) if config.augment else []
+    prepare = Preparer(config)
     about: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "grammar_hash": grammar_hash(),
@@ -119,22 +83,16 @@ def build(
         "teaching": teaching or {},
     }
     with writing(target, about) as writer:
-        run = Build(config, gate, names, writer)
-        for source in config.sources:
-            taken = 0
-            for taken, outcome in enumerate(islice(_read(source), source.limit), start=1):
-                run.take(outcome, source)
-                progress(source.path, taken)
-            if taken == 0:
-                raise DataError("the source has no rows", where=source.path)
+        run = Build(writer)
+        rows: Counter[int] = Counter()
+        for prepared in engine(prepare):
+            run.take(prepared)
+            rows[prepared.source] += prepared.rows
+            progress(config.sources[prepared.source].path, rows[prepared.source])
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
-        about["refused_rows"] = [vars(row) for row in run.refused[:REFUSED_LISTED]]
+        about["refused_rows"] = [vars(row) for row in run.refused]
     return read_manifest(target)
-
-
-def _read(source: SourceConfig) -> Iterator[Outcome]:
-    return READERS[source.format](source.path)
 
 
 def _inputs(config: SetConfig) -> dict[str, str]:

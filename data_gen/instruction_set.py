@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
 from data_gen.annotated import SPLITS
@@ -29,37 +30,50 @@ FORMAT = 1
 ROW_GROUP = 2_000
 COLUMNS = tuple(field.name for field in fields(Record))
 SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
+COUNTED = ("split", "task", "source", "licence", "shape", "label", "teacher")
+
+
+def table_of(records: Sequence[Record]) -> pyarrow.Table:
+    """Records as a table with the columns of a set."""
+    return pyarrow.table({name: [getattr(record, name) for record in records] for name in COLUMNS}, schema=SCHEMA)
 
 
 class SetWriter:
-    """Takes records one by one and counts them."""
+    """Takes tables of records, counts them, and writes row groups of the same size whatever the size of the tables."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self._files = {
             split: stack.enter_context(parquet.ParquetWriter(folder / f"{split}.parquet", SCHEMA, compression="zstd"))
             for split in SPLITS
         }
-        self._waiting: dict[str, list[dict[str, str]]] = {split: [] for split in SPLITS}
-        self.counts: Counter[tuple[str, ...]] = (
-            Counter()
-        )  # (split, task, source, licence, shape, label, teacher) → records
+        self._waiting: dict[str, list[pyarrow.Table]] = {split: [] for split in SPLITS}
+        self.counts: Counter[tuple[str, ...]] = Counter()  # values of the columns COUNTED → records
 
-    def add(self, record: Record) -> None:
-        waiting = self._waiting[record.split]
-        waiting.append(asdict(record))
-        about = (record.task, record.source, record.licence, record.shape, record.label, record.teacher)
-        self.counts[record.split, *about] += 1
-        if len(waiting) >= ROW_GROUP:
-            self._flush(record.split)
+    def add(self, records: pyarrow.Table) -> None:
+        for split, waiting in self._waiting.items():
+            chosen = records.filter(compute.equal(records["split"], split))
+            if chosen.num_rows:
+                waiting.append(chosen)
+            if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+                self._write(split, whole_groups=True)
 
     def close(self) -> None:
         for split in SPLITS:
-            self._flush(split)
+            self._write(split, whole_groups=False)
 
-    def _flush(self, split: str) -> None:
-        if self._waiting[split]:
-            self._files[split].write_table(pyarrow.Table.from_pylist(self._waiting[split], schema=SCHEMA))
-            self._waiting[split] = []
+    def _write(self, split: str, *, whole_groups: bool) -> None:
+        """Writes what waits; with `whole_groups`, what is beyond the last whole row group goes on waiting."""
+        table = pyarrow.concat_tables([SCHEMA.empty_table(), *self._waiting[split]])
+        end = table.num_rows // ROW_GROUP * ROW_GROUP if whole_groups else table.num_rows
+        for start in range(0, end, ROW_GROUP):
+            group = table.slice(start, min(ROW_GROUP, end - start)).combine_chunks()
+            self._files[split].write_table(group)
+            self._count(group)
+        self._waiting[split] = [table.slice(end)]
+
+    def _count(self, group: pyarrow.Table) -> None:
+        for row in group.group_by(list(COUNTED)).aggregate([([], "count_all")]).to_pylist():
+            self.counts[tuple(row[name] for name in COUNTED)] += row["count_all"]
 
 
 @contextmanager
@@ -115,8 +129,8 @@ def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[st
         "format": FORMAT,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "counts": {
-            name: _counted(writer.counts, position)
-            for position, name in ((1, "task"), (2, "source"), (3, "licence"), (4, "shape"), (6, "teacher"))
+            name: _counted(writer.counts, COUNTED.index(name))
+            for name in ("task", "source", "licence", "shape", "teacher")
         },
         "labels": _labels(writer.counts),
         "records": _totals(writer.counts),

@@ -11,6 +11,9 @@ import re
 import unicodedata
 from pathlib import Path
 
+import numpy as np
+
+from revelator.durable import sha256_text
 from revelator.errors import DataError
 
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
@@ -45,21 +48,59 @@ def load_held_out(path: Path) -> dict[str, str]:
     return held
 
 
+def leaks(held_out: dict[str, str], *texts: str) -> str | None:
+    """The set that holds out one of the texts, or None."""
+    return next((held_out[h] for text in texts if (h := question_hash(text)) in held_out), None)
+
+
+def digest(text: str) -> int:
+    """64 bits of sha256."""
+    return int(sha256_text(text)[:16], 16)
+
+
+def question_digest(text: str) -> int:
+    """64 bits of the hash of the normalised text."""
+    return int(question_hash(text)[:16], 16)
+
+
+class Digests:
+    """A set of 64-bit numbers in 8 bytes each: sorted ones, and beside them at most `latest` that came last."""
+
+    def __init__(self, latest: int = 1 << 16) -> None:
+        self._most = latest
+        self._sorted = np.empty(0, dtype=np.uint64)
+        self._latest: set[int] = set()
+
+    def __contains__(self, digest: int) -> bool:
+        if digest in self._latest:
+            return True
+        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
+        return place < len(self._sorted) and int(self._sorted[place]) == digest
+
+    def add(self, digest: int) -> None:
+        self._latest.add(digest)
+        if len(self._latest) >= self._most:
+            latest = np.fromiter(self._latest, dtype=np.uint64, count=len(self._latest))
+            self._sorted = np.sort(np.concatenate([self._sorted, latest]))
+            self._latest.clear()
+
+
 class Gate:
-    """Lets each question through once: remembers hashes of texts and ids, whichever split they went to."""
+    """Lets each question through once, whichever split it went to.
 
-    def __init__(self, held_out: dict[str, str]) -> None:
-        self.held_out = held_out
-        self._texts: set[bytes] = set()
-        self._ids: set[str] = set()
+    It remembers 8 bytes of the id's digest and 8 of the text's. Two of n different ones are the same with a probability
+    of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
+    """
 
-    def leaks(self, *texts: str) -> str | None:
-        """The set that holds out one of the texts, or None."""
-        return next((self.held_out[h] for text in texts if (h := question_hash(text)) in self.held_out), None)
+    def __init__(self) -> None:
+        self._ids = Digests()
+        self._texts = Digests()
 
-    def admit(self, identity: str, question: str) -> str | None:
-        """None if the question is new (it is remembered then), or the reason why it is not."""
-        text = bytes.fromhex(question_hash(question))
+    def admit(self, identity: int, text: int) -> str | None:
+        """None if the question is new (it is remembered then), or the reason why it is not.
+
+        `identity` is the `digest` of its id, `text` the `question_digest` of its text.
+        """
         if identity in self._ids:
             return "id seen before"
         if text in self._texts:

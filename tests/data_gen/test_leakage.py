@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.leakage import Gate, load_held_out, normalise, question_hash
+from data_gen.leakage import Digests, Gate, digest, leaks, load_held_out, normalise, question_digest, question_hash
 from revelator.errors import DataError
 
 
@@ -38,9 +38,9 @@ def test_a_normalised_text_holds_words_between_single_spaces(text: str) -> None:
 def test_a_held_out_file_is_read_by_hash_two_spaces_and_set_name(tmp_path: Path) -> None:
     path = tmp_path / "held_out.sha256"
     path.write_text(f"{hashlib.sha256(b'who made the plover').hexdigest()}  birds-test\n", encoding="utf-8")
-    gate = Gate(load_held_out(path))
-    assert gate.leaks("Where?", "WHO made the Plover??") == "birds-test"
-    assert gate.leaks("Who made the Plovers?") is None
+    held_out = load_held_out(path)
+    assert leaks(held_out, "Where?", "WHO made the Plover??") == "birds-test"
+    assert leaks(held_out, "Who made the Plovers?") is None
 
 
 def test_a_line_that_is_no_hash_is_named(tmp_path: Path) -> None:
@@ -52,8 +52,23 @@ def test_a_line_that_is_no_hash_is_named(tmp_path: Path) -> None:
 
 
 def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
-    gate = Gate({})
-    assert gate.admit("1", "Who made it?") is None
-    assert gate.admit("2", "who made IT") == "question seen before"
-    assert gate.admit("1", "Who else?") == "id seen before"
-    assert gate.admit("2", "Who else?") is None
+    gate = Gate()
+
+    def admit(identity: str, text: str) -> str | None:
+        return gate.admit(digest(identity), question_digest(text))
+
+    assert admit("1", "Who made it?") is None
+    assert admit("2", "who made IT") == "question seen before"
+    assert admit("1", "Who else?") == "id seen before"
+    assert admit("2", "Who else?") is None
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20)))
+def test_digests_are_a_set_of_64_bit_numbers(numbers: list[int]) -> None:
+    digests, known = Digests(latest=4), set()
+    for number in numbers:
+        assert (number in digests) == (number in known)
+        if number not in known:
+            digests.add(number)
+            known.add(number)
+    assert all(number in digests for number in known)

@@ -1,0 +1,163 @@
+"""The part of a build that looks at one row alone: read → place in a split → validate → records.
+
+It keeps nothing from one row to the next, so any number of processes may do it side by side, on any machine. What
+concerns the whole set, that no question comes twice, `data_gen.build` decides afterwards, in the order of the rows.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+from pathlib import Path
+
+import pyarrow
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.builder import Record, fraction, records, sub_questions
+from data_gen.config import SetConfig, SourceConfig
+from data_gen.instruction_set import table_of
+from data_gen.leakage import digest, leaks, load_held_out, question_digest
+from data_gen.sources import READERS, Refused, Skipped
+from data_gen.sources.rows import Outcome
+from data_gen.substitution import load_names, substitute_names
+from data_gen.validators import first_fault
+from revelator.errors import DataError
+
+CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
+
+SUB_QUESTION = "sub-question: "
+COPY = "renamed copy: "
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Rows that follow each other in a source. `number` counts a build's chunks from 0, `source` the sources."""
+
+    number: int
+    source: int
+    outcomes: tuple[Outcome, ...]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A question that goes into the set unless it has a fault, or its id or its text is there already.
+
+    `kind` begins the reasons under which it is counted if it does not. `records` are its rows in `Prepared.records`,
+    the first and the one past the last. `others` are the questions made from it: they go in only if it does.
+    """
+
+    kind: str
+    identity: int
+    text: int
+    fault: str | None
+    split: str
+    source: str
+    records: tuple[int, int]
+    others: tuple[Candidate, ...] = ()
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """What became of a chunk; `records` has the columns of an instruction set."""
+
+    chunk: int
+    source: int
+    rows: int
+    candidates: tuple[Candidate, ...]
+    refused: tuple[Refused, ...]
+    skipped: tuple[str, ...]
+    records: pyarrow.Table
+
+
+Prepare = Callable[[Chunk], Prepared]
+
+
+def read_chunks(config: SetConfig) -> Iterator[Chunk]:
+    """The rows of all sources, in order. Raises DataError for a source that cannot be read or has none."""
+    number = 0
+    for place, source in enumerate(config.sources):
+        rows, first = islice(READERS[source.format](source.path), source.limit), number
+        while outcomes := tuple(islice(rows, CHUNK)):
+            yield Chunk(number, place, outcomes)
+            number += 1
+        if number == first:
+            raise DataError("the source has no rows", where=source.path)
+
+
+class Preparer:
+    """Prepares chunks of one configuration: a function that can be sent to another process."""
+
+    def __init__(self, config: SetConfig) -> None:
+        self.config = config
+        self.held_out = load_held_out(Path(config.held_out)) if config.held_out else {}
+        self.names = load_names(Path(config.augment.names)) if config.augment else []
+
+    def __call__(self, chunk: Chunk) -> Prepared:
+        made: list[Record] = []
+        source = self.config.sources[chunk.source]
+        questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
+        return Prepared(
+            chunk=chunk.number,
+            source=chunk.source,
+            rows=len(chunk.outcomes),
+            candidates=tuple(self._with_others(self._placed(question, source), source, made) for question in questions),
+            refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, Refused)),
+            skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, Skipped)),
+            records=table_of(made),
+        )
+
+    def _placed(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
+        question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
+        if question.split:
+            return question
+        place, split = fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
+        name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
+        return replace(question, split=name)
+
+    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Record]) -> Candidate:
+        """A question, its copies under other names, and the single questions that its steps are with theirs."""
+        candidate = self._with_copies(question, question.id, "", made)
+        if candidate.fault:
+            return candidate
+        singles = sub_questions(question, source.sub_questions, self.config.seed)
+        others = [self._with_copies(single, question.id, SUB_QUESTION, made) for single in singles]
+        return replace(candidate, others=(*candidate.others, *others))
+
+    def _with_copies(self, question: AnnotatedQuestion, group: str, kind: str, made: list[Record]) -> Candidate:
+        candidate = self._candidate(question, group, kind, made)
+        if candidate.fault or self.config.augment is None:
+            return candidate
+        copies = self._copies(question, self.config.augment.copies)
+        return replace(candidate, others=tuple(self._candidate(copy, group, COPY, made) for copy in copies))
+
+    def _copies(self, question: AnnotatedQuestion, count: int) -> Iterable[AnnotatedQuestion]:
+        """Training questions under other names."""
+        rng = random.Random(f"{self.config.seed}:{question.id}")
+        for number in range(count if question.split == "train" else 0):
+            copy = substitute_names(question, self.names, rng)
+            if copy is None:
+                return
+            yield replace(copy, id=f"{question.id}/names{number}")
+
+    def _candidate(self, question: AnnotatedQuestion, group: str, kind: str, made: list[Record]) -> Candidate:
+        fault, first = self._fault(question), len(made)
+        if fault is None:
+            augment = self.config.augment if kind == COPY else None
+            own = records(question, self.config, group)
+            made += [record for record in own if augment is None or record.task in augment.tasks]
+        return Candidate(
+            kind=kind,
+            identity=digest(question.id),
+            text=question_digest(question.question),
+            fault=fault,
+            split=question.split,
+            source=question.source,
+            records=(first, len(made)),
+        )
+
+    def _fault(self, question: AnnotatedQuestion) -> str | None:
+        texts = [question.question, *question.parts, *(step.question for step in question.steps)]
+        held = leaks(self.held_out, *texts)
+        return f"held out ({held})" if held else first_fault(question, self.config.entity_coverage)
