@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow
 
-from data_gen.config import SetConfig
+from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, in_this_process
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
 from data_gen.leakage import Gate
@@ -97,7 +97,12 @@ def build(
 
 def _inputs(config: SetConfig) -> dict[str, str]:
     """Digest of each input file; a missing one is reported when it is read."""
-    paths = [Path(source.path) for source in config.sources]
-    paths = [path / "questions.jsonl" if path.is_dir() else path for path in paths]
+    paths = [_file(source) for source in config.sources]
     paths += [Path(name) for name in (config.held_out, config.augment and config.augment.names) if name]
     return {str(path): sha256_file(path) for path in paths if path.is_file()}
+
+
+def _file(source: SourceConfig) -> Path:
+    """The file that is read of a source: of a world's folder its questions, or the documents to ask about."""
+    path = Path(source.path)
+    return path / ("passages.jsonl" if source.format == "logic" else "questions.jsonl") if path.is_dir() else path

@@ -68,10 +68,13 @@ class Example:
     gold: Any
 
 
-def records(question: AnnotatedQuestion, config: SetConfig, group: str) -> Iterator[Record]:
-    """All records of a question under the configuration's bounds. `group` is the question that it came from."""
+def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Record]:
+    """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
+
+    `group` is the question that it came from.
+    """
     letters = language.to_letters(language.parse(question.expression)) if question.expression else ""
-    for name in TASKS:
+    for name in tasks or TASKS:
         bounds = config.task(name)
         for example in examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"
@@ -140,9 +143,12 @@ def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
 
 
 def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    """Alternately yes and no. A step is asked about its own page and about pages that help with none of the steps."""
+    """Alternately yes and no. A step is asked about its own page and about pages that help with none of the steps.
+
+    A complex or logical question is asked as a whole, too.
+    """
     queries = [(str(i), step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
-    if question.route == "complex":
+    if question.route == "complex" or question.query:
         queries.append(("whole", question.question, {p.title for p in question.passages if p.relevant}))
     pairs: dict[str, list[Example]] = {"yes": [], "no": []}
     for key, asked, titles in queries:

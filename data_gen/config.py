@@ -46,6 +46,7 @@ Format = Literal[
     "2wiki",
     "commonsenseqa",
     "hotpotqa",
+    "logic",
     "musique",
     "nq",
     "pairs",
@@ -62,6 +63,7 @@ class SourceConfig(_Strict):
 
     `path` is a file, its address (`https://…`, `hf://datasets/OWNER/NAME/FILE`), or a data set on the Hub
     (`hf://datasets/OWNER/NAME?split=train&subset=…`); `pairs` is the format of `question, answer` rows of one's own.
+    `logic` makes logical questions over a corpus of `title, text` rows, or over the folder of a world.
     """
 
     format: Format
@@ -69,6 +71,8 @@ class SourceConfig(_Strict):
     name: str = ""  # what records carry as their source; the format's own name if empty
     licence: str = ""  # likewise
     sub_questions: Annotated[int, Field(ge=0)] = 1
+    tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all if empty
+    size: Annotated[int, Field(ge=1)] = 10_000  # questions to make; `logic` alone
     limit: Annotated[int, Field(ge=1)] | None = None  # questions read, for a trial
 
 
@@ -115,6 +119,7 @@ class SetConfig(_Strict):
     @model_validator(mode="after")
     def _knows_its_tasks(self) -> SetConfig:
         named = set(self.tasks) | set(self.augment.tasks if self.augment else ())
+        named |= {task for source in self.sources for task in source.tasks}
         if unknown := sorted(named - set(TASKS)):
             raise ValueError(f"unknown task {', '.join(unknown)}; there are {', '.join(TASKS)}")
         return self

@@ -20,6 +20,7 @@ from data_gen.config import SetConfig, SourceConfig
 from data_gen.instruction_set import table_of
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
 from data_gen.sources import READERS, Refused, Skipped
+from data_gen.sources.logic import read_logic
 from data_gen.sources.rows import Outcome
 from data_gen.substitution import load_names, substitute_names
 from data_gen.validators import first_fault
@@ -78,12 +79,18 @@ def read_chunks(config: SetConfig) -> Iterator[Chunk]:
     """The rows of all sources, in order. Raises DataError for a source that cannot be read or has none."""
     number = 0
     for place, source in enumerate(config.sources):
-        rows, first = islice(READERS[source.format](source.path), source.limit), number
+        rows, first = islice(_rows(source, config), source.limit), number
         while outcomes := tuple(islice(rows, CHUNK)):
             yield Chunk(number, place, outcomes)
             number += 1
         if number == first:
             raise DataError("the source has no rows", where=source.path)
+
+
+def _rows(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
+    if source.format == "logic":
+        return read_logic(Path(source.path), source.size, config.seed, config.split.dev, config.split.test)
+    return READERS[source.format](source.path)
 
 
 class Preparer:
@@ -118,19 +125,21 @@ class Preparer:
 
     def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Record]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""
-        candidate = self._with_copies(question, question.id, "", made)
+        candidate = self._with_copies(question, source, question.id, "", made)
         if candidate.fault:
             return candidate
         singles = sub_questions(question, source.sub_questions, self.config.seed)
-        others = [self._with_copies(single, question.id, SUB_QUESTION, made) for single in singles]
+        others = [self._with_copies(single, source, question.id, SUB_QUESTION, made) for single in singles]
         return replace(candidate, others=(*candidate.others, *others))
 
-    def _with_copies(self, question: AnnotatedQuestion, group: str, kind: str, made: list[Record]) -> Candidate:
-        candidate = self._candidate(question, group, kind, made)
+    def _with_copies(
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+    ) -> Candidate:
+        candidate = self._candidate(question, source, group, kind, made)
         if candidate.fault or self.config.augment is None:
             return candidate
         copies = self._copies(question, self.config.augment.copies)
-        return replace(candidate, others=tuple(self._candidate(copy, group, COPY, made) for copy in copies))
+        return replace(candidate, others=tuple(self._candidate(copy, source, group, COPY, made) for copy in copies))
 
     def _copies(self, question: AnnotatedQuestion, count: int) -> Iterable[AnnotatedQuestion]:
         """Training questions under other names."""
@@ -141,11 +150,13 @@ class Preparer:
                 return
             yield replace(copy, id=f"{question.id}/names{number}")
 
-    def _candidate(self, question: AnnotatedQuestion, group: str, kind: str, made: list[Record]) -> Candidate:
+    def _candidate(
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+    ) -> Candidate:
         fault, first = self._fault(question), len(made)
         if fault is None:
             augment = self.config.augment if kind == COPY else None
-            own = records(question, self.config, group)
+            own = records(question, self.config, group, source.tasks)
             made += [record for record in own if augment is None or record.task in augment.tasks]
         return Candidate(
             kind=kind,

@@ -12,13 +12,17 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.leakage import normalise
 from revelator import language
 from revelator.errors import ExpressionError
+from revelator.language import logic
 
 NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 
 
 def plan_fault(question: AnnotatedQuestion) -> str | None:
-    """The plan parses, is canonical, checks and binds. A source that knows no steps either may have none."""
+    """The plan parses, is canonical, checks and binds. A source that knows no steps either may have none,
+    and a logical question has its query instead."""
     if not question.expression:
+        if question.query:
+            return None
         return "no plan" if question.route == "single" or (question.route == "complex" and question.steps) else None
     try:
         expression = language.parse(question.expression)
@@ -30,6 +34,22 @@ def plan_fault(question: AnnotatedQuestion) -> str | None:
         return f"plan does not check ({diagnostics[0].code})"
     language.bind(expression)
     return None
+
+
+def query_fault(question: AnnotatedQuestion) -> str | None:
+    """A logical query parses, is canonical, can be run, and each of its terms stands in the question."""
+    if not question.query:
+        return None
+    try:
+        query = logic.parse(question.query)
+    except ExpressionError as error:
+        return f"query does not parse ({error.code})"
+    if logic.render(query) != question.query:
+        return "query is not canonical"
+    if diagnostics := logic.check(query):
+        return f"query does not check ({diagnostics[0].code})"
+    asked = question.question.casefold()
+    return None if all(term.casefold() in asked for term in logic.terms(query)) else "a term is not in the question"
 
 
 def replay_fault(question: AnnotatedQuestion) -> str | None:
@@ -100,5 +120,5 @@ def coverage_fault(threshold: float) -> Callable[[AnnotatedQuestion], str | None
 
 def first_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    faults = (plan_fault, replay_fault, relevance_fault, coverage_fault(threshold))
+    faults = (plan_fault, query_fault, replay_fault, relevance_fault, coverage_fault(threshold))
     return next((reason for fault in faults if (reason := fault(question))), None)

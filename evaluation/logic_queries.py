@@ -1,12 +1,10 @@
-"""The queries of the logical benchmark: 32 templates of three terms (ITLR, section 3.1), in logic and in words."""
+"""The cases of the logical benchmark, queries of the 32 templates of `data_gen.logic`, and the queries in words."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from revelator.language.logic import And, Not, Or, Query, Term, negations, parse, render
+from revelator.language.logic import And, Not, Or, Query, Term, negations
 
 
 @dataclass(frozen=True)
@@ -25,21 +23,6 @@ class Case:
     @property
     def negations(self) -> int:
         return negations(self.query)
-
-
-def templates() -> list[str]:
-    """t1 op t2 op t3 with each op AND or OR and each term plain or negated: 4 x 8 = 32, in a fixed order."""
-    found = []
-    for first, second in itertools.product(("AND", "OR"), repeat=2):
-        for signs in itertools.product(("", "NOT "), repeat=3):
-            a, b, c = (f"{sign}{{{i}}}" for i, sign in enumerate(signs))
-            found.append(f"{a} {first} {b} {second} {c}")
-    return found
-
-
-def filled(template: str, terms: Sequence[str]) -> Query:
-    """The query of a template for three terms."""
-    return parse(template.format(*(render(Term(term)) for term in terms)))
 
 
 def in_words(query: Query, saying: str = "about") -> str:

@@ -21,7 +21,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from evaluation.logic_queries import Case, filled, in_words, templates
+from data_gen.logic.templates import filled, templates
+from evaluation.logic_queries import Case, in_words
 from revelator.errors import DataError
 from revelator.language.logic import holds
 from serving.retrieval import STOP_WORDS, terms

@@ -10,21 +10,18 @@ for it.
 
 from __future__ import annotations
 
-import itertools
 import random
 from dataclasses import dataclass
 
+from data_gen.logic.templates import Truth, combinations, filled, templates
 from data_gen.world.graph import Entity, Fact, Graph
 from data_gen.world.populate import populate
 from data_gen.world.prose import write
 from data_gen.world.relations import Relation, relations
-from evaluation.logic_queries import Case, filled, in_words, templates
-from revelator.language.logic import Query, holds
+from evaluation.logic_queries import Case, in_words
 
 KINDS = ("person", "film", "novel", "company", "city")
 ENTITIES = 1500
-LIMIT = 3  # positives, and hard negatives, of a case
-Truth = tuple[bool, bool, bool]
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,7 @@ def world_cases(per_template: int, seed: int) -> WorldCases:
             head, chosen = _draw(graph, rng)
             terms = [_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
             query = filled(template, terms)
-            positives, negatives = _combinations(query, terms, rng)
+            positives, negatives = combinations(query, rng)
             start = len(texts)
             texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
             truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
@@ -79,19 +76,6 @@ def _sentence(relation: Relation, head: Entity, value: str) -> str:
     subject = f"the {head.type}"
     text = text.format_map({"x": subject, "x's": f"{subject}'s", "y": value, "his": "the"}).rstrip(".")
     return text[0].lower() + text[1:] if text.startswith("The ") else text
-
-
-def _combinations(query: Query, terms: list[str], rng: random.Random) -> tuple[list[Truth], list[Truth]]:
-    """Truth values of the terms: some that match, and some that do not and are one flip away from matching."""
-    rows: list[Truth] = [(a, b, c) for a, b, c in itertools.product((True, False), repeat=3)]
-    matches = {row: holds(query, dict(zip(terms, row, strict=True))) for row in rows}
-    positives = [row for row in rows if matches[row]]
-    near = [row for row in rows if not matches[row] and any(_apart(row, other) == 1 for other in positives)]
-    return rng.sample(positives, min(LIMIT, len(positives))), rng.sample(near, min(LIMIT, len(near)))
-
-
-def _apart(row: Truth, other: Truth) -> int:
-    return sum(a != b for a, b in zip(row, other, strict=True))
 
 
 def _document(graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random) -> str:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.logic_queries import filled, in_words, templates
+from data_gen.logic.templates import filled, templates
+from evaluation.logic_queries import in_words
 from evaluation.logic_scifact import read_abstracts, scifact_cases
 from evaluation.logic_world import world_cases
 from revelator.errors import DataError

@@ -1,0 +1,1 @@
+"""Logical questions over a corpus: topics, queries from templates, wordings, documents that flip a term."""
