@@ -139,7 +139,7 @@ class _Asking:
             return self._all(plain, denied, groups, level)
         return self._any(plain, denied, groups, level)
 
-    def _all(self, plain: list[Query], denied: list[Query], groups: list[Query], level: int) -> str:
+    def _all(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         if not groups:
             if not denied:
                 return self._said("pos", self._joined("all", plain, self._closed_all if level and self.bare else None))
@@ -155,7 +155,7 @@ class _Asking:
         cores = [self._all(plain, denied, [], 1)] if plain else [self._all([], denied, [], 1)] if denied else []
         return self._listed("and" if level == 0 else "and_inner", [*cores, *closed], " and also ")
 
-    def _any(self, plain: list[Query], denied: list[Query], groups: list[Query], level: int) -> str:
+    def _any(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         pair = len(plain) == len(denied) == 1 and not groups and level == 0 and self.style["heads"] == "verb"
         if pair and self.rng.random() < CONDITION:
             x, y = self._phrase(plain[0], 1), self._said("pos", self._topic(denied[0]))
@@ -180,7 +180,7 @@ class _Asking:
         """Whole phrases joined; of more than two, all but the last by `between`."""
         return self.words.one(name).format(x=between.join(parts[:-1]), y=parts[-1])
 
-    def _joined(self, name: str, parts: list[Query], allowed: Callable[[str], bool] | None = None) -> str:
+    def _joined(self, name: str, parts: Sequence[Query], allowed: Callable[[str], bool] | None = None) -> str:
         """Topics under one word that joins them."""
         topics = [self._topic(part) for part in parts]
         if len(topics) == 1:
@@ -201,7 +201,7 @@ class _Asking:
     def _both(form: str) -> bool:
         return form.startswith(("both", "all", "every"))
 
-    def _without(self, place: str, denied: list[Query]) -> str:
+    def _without(self, place: str, denied: Sequence[Query]) -> str:
         """What leaves `denied` out, before, after, or behind the words for the rest."""
 
         def fits(form: str) -> bool:
