@@ -14,9 +14,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from data_gen.annotated import AnnotatedStep
+from data_gen import trees
 from data_gen.mention import folded, introduced, mention, recased
 from data_gen.wording import Worded, ask, names_of, tidy
 from revelator import language
+from revelator.art import Art, Relate
 from revelator.errors import RevelatorError
 
 REFERENCE = re.compile(r"#(\d+)")
@@ -46,11 +48,13 @@ class GoldStep:
 
 @dataclass(frozen=True)
 class Planned:
-    """A gold plan: canonical text, and its steps in the order of its leaves with answers filled in."""
+    """A gold plan: canonical text, its steps in the order of its leaves with answers filled in, and these leaves as the
+    nodes of a tree."""
 
     expression: str
     steps: tuple[AnnotatedStep, ...]
     entities: tuple[str, ...]
+    nodes: tuple[Art, ...]
 
 
 def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
@@ -67,7 +71,9 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
     tree = shape({index: step.references for index, step in enumerate(steps)})
     order = leaf_order(tree)
     expression = _named(tree, order, steps, worded)
-    return Planned(language.render(expression), tuple(_answered(steps, worded, i) for i in order), entities)
+    answered = tuple(_answered(steps, worded, i) for i in order)
+    calls = [_relate(mentioned[i], order) for i in order]
+    return Planned(language.render(expression), answered, entities, tuple(trees.nodes(expression, calls)))
 
 
 def _mentioned(step: GoldStep, question: str) -> GoldStep:
@@ -179,6 +185,12 @@ def _expression(tree: Tree, texts: Sequence[str]) -> language.Expression:
 
 def _filled(question: str, names: Sequence[str]) -> str:
     return REFERENCE.sub(lambda match: "{" + names[int(match[1]) - 1] + "}", question)
+
+
+def _relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
+    """The operator of a step that was annotated as a relation; `[i]` stands for leaf i."""
+    head = REFERENCE.sub(lambda match: f"[{order.index(int(match[1]) - 1) + 1}]", step.subject)
+    return Relate(head, step.relation) if step.relation else None
 
 
 def _answered(steps: Sequence[GoldStep], worded: Sequence[Worded], index: int) -> AnnotatedStep:

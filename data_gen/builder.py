@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.config import SetConfig
 from data_gen.mention import mention
+from data_gen.trees import tree_of_step
 from revelator import art, language
 from revelator.durable import sha256_text
 from revelator.language import logic
@@ -216,6 +217,8 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
         passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),
         entities=tuple(name for name in names if mention(name, step.question)),
         operation="",
+        query="",
+        tree=tree_of_step(question.tree, index, [each.answer for each in question.steps], step.question),
     )
 
 

@@ -101,7 +101,7 @@ class AugmentConfig(_Strict):
 
     copies: Annotated[int, Field(ge=1)] = 1
     names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped
-    tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf")
+    tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf", "translate_art")
 
 
 class SetConfig(_Strict):

@@ -15,7 +15,9 @@ from random import Random
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.mention import mention
+from data_gen.trees import rewritten
 from revelator import language
+from revelator.art import parse, render
 from revelator.errors import DataError, ExpressionError
 
 MAX_NAME = 48  # characters
@@ -70,6 +72,7 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
         answers=tuple(map(renamed, question.answers)),
         passages=(),
         entities=tuple(map(renamed, question.entities)),
+        tree=render(rewritten(parse(question.tree), renamed)) if question.tree else "",
     )
 
 

@@ -13,6 +13,7 @@ from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.annotation import GoldStep, plan
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
+from data_gen.trees import tree
 from revelator.errors import DataError
 
 LICENCE = "CC-BY-4.0"
@@ -45,6 +46,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_aliases(row)])),
         passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
         entities=planned.entities,
+        tree=tree(question, planned.nodes),
     )
 
 

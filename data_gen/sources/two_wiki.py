@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion, Evidence
-from data_gen.annotation import GoldStep, UnplannableError, plan
+from data_gen.annotation import GoldStep, Planned, UnplannableError, plan
 from data_gen.mention import mention
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
+from data_gen.trees import compared, tree
 from revelator.errors import DataError
+from revelator.language import parse
 
 LICENCE = "Apache-2.0"
 TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
@@ -51,7 +53,16 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
             for title, sentences in fields.pairs(fields.nested(row, "context", []))
         ),
         entities=planned.entities,
+        tree=_tree(row["type"], question, planned),
     )
+
+
+def _tree(kind: str, question: str, planned: Planned) -> str:
+    """A comparison ends in a node that names what is compared; none where its words are not understood."""
+    if kind not in ("comparison", "bridge_comparison"):
+        return tree(question, planned.nodes)
+    judged = compared(question, parse(planned.expression), planned.nodes)
+    return tree(question, [*planned.nodes, judged]) if judged else ""
 
 
 @dataclass(frozen=True)

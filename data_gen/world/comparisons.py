@@ -34,11 +34,11 @@ def compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
     terms = _with_roles(terms, d) if source else terms
     if source and (text := _which_source(d, terms, said)):
         first = names_in(terms[best])[0]
-        return Draft(text, tuple(terms), f"arg{which}_source", (first.called,))
+        return Draft(text, tuple(terms), f"arg{which}_source", (first.called,), said)
     text = which_of(d, [t.args[0] for t in terms], type, said)
     winner = terms[best].args[0]
     answer = winner.called if isinstance(winner, Named) else d.text(winner.values)[0]
-    return Draft(text, tuple(terms), f"arg{which}", (answer,))
+    return Draft(text, tuple(terms), f"arg{which}", (answer,), said)
 
 
 def apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[Asked]:
@@ -140,8 +140,9 @@ def compare_counts(d: Drawing, depth: int) -> Draft | None:
     best = found[sizes.index(max(sizes) if word == "more" else min(sizes))].args[0]
     answer = best.called if isinstance(best, Named) else d.text(best.values)[0]
     kind = d.graph.entities[ids(best)[0]].type
-    text = which_of(d, [t.args[0] for t in found], kind, d.rng.choice(relation.more).replace("{more}", word))
-    return Draft(text, tuple(found), f"arg{'max' if word == 'more' else 'min'}_count", (answer,))
+    said = d.rng.choice(relation.more).replace("{more}", word)
+    text = which_of(d, [t.args[0] for t in found], kind, said)
+    return Draft(text, tuple(found), f"arg{'max' if word == 'more' else 'min'}_count", (answer,), said)
 
 
 def path_of(term: Term) -> list[str]:

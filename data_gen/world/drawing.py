@@ -18,12 +18,14 @@ OF = re.compile(r"the ([a-z ]+) of \{x\}")
 
 @dataclass(frozen=True)
 class Draft:
-    """A question before its plan is built: `roots` are the terms that the plan computes, in order."""
+    """A question before its plan is built: `roots` are the terms that the plan computes, in order; `said` is what a
+    comparison or a condition says of a thing (`was born first`), "" where nothing is compared."""
 
     question: str
     roots: tuple[Asked, ...]
     operation: str
     answers: tuple[str, ...]
+    said: str = ""
 
 
 class Drawing:

@@ -91,4 +91,4 @@ def _own_compared(d: Drawing, terms: Sequence[Asked], texts: Sequence[str]) -> D
     kind = d.graph.entities[ids(subject)[0]].type
     who = "Who" if kind == "person" else "Which one"
     text = d.rng.choice((f"{who} {said}, {texts[0]} or {texts[1]}?", f"{who} {said}: {texts[0]} or {texts[1]}?"))
-    return Draft(text, tuple(terms), f"arg{which}", (answer,))
+    return Draft(text, tuple(terms), f"arg{which}", (answer,), said)

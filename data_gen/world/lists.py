@@ -78,7 +78,7 @@ def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
     text = d.rng.choice(
         (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
     )
-    return Draft(text, (term,), f"arg{which}", d.text([best]))
+    return Draft(text, (term,), f"arg{which}", d.text([best]), changed)
 
 
 def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
@@ -93,7 +93,7 @@ def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
         threshold = d.rng.choice(years) - d.rng.choice((0, 1, 3))
         number, argument = sum(y > threshold for y in years), str(threshold)
         condition = d.rng.choice(term.relation.after).replace("{n}", argument)
-    return Draft(f"How many of {plural} {condition}?", (term,), f"{kind} {argument}", (str(number),))
+    return Draft(f"How many of {plural} {condition}?", (term,), f"{kind} {argument}", (str(number),), condition)
 
 
 def count(d: Drawing, depth: int) -> Draft | None:

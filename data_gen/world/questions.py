@@ -13,6 +13,7 @@ from data_gen.world.kinds import draw_kind, single
 from data_gen.world.names import Names
 from data_gen.world.straightforward import draw
 from data_gen.world.terms import Plan, ids, inputs_below, names_in, plan
+from data_gen.world.trees import tree_of
 from data_gen.world.view import View
 from revelator.language import Atomic, leaves, render, to_letters
 
@@ -76,6 +77,7 @@ class Questions:
             passages=self._passages(made),
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in names_in(root))),
             operation=draft.operation,
+            tree=tree_of(text, expression, draft, made),
         )
 
     def _passages(self, made: Plan) -> tuple[Evidence, ...]:
