@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.annotated import AnnotatedStep
 from data_gen import trees
+from data_gen.annotated import AnnotatedStep
 from data_gen.mention import folded, introduced, mention, recased
 from data_gen.wording import Worded, ask, names_of, tidy
 from revelator import language

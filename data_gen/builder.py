@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.config import SetConfig
 from data_gen.mention import mention
+from data_gen.substitution import planned_names
 from data_gen.trees import tree_of_step
 from revelator import art, language
 from revelator.durable import sha256_text
@@ -56,6 +57,7 @@ class Record:
     label: str
     shape: str
     gold: str
+    entities: str
     agreement: str = ""  # part of a teacher's samples that agree with this one, as a decimal; "" where none were drawn
 
 
@@ -75,15 +77,18 @@ def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: S
     `group` is the question that it came from.
     """
     letters = language.to_letters(language.parse(question.expression)) if question.expression else ""
+    names = json.dumps(planned_names(question), ensure_ascii=False)
     for name in tasks or TASKS:
         bounds = config.task(name)
         for example in examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"
             if fraction(f"share:{config.seed}:{identity}") < bounds.share:
-                yield _record(question, example, identity, letters, group)
+                yield _record(question, example, identity, letters, names, group)
 
 
-def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, group: str) -> Record:
+def _record(
+    question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str
+) -> Record:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
     gold = completion.strip() if example.task.startswith("translate") else example.gold
@@ -103,6 +108,7 @@ def _record(question: AnnotatedQuestion, example: Example, identity: str, letter
         label=example.gold if task.labels else "",
         shape=letters,
         gold=json.dumps(gold, ensure_ascii=False),
+        entities=names if example.task.startswith("translate") else "",
         agreement="" if agreement is None else f"{agreement:.3f}",
     )
 

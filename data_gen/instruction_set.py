@@ -26,7 +26,7 @@ from revelator.durable import sha256_file, sha256_text, staged_folder, write_jso
 from revelator.errors import ConfigError, DataError
 from revelator.tasks import prompt_hash
 
-FORMAT = 1
+FORMAT = 2
 ROW_GROUP = 2_000
 COLUMNS = tuple(field.name for field in fields(Record))
 SCHEMA = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])

@@ -44,14 +44,19 @@ def shared_names(question: str, texts: Sequence[str], known: Sequence[str] = ())
     return names
 
 
+def planned_names(question: AnnotatedQuestion) -> list[str]:
+    """The names that a question shares with its plan or parts, longest first."""
+    leaves = [leaf.text for leaf in language.leaves(language.parse(question.expression))] if question.expression else []
+    return shared_names(question.question, [*leaves, *question.parts], question.entities)
+
+
 def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Random) -> AnnotatedQuestion | None:
     """The question with every name that it shares with its plan, parts or steps replaced by one drawn from `pool`.
 
     Passages are left out: they speak of the old names. None when nothing is shared, or when a new name would change
     the plan's shape.
     """
-    leaves = [leaf.text for leaf in language.leaves(language.parse(question.expression))] if question.expression else []
-    names = shared_names(question.question, [*leaves, *question.parts], question.entities)
+    names = planned_names(question)
     if not names:
         return None
     new = dict(zip([name.casefold() for name in names], rng.sample(pool, len(names)), strict=True))

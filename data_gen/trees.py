@@ -12,7 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from data_gen.wording import STOP_WORDS
-from revelator.art import Art, Call, Filter, Relate, Search, check, escape, parse, references, render, substitute
+from revelator.art import (
+    Art,
+    Call,
+    Filter,
+    Relate,
+    Search,
+    check,
+    depth,
+    escape,
+    numbered,
+    parse,
+    references,
+    render,
+    substitute,
+)
+from revelator.art.decoding import DEEPEST
 from revelator.language import Expression, bind, leaves
 from revelator.language import Sequence as ListOf
 from revelator.language import substitute as filled
@@ -51,9 +66,16 @@ def tree(question: str, children: Sequence[Art]) -> str:
 
 
 def is_writable(art: Art) -> bool:
-    """Whether a flat tree checks and lies in the decoder's grammar."""
-    texts = [text for node in (art, *art.children) for text in node.texts]
-    return not check(art) and not any(UNWRITABLE.search(NAMEABLE.sub("", text)) for text in texts)
+    """Whether a tree checks and lies in the decoder's grammar: a node below the k-th child of the root names `[i]` for
+    i < k, up to `[9]`, and texts hold no other brackets."""
+    if check(art) or depth(art) > DEEPEST:
+        return False
+    for at in numbered(art):
+        before = at.path[0] if at.path else 0
+        texts = [NAMEABLE.sub("", text) for text in at.node.texts]
+        if any(map(UNWRITABLE.search, texts)) or max(at.needs, default=0) > before:
+            return False
+    return True
 
 
 def call_of(text: str) -> Call:
@@ -82,7 +104,7 @@ def names_in(text: str) -> list[str]:
 
 def _trimmed(text: str) -> str:
     """Without the words at both ends that only ask."""
-    words = [word.strip("?!,;:\"") for word in text.removeprefix("'s ").split()]
+    words = [word.strip('?!,;:"') for word in text.removeprefix("'s ").split()]
     while words and words[0].casefold() in ENDS:
         words = words[1:]
     while words and words[-1].rstrip(".").casefold() in ENDS:

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.leakage import normalise
-from revelator import language
+from data_gen.trees import is_writable
+from revelator import art, language
 from revelator.errors import ExpressionError
 from revelator.language import logic
 
@@ -50,6 +51,19 @@ def query_fault(question: AnnotatedQuestion) -> str | None:
         return f"query does not check ({diagnostics[0].code})"
     asked = question.question.casefold()
     return None if all(term.casefold() in asked for term in logic.terms(query)) else "a term is not in the question"
+
+
+def tree_fault(question: AnnotatedQuestion) -> str | None:
+    """The tree parses, is canonical, checks, and is one that a decoder can write."""
+    if not question.tree:
+        return None
+    try:
+        tree = art.parse(question.tree)
+    except ExpressionError as error:
+        return f"tree does not parse ({error.code})"
+    if art.render(tree) != question.tree:
+        return "tree is not canonical"
+    return None if is_writable(tree) else "tree does not check, or names what a decoder cannot"
 
 
 def replay_fault(question: AnnotatedQuestion) -> str | None:
@@ -120,5 +134,5 @@ def coverage_fault(threshold: float) -> Callable[[AnnotatedQuestion], str | None
 
 def first_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    faults = (plan_fault, query_fault, replay_fault, relevance_fault, coverage_fault(threshold))
+    faults = (plan_fault, query_fault, tree_fault, replay_fault, relevance_fault, coverage_fault(threshold))
     return next((reason for fault in faults if (reason := fault(question))), None)

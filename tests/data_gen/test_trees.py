@@ -1,0 +1,171 @@
+"""Gold trees: what becomes of a decomposition, and that each is one that a decoder can write."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from llguidance import LLMatcher, LLTokenizer
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.builder import sub_questions
+from data_gen.config import DATA_DEFAULT
+from data_gen.sources import read_musique, read_two_wiki, read_world
+from data_gen.substitution import substitute_names
+from data_gen.trees import call_of, is_writable, tree
+from data_gen.validators import tree_fault
+from data_gen.world.generate import generate
+from revelator.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
+from revelator.art.decoding import art_grammar
+
+DATA = Path(DATA_DEFAULT)
+
+
+@pytest.fixture(scope="module")
+def matcher() -> LLMatcher:
+    return LLMatcher(LLTokenizer("byte"), art_grammar().text)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> list[AnnotatedQuestion]:
+    folder = tmp_path_factory.mktemp("world") / "w"
+    generate(400, 3, folder)
+    return questions(list(read_world(folder)))
+
+
+def questions(rows: list[object]) -> list[AnnotatedQuestion]:
+    return [row for row in rows if isinstance(row, AnnotatedQuestion)]
+
+
+def accepted(matcher: LLMatcher, text: str) -> bool:
+    walk = matcher.deep_copy()
+    return walk.consume_tokens(LLTokenizer("byte").tokenize_str(f" {text}")) and walk.is_accepting()
+
+
+def drawn(question: AnnotatedQuestion) -> list[str]:
+    """The nodes below the root, one a line."""
+    return [line[4:] for line in to_tree(parse(question.tree)).splitlines()[1:]]
+
+
+def test_a_relation_is_a_step_along_it_and_free_words_are_the_step_that_they_ask_for(musique: Path) -> None:
+    one, two = questions(list(read_musique(musique)))
+    assert drawn(one) == [
+        '1 Which company distributed the film Tin Comet?  Relate("Tin Comet", "distributed by")',
+        '2 Who founded [1]?  Relate("[1]", "founded by")',
+    ]
+    assert drawn(two) == [
+        '1 Who made the Plover?  Relate("Plover", "made")',
+        '2 Which company owns Bexley Gin?  Relate("Bexley Gin", "owned by")',
+        '3 When did [1] and [2] merge?  Relate("[1]", "[2] merge")',
+    ]
+
+
+def test_a_comparison_ends_in_a_node_that_names_what_is_compared(two_wiki: Path) -> None:
+    bridge, country, grandfather, _ = map(drawn, questions(list(read_two_wiki(two_wiki))))
+    assert bridge[1].startswith("2 When was [1] born?") and bridge[3].startswith("4 When was [3] born?")
+    assert bridge[4] == (
+        "5 Which has the director born first, Salt Road ([2]) or The Blue Kiln (1934 Film) ([4])?  [DR]"
+    )
+    assert country[2] == "3 Are [1] and [2] the same country?  [DR]"
+    assert [line.partition("  ")[2] for line in grandfather] == [
+        'Relate("Odo Of Marn", "father")',
+        'Relate("[1]", "father")',
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "call"),
+    [
+        ("Who is Ada Quill?", Search("Ada Quill")),
+        ("When did the Reign of Terror end?", Relate("Reign of Terror", "end")),
+        ("What is [1]'s largest city?", Relate("[1]", "largest city")),
+        ("Who has the most points in a season?", Search("most points in a season")),
+        ("When did [2] last beat [1]?", Relate("[2]", "last beat [1]")),
+        ("What is it?", Search("What is it?")),
+    ],
+)
+def test_free_words_call_for_an_operator(text: str, call: Call) -> None:
+    assert call_of(text) == call
+
+
+def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
+    world: list[AnnotatedQuestion], matcher: LLMatcher
+) -> None:
+    asked = [question for question in world if question.route != "straightforward" and "[" not in question.question]
+    for question in asked:
+        art = parse(question.tree)
+        assert check(art) == () and render(art) == question.tree and art.question == question.question
+        assert accepted(matcher, question.tree)
+        assert tree_fault(question) is None
+    ends = {question.operation.split(" ")[0]: numbered(parse(question.tree))[-1].node for question in asked}
+    assert {name for name, node in ends.items() if not node.is_direct} == {"none", "list", "both"}
+    counts = [parse(question.tree) for question in asked if question.operation.startswith("count_")]
+    assert counts and all(isinstance(art.children[-2].call, Filter) for art in counts)
+
+
+def test_real_gold_trees_can_be_written(matcher: LLMatcher) -> None:
+    if not (DATA / "musique").is_dir():
+        pytest.skip("the published files are not at ../shared/data")
+    musique = questions(list(read_musique(DATA / "musique" / "musique_decomposed.jsonl.gz")))
+    wiki = questions(list(read_two_wiki(DATA / "2wikimultihopqa" / "2wiki_evidences.jsonl.gz")))
+    have = Counter(question.source for question in [*musique, *wiki] if question.tree)
+    assert have["musique"] > 0.99 * len(musique) and have["2wiki"] > 0.99 * len(wiki)
+    for question in [*musique[::20], *wiki[::40]]:
+        assert accepted(matcher, question.tree) and tree_fault(question) is None
+
+
+def test_a_step_asked_on_its_own_is_one_node(musique: Path) -> None:
+    [question, _] = questions(list(read_musique(musique)))
+    singles = {single.question: parse(single.tree) for single in sub_questions(question, 2, 0)}
+    assert singles == {
+        (asked := "Which company distributed the film Tin Comet?"): Art(asked, Relate("Tin Comet", "distributed by")),
+        (asked := "Who founded Harrow Pictures?"): Art(asked, Relate("Harrow Pictures", "founded by")),
+    }
+
+
+@given(st.permutations(["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost (band)"]), st.integers())
+def test_new_names_stand_in_the_tree_as_in_question_and_plan(pool: list[str], seed: int) -> None:
+    asked = "Which film was first, Salt Road or Ember Lane?"
+    nodes = [Art("When was Salt Road released?", Relate("Salt Road", "date")), Art("Is it [1]?", Search("Ember Lane"))]
+    plan = "When was Salt Road released? + When was Ember Lane released?"
+    names = ("Salt Road", "Ember Lane")
+    question = AnnotatedQuestion("1", "s", "l", "train", asked, "complex", plan, entities=names)
+    renamed = substitute_names(replace(question, tree=tree(asked, nodes)), pool, random.Random(seed))
+    assert renamed is not None
+    first, second = renamed.entities
+    art = parse(renamed.tree)
+    assert art.question == renamed.question and tree_fault(renamed) is None
+    assert art.children[0] == Art(f"When was {first} released?", Relate(first, "date"))
+    assert art.children[1].call == Search(second)
+
+
+TEXTS = st.text(st.sampled_from("ab [1]2\n"), min_size=1, max_size=12).filter(str.strip)
+CALLS = st.one_of(
+    st.builds(Search, TEXTS, TEXTS), st.builds(Relate, TEXTS, TEXTS), st.builds(Filter, st.tuples(TEXTS), TEXTS)
+)
+NODES = st.recursive(
+    st.builds(Art, TEXTS, st.none() | CALLS),
+    lambda inner: st.builds(Art, TEXTS, st.none(), st.lists(inner, min_size=1, max_size=3).map(tuple)),
+    max_leaves=6,
+)
+
+
+@given(NODES)
+def test_what_is_called_writable_is_what_the_grammar_accepts(matcher: LLMatcher, art: Art) -> None:
+    assert is_writable(art) == accepted(matcher, render(art))
+
+
+def test_a_text_that_no_decoder_can_write_gives_no_tree() -> None:
+    assert tree("What is [sic]?", [Art("Who is Ada?", Search("Ada"))]) == ""
+    assert tree_fault(replace(WHOLE, tree='{"question": "a"}')) == "tree does not parse (way)"
+    assert tree_fault(replace(WHOLE, tree='{"question":"a", "direct": true}')) == "tree is not canonical"
+    named = render(Art("a", children=(Art("b [1]", Search("c")),)))
+    assert tree_fault(replace(WHOLE, tree=named)) == "tree does not check, or names what a decoder cannot"
+
+
+WHOLE = AnnotatedQuestion("1", "s", "l", "train", "Who is Ada?", "single", "Who is Ada?")
