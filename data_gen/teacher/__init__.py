@@ -1,0 +1,1 @@
+"""The endpoint teacher: any OpenAI-compatible server annotates questions, and writes compound ones."""

@@ -1,0 +1,114 @@
+"""The configuration of an endpoint teacher: a YAML file, checked field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+
+from data_gen.config import FilePath, Share, SourceConfig, SplitConfig, TaskConfig
+from revelator.endpoint import checked_url
+from revelator.errors import ConfigError
+
+TEACHABLE = ("route", "translate_bnf", "decompose", "refine", "end", "relevance")
+
+
+def _address(url: str) -> str:
+    try:
+        return checked_url(url).rstrip("/")
+    except ConfigError as error:
+        raise ValueError(error.message) from error
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class EndpointConfig(Strict):
+    """`timeout` is in seconds and covers one attempt; `backoff` is the first wait of a retry, doubled each time.
+
+    The rates are what the server allows; `concurrency` is how many calls are under way at once. The key is read from
+    the environment variable OPENAI_API_KEY alone.
+    """
+
+    url: Annotated[str, AfterValidator(_address)]
+    model: str = Field(min_length=1)
+    concurrency: int = Field(8, ge=1, le=1000)
+    requests_per_minute: float | None = Field(None, gt=0)
+    tokens_per_minute: float | None = Field(None, gt=0)
+    timeout: float = Field(120, gt=0)
+    retries: int = Field(6, ge=0)
+    backoff: float = Field(0.5, ge=0)
+
+
+class SamplingConfig(Strict):
+    """`samples` of each call, the i-th at the i-th temperature (from the first again) and with seed i."""
+
+    samples: int = Field(3, ge=1, le=64)
+    temperatures: tuple[Annotated[float, Field(ge=0, le=2)], ...] = Field((0.0, 0.5, 0.8), min_length=1)
+    max_tokens: int = Field(512, ge=1)
+    agreement: Share = 0.5  # part of the samples that must agree with the one kept
+
+
+class BudgetConfig(Strict):
+    """What a set may cost, answers from the cache included. Prices are for a million tokens, in one currency."""
+
+    tokens: int | None = Field(None, ge=1)
+    money: float | None = Field(None, gt=0)
+    price_in: float = Field(0, ge=0)
+    price_out: float = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _has_prices(self) -> BudgetConfig:
+        if self.money is not None and not (self.price_in or self.price_out):
+            raise ValueError("a budget in money needs price_in and price_out, for a million tokens each")
+        return self
+
+
+class TeacherConfig(Strict):
+    """What teaching and writing compound questions share. `examples` are drawn from the synthetic world, by task."""
+
+    name: str
+    seed: int = 13
+    endpoint: EndpointConfig
+    sampling: SamplingConfig = SamplingConfig()
+    budget: BudgetConfig = BudgetConfig()
+    examples: int = Field(4, ge=0, le=32)
+    held_out: FilePath | None = None
+    entity_coverage: Share = 0.5
+    records: dict[str, TaskConfig] = {}  # bounds of the set's records, as `tasks` of a set's configuration
+
+
+class TeachConfig(TeacherConfig):
+    """Questions to annotate. `route`: what all of them are; asked of the teacher where it is not given."""
+
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    tasks: tuple[Literal["route", "translate_bnf", "decompose", "refine", "end", "relevance"], ...] = TEACHABLE
+    route: Literal["", "straightforward", "single", "compound", "complex"] = ""
+    passages: int = Field(6, ge=0)  # judged for each question
+    steps: int = Field(6, ge=1)  # of a chain that is written without a plan
+    split: SplitConfig = SplitConfig()
+
+
+class Sizes(Strict):
+    """Compound questions in each split."""
+
+    train: int = Field(ge=0)
+    dev: int = Field(0, ge=0)
+    test: int = Field(0, ge=0)
+
+    @model_validator(mode="after")
+    def _wants_some(self) -> Sizes:
+        if not self.train + self.dev + self.test:
+            raise ValueError("at least one split must have a question")
+        return self
+
+
+class CompoundConfig(TeacherConfig):
+    """A corpus (rows `{"title", "text"}`, JSON lines, gzipped or not) about whose titles questions are written."""
+
+    corpus: FilePath
+    licence: str
+    sizes: Sizes
+    documents: int = Field(10, ge=1)  # of one title, at most
+    characters: int = Field(4000, ge=200)  # of a document that the teacher sees

@@ -1,0 +1,147 @@
+"""A folder in which a teacher works: the answers so far, the annotated questions, and the set that they give.
+
+    calls.sqlite      every answer of the endpoint (`cache`)
+    questions.jsonl   annotated questions, in the order of the source; whole or absent
+    set/              the instruction set, its manifest written last
+
+Nothing but the answers is needed to make the rest again, and that asks the endpoint nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import os
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.build import build
+from data_gen.config import SetConfig
+from data_gen.teacher.budget import Budget, BudgetSpentError
+from data_gen.teacher.cache import Cache
+from data_gen.teacher.client import Client, RefusedError
+from data_gen.teacher.config import TeacherConfig
+from data_gen.teacher.sampling import DroppedError
+from revelator.durable import sync_folder
+from revelator.errors import ConfigError
+
+ANSWERS = "calls.sqlite"
+QUESTIONS = "questions.jsonl"
+
+T = TypeVar("T")
+R = TypeVar("R")
+Progress = Callable[["Work"], None]
+
+
+@dataclass
+class Work:
+    """One run: the client, and what became of the questions."""
+
+    client: Client
+    progress: Progress
+    kept: int = 0
+    asked: int = 0
+    stopped: bool = False  # the budget was spent
+    dropped: Counter[str] = field(default_factory=Counter)
+
+    async def each(
+        self, items: Iterable[T], make: Callable[[T], Awaitable[R]], window: int
+    ) -> AsyncIterator[tuple[T, R | None]]:
+        """Each item with what is made of it, in order, `window` under way at once; None for what is dropped.
+
+        Once the budget is spent no further item is begun; those under way that could be finished still come.
+        """
+        waiting: deque[tuple[T, asyncio.Task[R]]] = deque()
+        left = iter(items)
+        try:
+            while True:
+                while len(waiting) < window and not self.stopped:
+                    if (item := next(left, None)) is None:
+                        break
+                    waiting.append((item, asyncio.ensure_future(make(item))))
+                if not waiting:
+                    return
+                item, task = waiting.popleft()
+                yield item, await self._ended(task)
+        finally:
+            for _, task in waiting:
+                task.cancel()
+
+    async def _ended(self, task: asyncio.Task[R]) -> R | None:
+        try:
+            return await task
+        except DroppedError as error:
+            self.dropped[error.message] += 1
+        except RefusedError as error:
+            self.dropped[error.message] += 1
+        except BudgetSpentError:
+            self.stopped = True
+            self.dropped["not begun or not finished: the budget is spent"] += 1
+        finally:
+            self.asked += 1
+            self.progress(self)
+        return None
+
+    def notes(self, config: TeacherConfig) -> dict[str, Any]:
+        """What the data card says of the teacher; nothing that differs between a straight and a resumed run."""
+        budget, sampling = self.client.budget, config.sampling
+        money = {"cost": f"{budget.money:.4f}"} if config.budget.price_in or config.budget.price_out else {}
+        return {
+            "endpoint": config.endpoint.url,
+            "model": config.endpoint.model,
+            "samples": f"{sampling.samples} at temperatures {', '.join(map(str, sampling.temperatures))}",
+            "answers": f"{self.client.tally.calls + self.client.tally.cached:,}",
+            "tokens": f"{budget.tokens_in:,} in, {budget.tokens_out:,} out",
+            **money,
+            "kept": f"{self.kept:,} of {self.asked:,}",
+            **{f"not kept, {reason}": f"{count:,}" for reason, count in sorted(self.dropped.items())},
+        }
+
+
+@contextmanager
+def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Work]:
+    """Work in the folder `out`, which one process at a time may hold.
+
+    Raises ConfigError for a folder that holds something else, or that another process works in.
+    """
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out} is a file", where="--out", hint="name a folder")
+    if out.is_dir() and any(out.iterdir()) and not (out / ANSWERS).exists():
+        raise ConfigError(
+            f"{out} is not empty and no teacher worked there", where="--out", hint="name another folder, or empty it"
+        )
+    cache = Cache(out / ANSWERS)
+    with (out / ".lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            hint = "wait for it, or name another folder"
+            raise ConfigError("another process works in this folder", where=str(out), hint=hint) from error
+        yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
+        cache.close()
+
+
+@contextmanager
+def rows(path: Path) -> Iterator[Callable[[AnnotatedQuestion], None]]:
+    """Writes annotated questions to `path`, which appears whole when the block ends."""
+    aside = path.with_name(f".{path.name}")
+    with aside.open("w", encoding="utf-8") as file:
+        yield lambda row: print(json.dumps(row.to_json(), ensure_ascii=False), file=file)
+        file.flush()
+        os.fsync(file.fileno())
+    aside.replace(path)
+    sync_folder(path.parent)
+
+
+def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> dict[str, Any]:
+    """The instruction set of the annotated questions in `out`; its manifest."""
+    source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
+    given = {"name": config.name, "seed": config.seed, "held_out": config.held_out, "sources": [source], **options}
+    made = SetConfig.model_validate({**given, "entity_coverage": config.entity_coverage})
+    return build(made, out / "set", teaching=work.notes(config))
