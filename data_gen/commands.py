@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from data_gen.teacher.commands import compound, teach
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 
@@ -160,3 +161,7 @@ def world(size: int, seed: int, out: Path, force: bool, as_json: bool) -> None:
     click.echo(f"{out}: {size:,} questions, {manifest['passages']:,} passages, {len(counts['shape'])} plan shapes")
     for what in ("split", "route"):
         click.echo(f"  {what}: " + ", ".join(f"{name} {number:,}" for name, number in counts[what].items()))
+
+
+data.add_command(teach)
+data.add_command(compound)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -128,7 +128,15 @@ class SetConfig(_Strict):
         return self.tasks.get(name, TaskConfig())
 
 
+Config = TypeVar("Config", bound=BaseModel)
+
+
 def load_config(path: Path) -> SetConfig:
+    """Reads the configuration of a set. Raises ConfigError that names field, value and reason."""
+    return read_config(path, SetConfig)
+
+
+def read_config(path: Path, kind: type[Config]) -> Config:
     """Reads a configuration file. Raises ConfigError that names field, value and reason."""
     try:
         value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
@@ -137,7 +145,7 @@ def load_config(path: Path) -> SetConfig:
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"not YAML: {error}", where=str(path)) from error
     try:
-        return SetConfig.model_validate(value)
+        return kind.model_validate(value)
     except ValidationError as error:
         faults = [f"{'.'.join(map(str, e['loc'])) or 'file'} = {e['input']!r:.80}: {e['msg']}" for e in error.errors()]
         raise ConfigError("\n  ".join(faults), where=str(path), hint="see data_gen/configs for examples") from error

@@ -73,7 +73,7 @@ class Teaching:
         return question
 
     async def _judged(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
-        """The question with the first passages judged; those of which the supporting facts say otherwise are left out."""
+        """The question with its first passages judged; those that the supporting facts judge otherwise are left out."""
         shown = question.passages[: self.config.passages]
         if "relevance" not in self.config.tasks or question.route == "straightforward":
             shown = ()

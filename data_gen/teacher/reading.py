@@ -152,7 +152,9 @@ def combined(title: str, simple: Sequence[Simple]) -> Callable[[str], str]:
     return read
 
 
-QUESTION_WORDS = frozenset("whom whose what which when where many much does have been were that this with from".split())
+QUESTION_WORDS = frozenset(
+    ("whom", "whose", "what", "which", "when", "where", "many", "much", "does", "have", "been", "were", "that", "with")
+)
 
 
 def _stems(text: str) -> set[str]:

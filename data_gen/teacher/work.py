@@ -14,7 +14,7 @@ import fcntl
 import json
 import os
 from collections import Counter, deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -50,27 +50,25 @@ class Work:
     stopped: bool = False  # the budget was spent
     dropped: Counter[str] = field(default_factory=Counter)
 
-    async def each(
-        self, items: Iterable[T], make: Callable[[T], Awaitable[R]], window: int
-    ) -> AsyncIterator[tuple[T, R | None]]:
-        """Each item with what is made of it, in order, `window` under way at once; None for what is dropped.
+    async def each(self, items: Iterable[T], make: Callable[[T], Awaitable[R]]) -> AsyncGenerator[R | None]:
+        """What is made of each item, in order, several under way at once; None for what is dropped.
 
         Once the budget is spent no further item is begun; those under way that could be finished still come.
         """
-        waiting: deque[tuple[T, asyncio.Task[R]]] = deque()
+        window = max(2, self.client.config.concurrency)
+        waiting: deque[asyncio.Task[R]] = deque()
         left = iter(items)
         try:
             while True:
                 while len(waiting) < window and not self.stopped:
                     if (item := next(left, None)) is None:
                         break
-                    waiting.append((item, asyncio.ensure_future(make(item))))
+                    waiting.append(asyncio.ensure_future(make(item)))
                 if not waiting:
                     return
-                item, task = waiting.popleft()
-                yield item, await self._ended(task)
+                yield await self._ended(waiting.popleft())
         finally:
-            for _, task in waiting:
+            for task in waiting:
                 task.cancel()
 
     async def _ended(self, task: asyncio.Task[R]) -> R | None:

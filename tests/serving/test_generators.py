@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -18,76 +15,16 @@ from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.generators import EmbeddedGenerator, EndpointGenerator, messages, read_reply
 from serving.protocols import GenerateRequest
+from tests.chat_server import Reply, Server, cuts, fails, running, says
 
 GOOD = '{"sentence": "Marlow Vint directed Copper Rain.", "answers": ["Marlow Vint"]}'
 ASKED = GenerateRequest("read", "Who directed Copper Rain?", (Passage("b", "Copper Rain", "Directed by Marlow Vint."),))
-Reply = Callable[["Handler"], None]
-
-
-class Handler(BaseHTTPRequestHandler):
-    """Answers each request with the next reply of the server's list; the last one stays."""
-
-    server: Server
-
-    def do_POST(self) -> None:
-        body = self.rfile.read(int(self.headers["Content-Length"]))
-        self.server.requests.append({"path": self.path, "key": self.headers["Authorization"], **json.loads(body)})
-        replies = self.server.replies
-        (replies.pop(0) if len(replies) > 1 else replies[0])(self)
-
-    def send(self, status: int, body: bytes, **headers: str) -> None:
-        self.send_response(status)
-        for name, value in {"Content-Type": "application/json", "Content-Length": str(len(body)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-
-class Server(ThreadingHTTPServer):
-    def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), Handler)
-        self.requests: list[dict[str, Any]] = []
-        self.replies: list[Reply] = []
-        self.release = threading.Event()
-
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_port}/v1"
-
-
-def says(content: str | None) -> Reply:
-    body = {
-        "id": "x",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "m",
-        "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}],
-        "usage": {"prompt_tokens": 31, "completion_tokens": 7, "total_tokens": 38},
-    }
-    return lambda handler: handler.send(200, json.dumps(body).encode())
-
-
-def fails(status: int, message: str = "no") -> Reply:
-    body = json.dumps({"error": {"message": message}}).encode()
-    return lambda handler: handler.send(status, body, retry_after_ms="1")
-
-
-def cuts(handler: Handler) -> None:
-    handler.connection.shutdown(socket.SHUT_RDWR)
 
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
+    with running() as server:
         yield server
-        server.release.set()
-        server.shutdown()
-        thread.join()
 
 
 def endpoint(server: Server, **options: Any) -> EndpointGenerator:

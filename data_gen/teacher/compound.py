@@ -1,0 +1,192 @@
+"""`revelator data compound`: compound questions about the titles of a corpus (HANRAG, appendix B).
+
+For each title simple questions are asked for that its documents answer: one of each document, or of a single document
+several. Two to four of them are combined into one question. A title belongs to one split, by the hash of its name, so
+no two splits ask about the same one; titles are taken in the order of their hash until a split has its size.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import random
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.builder import fraction
+from data_gen.leakage import Gate, load_held_out, normalise
+from data_gen.sources.files import file_rows
+from data_gen.sources.json_rows import Malformed
+from data_gen.teacher import reading
+from data_gen.teacher.config import CompoundConfig
+from data_gen.teacher.prompting import Prompts
+from data_gen.teacher.reading import Simple
+from data_gen.teacher.sampling import Decision, DroppedError, decide
+from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened, rows
+from revelator.durable import sha256_text
+from revelator.errors import DataError
+from revelator.language import Atomic, Sequence, render
+
+PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often
+SPARE = 3  # titles read for each question wanted: some give none
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A title, the split that it belongs to, and its documents."""
+
+    title: str
+    split: str
+    documents: tuple[str, ...]
+
+
+def compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
+    """Writes compound questions in the folder `out` and builds a set of them; its manifest. Raises as `teach` does."""
+    with opened(out, config, progress) as work:
+        asyncio.run(_write(config, out, work))
+        bounds = {name: bound.model_dump() for name, bound in config.records.items()}
+        manifest = build_set(out, config, work, tasks=bounds)
+    return manifest, work
+
+
+async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
+    writer = _Writer(config, work)
+    gate = Gate(load_held_out(Path(config.held_out)) if config.held_out else {})
+    topics = _topics(config)
+    with rows(out / QUESTIONS) as write:
+        for split, size in config.sizes:
+            made = 0
+            if not size:
+                continue
+            own = (topic for topic in topics if topic.split == split)
+            async with aclosing(work.each(own, writer.question)) as questions:
+                async for question in questions:
+                    if question is not None and not _refused(gate, question, work):
+                        write(question)
+                        made += 1
+                        work.kept += 1
+                    if made == size:
+                        break
+    await work.client.close()
+
+
+def _refused(gate: Gate, question: AnnotatedQuestion, work: Work) -> bool:
+    held = gate.leaks(question.question, *question.parts)
+    reason = f"held out ({held})" if held else gate.admit(question.id, question.question)
+    if reason:
+        work.dropped[reason] += 1
+    return reason is not None
+
+
+def _topics(config: CompoundConfig) -> list[Topic]:
+    """The titles with the smallest hashes, with their documents. Two passes: memory holds the titles that are asked."""
+    total = sum(size for _, size in config.sizes)
+    place = partial(_hash, config.seed)
+    chosen = set(heapq.nsmallest(total * SPARE, {title for title, _ in _documents(config)}, key=place))
+    texts: dict[str, list[str]] = defaultdict(list)
+    for title, text in _documents(config):
+        if title in chosen and len(texts[title]) < config.documents:
+            texts[title].append(text[: config.characters])
+    ordered = sorted(texts, key=place)
+    return [Topic(title, _split(config, title), tuple(texts[title])) for title in ordered]
+
+
+def _hash(seed: int, title: str) -> str:
+    return sha256_text(f"{seed}:title:{normalise(title)}")
+
+
+def _split(config: CompoundConfig, title: str) -> str:
+    """By the hash of the name in the title ("Tin Comet" of "Tin Comet (film)"), in the proportions of the sizes."""
+    place = fraction(f"{config.seed}:split:{normalise(title.partition(' (')[0])}") * sum(
+        size for _, size in config.sizes
+    )
+    for split, size in config.sizes:
+        place -= size
+        if place < 0:
+            return split
+    return "train"
+
+
+def _documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
+    for line, row in file_rows(config.corpus):
+        if isinstance(row, Malformed):
+            raise DataError(row.reason, where=f"{config.corpus}, line {line}")
+        try:
+            title, text = " ".join(row["title"].split()), " ".join(row["text"].split())
+        except (TypeError, KeyError, AttributeError) as error:
+            raise DataError(
+                "expected an object with the texts `title` and `text`", where=f"{config.corpus}, line {line}"
+            ) from error
+        if normalise(title) and text:
+            yield title, text
+
+
+class _Writer:
+    def __init__(self, config: CompoundConfig, work: Work) -> None:
+        self.config, self.client = config, work.client
+        self.prompts = Prompts(config.examples, config.seed)
+
+    async def question(self, topic: Topic) -> AnnotatedQuestion:
+        """Raises DroppedError with the reason why there is none."""
+        rng = random.Random(f"{self.config.seed}:{topic.title}")
+        [count] = rng.choices(*PARTS)
+        simple = await self._simple(topic, count)
+        if len(simple) < 2:
+            raise DroppedError("fewer than two simple questions")
+        chosen = sorted(rng.sample(range(len(simple)), min(count, len(simple))))
+        parts = [simple[i] for i in chosen]
+        data = {"title": topic.title, "questions": [part.question for _, part in parts]}
+        read = reading.combined(topic.title, [part for _, part in parts])
+        written = await self._ask("combine", data, read)
+        return self._annotated(topic, written, parts)
+
+    async def _simple(self, topic: Topic, count: int) -> list[tuple[int, Simple]]:
+        """Simple questions, each with the number of its document; no two have the same answer."""
+        most = max(4, count) if len(topic.documents) == 1 else 1
+        found = await asyncio.gather(*(self._of_document(topic, text, most) for text in topic.documents))
+        numbered = [(number, simple) for number, own in enumerate(found) for simple in own]
+        distinct = {normalise(simple.answer): (number, simple) for number, simple in reversed(numbered)}
+        by_question = {normalise(simple.question): (number, simple) for number, simple in distinct.values()}
+        return sorted(by_question.values(), key=lambda pair: numbered.index(pair))
+
+    async def _of_document(self, topic: Topic, text: str, most: int) -> list[Simple]:
+        data = {"title": topic.title, "text": text, "at_most": most}
+        try:
+            return (await self._ask("simple", data, reading.simple_questions(topic.title, text, most))).value
+        except DroppedError:
+            if len(topic.documents) == 1:
+                raise
+            return []
+
+    async def _ask(self, prompt: str, data: dict[str, Any], read: Any) -> Decision:
+        """Questions are worded freely: samples agree that are valid."""
+        try:
+            return await decide(self.client, self.prompts.chat(prompt, data), self.config.sampling, read, lambda _: "")
+        except DroppedError as error:
+            raise DroppedError(f"{prompt}: {error.message}") from error
+
+    def _annotated(self, topic: Topic, written: Decision, parts: list[tuple[int, Simple]]) -> AnnotatedQuestion:
+        used = {number for number, _ in parts}
+        return AnnotatedQuestion(
+            id=f"{self.config.name}:{sha256_text(topic.title)[:16]}",
+            source=self.config.name,
+            licence=self.config.licence,
+            split=topic.split,
+            question=written.value,
+            route="compound",
+            expression=render(Sequence(tuple(Atomic(part.question) for _, part in parts))),
+            parts=tuple(part.question for _, part in parts),
+            steps=tuple(AnnotatedStep(part.question, part.answer, topic.title) for _, part in parts),
+            answers=tuple(part.answer for _, part in parts),
+            passages=tuple(Evidence(topic.title, topic.documents[number], True) for number in sorted(used)),
+            entities=(topic.title.partition(" (")[0],),
+            operation="both",
+            teacher=f"endpoint:{self.config.endpoint.model}",
+            agreement={"decompose": written.agreement},
+        )
