@@ -20,7 +20,7 @@ from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.builder import fraction
-from data_gen.leakage import Gate, load_held_out, normalise
+from data_gen.leakage import normalise
 from data_gen.sources.files import file_rows
 from data_gen.sources.json_rows import Malformed
 from data_gen.teacher import reading
@@ -28,7 +28,7 @@ from data_gen.teacher.config import CompoundConfig
 from data_gen.teacher.prompting import Prompts
 from data_gen.teacher.reading import Simple
 from data_gen.teacher.sampling import Decision, DroppedError, decide
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened, rows
+from data_gen.teacher.work import QUESTIONS, Admission, Progress, Work, build_set, opened, rows
 from revelator.durable import sha256_text
 from revelator.errors import DataError
 from revelator.language import Atomic, Sequence, render
@@ -57,7 +57,7 @@ def compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dic
 
 async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     writer = _Writer(config, work)
-    gate = Gate(load_held_out(Path(config.held_out)) if config.held_out else {})
+    admission = Admission(config.held_out)
     topics = _topics(config)
     with rows(out / QUESTIONS) as write:
         for split, size in config.sizes:
@@ -67,21 +67,13 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
             own = (topic for topic in topics if topic.split == split)
             async with aclosing(work.each(own, writer.question)) as questions:
                 async for question in questions:
-                    if question is not None and not _refused(gate, question, work):
+                    if question is not None and work.admits(admission, question):
                         write(question)
-                        made += 1
                         work.kept += 1
+                        made += 1
                     if made == size:
                         break
     await work.client.close()
-
-
-def _refused(gate: Gate, question: AnnotatedQuestion, work: Work) -> bool:
-    held = gate.leaks(question.question, *question.parts)
-    reason = f"held out ({held})" if held else gate.admit(question.id, question.question)
-    if reason:
-        work.dropped[reason] += 1
-    return reason is not None
 
 
 def _topics(config: CompoundConfig) -> list[Topic]:

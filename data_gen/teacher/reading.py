@@ -42,10 +42,10 @@ def plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expres
             expression: Expression = TASKS["translate_bnf"].parse(line)
         except ExpressionError as error:
             raise DroppedError(f"the plan does not parse ({error.code})") from error
-        planned = replace(question, route="complex", expression=render(expression))
-        _refuse(plan_fault(planned) or coverage_fault(coverage)(planned))
         if len(leaves(expression)) < 2:
             raise DroppedError("the plan has one leaf")
+        planned = replace(question, route="complex", expression=render(expression))
+        _refuse(plan_fault(planned) or coverage_fault(coverage)(planned))
         return expression
 
     return read

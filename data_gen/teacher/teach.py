@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import TaskConfig
-from data_gen.leakage import Gate, load_held_out
 from data_gen.sources import READERS
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.prompting import Prompts
 from data_gen.teacher.questions import Teaching
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened, rows
+from data_gen.teacher.work import QUESTIONS, Admission, Progress, Work, build_set, opened, rows
 from revelator.tasks import TASKS
 
 
@@ -45,14 +45,13 @@ async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
 
 def _questions(config: TeachConfig, work: Work) -> Iterator[AnnotatedQuestion]:
     """Each question of the sources once, under the name and licence of its source."""
-    gate = Gate(load_held_out(Path(config.held_out)) if config.held_out else {})
+    admission = Admission(config.held_out)
     for source in config.sources:
         for outcome in islice(READERS[source.format](source.path), source.limit):
             if not isinstance(outcome, AnnotatedQuestion):
                 work.dropped["malformed or unusable row"] += 1
                 continue
-            held = gate.leaks(outcome.question)
-            if reason := f"held out ({held})" if held else gate.admit(outcome.id, outcome.question):
-                work.dropped[reason] += 1
-                continue
-            yield outcome
+            own = {"source": source.name or outcome.source, "licence": source.licence or outcome.licence}
+            question = replace(outcome, parts=(), **own)
+            if work.admits(admission, question):
+                yield question

@@ -23,13 +23,14 @@ from typing import Any, TypeVar
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
 from data_gen.config import SetConfig
+from data_gen.leakage import Gate, digest, leaks, load_held_out, question_digest
 from data_gen.teacher.budget import Budget, BudgetSpentError
 from data_gen.teacher.cache import Cache
 from data_gen.teacher.client import Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.sampling import DroppedError
 from revelator.durable import sync_folder
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, DataError
 
 ANSWERS = "calls.sqlite"
 QUESTIONS = "questions.jsonl"
@@ -86,6 +87,13 @@ class Work:
             self.progress(self)
         return None
 
+    def admits(self, admission: Admission, question: AnnotatedQuestion) -> bool:
+        """Whether a question is let through; a reason against it is counted."""
+        reason = admission.fault(question)
+        if reason:
+            self.dropped[reason] += 1
+        return reason is None
+
     def notes(self, config: TeacherConfig) -> dict[str, Any]:
         """What the data card says of the teacher; nothing that differs between a straight and a resumed run."""
         budget, sampling = self.client.budget, config.sampling
@@ -100,6 +108,20 @@ class Work:
             "kept": f"{self.kept:,} of {self.asked:,}",
             **{f"not kept, {reason}": f"{count:,}" for reason, count in sorted(self.dropped.items())},
         }
+
+
+class Admission:
+    """Lets each question through once, and none that is held out for measuring."""
+
+    def __init__(self, held_out: str | None) -> None:
+        self._held_out = load_held_out(Path(held_out)) if held_out else {}
+        self._gate = Gate()
+
+    def fault(self, question: AnnotatedQuestion) -> str | None:
+        """None if the question is new, or the reason why it is not wanted."""
+        if held := leaks(self._held_out, question.question, *question.parts):
+            return f"held out ({held})"
+        return self._gate.admit(digest(question.id), question_digest(question.question))
 
 
 @contextmanager
@@ -138,7 +160,11 @@ def rows(path: Path) -> Iterator[Callable[[AnnotatedQuestion], None]]:
 
 
 def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> dict[str, Any]:
-    """The instruction set of the annotated questions in `out`; its manifest."""
+    """The instruction set of the annotated questions in `out`; its manifest. Raises DataError where there is none."""
+    if not work.kept:
+        reasons = "\n  ".join(f"{reason}: {count}" for reason, count in sorted(work.dropped.items()))
+        hint = "the answers themselves are in calls.sqlite; see the model, the prompts and the budget"
+        raise DataError(f"not one question was kept\n  {reasons}", where=str(out), hint=hint)
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     given = {"name": config.name, "seed": config.seed, "held_out": config.held_out, "sources": [source], **options}
     made = SetConfig.model_validate({**given, "entity_coverage": config.entity_coverage})

@@ -1,0 +1,10 @@
+"""`revelator data teach CONFIG --out OUT` as a process of its own, to be killed."""
+
+from __future__ import annotations
+
+import sys
+
+from revelator.cli import revelator
+
+if __name__ == "__main__":
+    revelator(["data", "teach", sys.argv[1], "--out", sys.argv[2]])
