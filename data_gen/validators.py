@@ -19,12 +19,10 @@ NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 
 
 def plan_fault(question: AnnotatedQuestion) -> str | None:
-    """The plan parses, is canonical, checks and binds. A source that knows no steps either may have none,
-    and a logical question has its query instead."""
+    """The plan parses, is canonical, checks and binds. A chain of steps, or a route alone, may have none, and a logical
+    question has its query instead."""
     if not question.expression:
-        if question.query:
-            return None
-        return "no plan" if question.route == "single" or (question.route == "complex" and question.steps) else None
+        return "no plan" if question.route == "single" and not question.query else None
     try:
         expression = language.parse(question.expression)
     except ExpressionError as error:

@@ -52,6 +52,7 @@ class Client:
     def __init__(self, config: EndpointConfig, cache: Cache, budget: Budget, max_tokens: int) -> None:
         self.config, self.cache, self.budget, self.max_tokens = config, cache, budget, max_tokens
         self.tally = Tally()
+        self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
         key = os.environ.get(KEY_VARIABLE, "")
         self._key = checked_key(key, KEY_VARIABLE) if key.strip() else None
         self._openai = AsyncOpenAI(
@@ -81,6 +82,8 @@ class Client:
             return known
         most_in = sum(len(message["content"].encode()) + TEMPLATE_TOKENS for message in messages)
         async with self._slots, self.budget.hold(most_in, self.max_tokens):
+            if self._failed:
+                raise self._failed
             reply = await self._answered(request, most_in)
             self.cache.put(request, reply)
             self.budget.charge(reply)
@@ -99,7 +102,8 @@ class Client:
                 return _reply(completion, most_in)
             except (openai.OpenAIError, TimeoutError, json.JSONDecodeError, _MalformedError) as error:
                 fault, wait = self._fault(error), self._wait(error, attempt)
-                if not isinstance(fault, Unavailable) or attempt == self.config.retries:
+                if not isinstance(fault, Unavailable) or attempt == self.config.retries or self._failed:
+                    self._failed = self._failed or (None if isinstance(fault, RefusedError) else fault)
                     raise fault from error
             self.tally.retries += 1
             await asyncio.sleep(wait)

@@ -12,7 +12,6 @@ import heapq
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -61,18 +60,12 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     topics = _topics(config)
     with rows(out / QUESTIONS) as write:
         for split, size in config.sizes:
-            made = 0
-            if not size:
-                continue
             own = (topic for topic in topics if topic.split == split)
-            async with aclosing(work.each(own, writer.question)) as questions:
-                async for question in questions:
-                    if question is not None and work.admits(admission, question):
-                        write(question)
-                        work.kept += 1
-                        made += 1
-                    if made == size:
-                        break
+            enough = work.kept + size
+            async for question in work.each(own, writer.question, lambda enough=enough: enough - work.kept):
+                if question is not None and work.admits(admission, question):
+                    write(question)
+                    work.kept += 1
     await work.client.close()
 
 

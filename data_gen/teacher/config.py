@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -10,7 +10,7 @@ from data_gen.config import FilePath, Share, SourceConfig, SplitConfig, TaskConf
 from revelator.endpoint import checked_url
 from revelator.errors import ConfigError
 
-TEACHABLE = ("route", "translate_bnf", "decompose", "refine", "end", "relevance")
+Teachable = Literal["route", "translate_bnf", "decompose", "refine", "end", "relevance"]
 
 
 def _address(url: str) -> str:
@@ -71,8 +71,8 @@ class TeacherConfig(Strict):
     name: str
     seed: int = 13
     endpoint: EndpointConfig
-    sampling: SamplingConfig = SamplingConfig()
-    budget: BudgetConfig = BudgetConfig()
+    sampling: SamplingConfig = Field(default_factory=lambda: SamplingConfig.model_validate({}))
+    budget: BudgetConfig = Field(default_factory=lambda: BudgetConfig.model_validate({}))
     examples: int = Field(4, ge=0, le=32)
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5
@@ -83,7 +83,7 @@ class TeachConfig(TeacherConfig):
     """Questions to annotate. `route`: what all of them are; asked of the teacher where it is not given."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
-    tasks: tuple[Literal["route", "translate_bnf", "decompose", "refine", "end", "relevance"], ...] = TEACHABLE
+    tasks: tuple[Teachable, ...] = get_args(Teachable)
     route: Literal["", "straightforward", "single", "compound", "complex"] = ""
     passages: int = Field(6, ge=0)  # judged for each question
     steps: int = Field(6, ge=1)  # of a chain that is written without a plan

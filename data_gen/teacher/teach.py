@@ -51,7 +51,7 @@ def _questions(config: TeachConfig, work: Work) -> Iterator[AnnotatedQuestion]:
             if not isinstance(outcome, AnnotatedQuestion):
                 work.dropped["malformed or unusable row"] += 1
                 continue
-            own = {"source": source.name or outcome.source, "licence": source.licence or outcome.licence}
-            question = replace(outcome, parts=(), **own)
+            name, licence = source.name or outcome.source, source.licence or outcome.licence
+            question = replace(outcome, parts=(), source=name, licence=licence)
             if work.admits(admission, question):
                 yield question

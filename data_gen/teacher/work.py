@@ -12,9 +12,10 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import json
+import math
 import os
 from collections import Counter, deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,7 +31,7 @@ from data_gen.teacher.client import Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.sampling import DroppedError
 from revelator.durable import sync_folder
-from revelator.errors import ConfigError, DataError
+from revelator.errors import ConfigError, DataError, RevelatorError
 
 ANSWERS = "calls.sqlite"
 QUESTIONS = "questions.jsonl"
@@ -51,8 +52,12 @@ class Work:
     stopped: bool = False  # the budget was spent
     dropped: Counter[str] = field(default_factory=Counter)
 
-    async def each(self, items: Iterable[T], make: Callable[[T], Awaitable[R]]) -> AsyncGenerator[R | None]:
+    async def each(
+        self, items: Iterable[T], make: Callable[[T], Awaitable[R]], wanted: Callable[[], float] = lambda: math.inf
+    ) -> AsyncIterator[R | None]:
         """What is made of each item, in order, several under way at once; None for what is dropped.
+
+        Never more of them are under way than are still `wanted`, so that none is made in vain.
 
         Once the budget is spent no further item is begun; those under way that could be finished still come.
         """
@@ -61,16 +66,16 @@ class Work:
         left = iter(items)
         try:
             while True:
-                while len(waiting) < window and not self.stopped:
+                while len(waiting) < min(window, wanted()) and not self.stopped:
                     if (item := next(left, None)) is None:
                         break
                     waiting.append(asyncio.ensure_future(make(item)))
                 if not waiting:
                     return
                 yield await self._ended(waiting.popleft())
-        finally:
-            for task in waiting:
-                task.cancel()
+        except RevelatorError:
+            await asyncio.gather(*waiting, return_exceptions=True)  # what is under way is paid for: let it end
+            raise
 
     async def _ended(self, task: asyncio.Task[R]) -> R | None:
         try:
