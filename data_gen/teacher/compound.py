@@ -61,12 +61,15 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     with rows(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
-            enough = work.kept + size
-            async for question in work.each(own, writer.question, lambda enough=enough: enough - work.kept):
+            async for question in work.each(own, writer.question, partial(_short_of, work, work.kept + size)):
                 if question is not None and work.admits(admission, question):
                     write(question)
                     work.kept += 1
     await work.client.close()
+
+
+def _short_of(work: Work, enough: int) -> int:
+    return enough - work.kept
 
 
 def _topics(config: CompoundConfig) -> list[Topic]:

@@ -187,8 +187,11 @@ def compounds(server: Server, corpus: Path, sizes: dict[str, int], **changes: An
 def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(
     server: Server, corpus: Path, tmp_path: Path
 ) -> None:
-    Teacher(server, {"simple": simple, "combine": combine})
-    compounds(server, corpus, {"train": 6, "dev": 3, "test": 2})
+    teacher = Teacher(server, {"simple": simple, "combine": combine})
+    digest = compounds(server, corpus, {"train": 6, "dev": 3, "test": 2})["digest"]
+    assert len(teacher.answered) == 11 * 2  # for no title more than were wanted
+    assert compounds(server, corpus, {"train": 6, "dev": 3, "test": 2})["digest"] == digest
+    assert len(teacher.answered) == 11 * 2
     made = annotated(tmp_path)
     assert [sum(q.split == split for q in made) for split in SPLITS] == [6, 3, 2]
     topics = {split: {q.entities[0] for q in made if q.split == split} for split in SPLITS}
