@@ -89,13 +89,15 @@ class Mixture:
 
 MIXTURE = Mixture(
     {
-        "translate_bnf": 0.50,
-        "refine": 0.13,
-        "decompose": 0.08,
+        "translate_bnf": 0.44,
+        "translate_art": 0.10,
+        "translate_logic": 0.08,
+        "refine": 0.10,
+        "decompose": 0.06,
         "route": 0.04,
-        "relevance": 0.15,
-        "end": 0.04,
-        "text": 0.03,
+        "relevance": 0.10,
+        "end": 0.03,
+        "text": 0.02,
         "copy": 0.03,
     }
 )
@@ -161,7 +163,7 @@ def exact(model: Any, tokenizer: PreTrainedTokenizerFast, examples: list[Example
     for start in range(0, len(examples), 50):
         part = examples[start : start + 50]
         inputs = tokenizer([e.prompt for e in part], return_tensors="pt", padding=True, add_special_tokens=False)
-        outputs = model.generate(**inputs, max_new_tokens=128, do_sample=False)
+        outputs = model.generate(**inputs, max_new_tokens=224, do_sample=False)
         texts = tokenizer.batch_decode(outputs[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         right += sum(text == e.completion for text, e in zip(texts, part, strict=True))
     model.train()
