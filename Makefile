@@ -19,6 +19,7 @@ OPTIONS ?=
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
 export DO_NOT_TRACK := 1
+export RAY_USAGE_STATS_ENABLED := 0
 export OMP_WAIT_POLICY ?= PASSIVE
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -35,7 +36,7 @@ $(INSTALLED): pyproject.toml
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
 	$(BIN)/pip install $(QUIET) torch==2.13.0
-	$(BIN)/pip install $(QUIET) -e '.[server,dense,dev]'
+	$(BIN)/pip install $(QUIET) -e '.[server,dense,ray,dev]'
 	@touch $@
 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions

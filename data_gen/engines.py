@@ -16,11 +16,25 @@ from concurrent.futures.process import BrokenProcessPool
 from functools import partial
 
 from data_gen.prepare import Chunk, Prepared, Preparer, read_chunks
-from revelator.errors import DataError
+from revelator.errors import ConfigError, DataError
 
 Engine = Callable[[Preparer], Iterator[Prepared]]
 
 AHEAD = 3  # chunks a process that are prepared or under way before the gate takes the first: they bound the memory
+
+
+def named(name: str, workers: int) -> Engine:
+    """The engine `local` or `ray`. Raises ConfigError for workers of `ray`, and where Ray is not installed."""
+    if name == "local":
+        return local(workers)
+    if workers != 1:
+        raise ConfigError("is of the engine local: Ray uses every CPU of its cluster", where="--workers")
+    try:
+        from data_gen.ray_engine import on_ray
+    except ImportError as error:
+        hint = "pip install 'revelator[ray]'"
+        raise ConfigError(f"Ray Data is not installed: {error}", where="--engine ray", hint=hint) from error
+    return on_ray
 
 
 def local(workers: int = 1) -> Engine:

@@ -1,0 +1,59 @@
+"""A cluster of several processes on this machine: a head without a CPU, and two nodes with an object store each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from data_gen.build import build
+from data_gen.config import SetConfig
+from data_gen.prepare import CHUNK
+from data_gen.world.generate import generate
+from revelator.errors import DataError
+
+ray = pytest.importorskip("ray", reason="needs the extra `ray`")
+from ray.cluster_utils import Cluster  # noqa: E402
+
+STORE = 80_000_000  # bytes of a node's object store; Ray's least is 75 MiB
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("RAY_USAGE_STATS_ENABLED", "0")
+    head = {"num_cpus": 0, "object_store_memory": STORE, "include_dashboard": False}
+    made = Cluster(initialize_head=True, head_node_args=head)
+    try:
+        for _ in range(2):
+            made.add_node(num_cpus=1, object_store_memory=STORE)
+        ray.init(address=made.address, log_to_driver=False)
+        yield made
+    finally:
+        ray.shutdown()
+        made.shutdown()
+
+
+def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
+    from data_gen.ray_engine import on_ray
+
+    generate(5 * CHUNK, 1, tmp_path / "world")
+    source = {"format": "world", "path": str(tmp_path / "world")}
+    config = SetConfig.model_validate({"name": "t", "sources": [source] * 4})
+    alone = build(config, tmp_path / "alone")
+    arrived: list[int] = []
+
+    def lose_a_node(source: str, rows: int) -> None:
+        arrived.append(rows)
+        if len(arrived) == 1:
+            cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
+
+    together = build(config, tmp_path / "together", lose_a_node, engine=on_ray)
+    assert [node["Alive"] for node in ray.nodes()].count(False) == 1
+    assert {**together, "created": ""} == {**alone, "created": ""}
+    assert sorted(arrived) == sorted(4 * [*range(CHUNK, 5 * CHUNK + 1, CHUNK)])
+
+    absent = config.sources[0].model_copy(update={"path": str(tmp_path / "absent.jsonl")})
+    broken = config.model_copy(update={"sources": (config.sources[0], absent)})
+    with pytest.raises(DataError, match="no such file"):
+        build(broken, tmp_path / "together", engine=on_ray)
