@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -37,23 +38,31 @@ def data() -> None:
       revelator data world --size 2000 --seed 7 --out runs/world
       REVELATOR_WORLD=runs/world revelator data build data_gen/configs/world.yaml --out runs/sets/world
       revelator data inspect runs/sets/world
+      revelator data diff runs/sets/old runs/sets/new
     """
 
 
 @data.command()
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the set; replaces a set there.")
+@click.option(
+    "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
+)
+@click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes of the local engine.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def build(config: Path, out: Path, as_json: bool) -> None:
+def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> None:
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was.
+    leaves OUT as it was. The engine and its workers change how long it takes, never the set. The engine `ray` runs on
+    the cluster that RAY_ADDRESS names, on one that was started on this machine, or on one made for the build.
 
     \b
     Examples:
       revelator data build data_gen/configs/real.yaml --out runs/sets/real
       REVELATOR_WORLD=runs/world revelator data build data_gen/configs/world.yaml --out runs/sets/world
+      revelator data build large.yaml --out runs/sets/large --workers 2
+      RAY_ADDRESS=10.0.0.1:6379 revelator data build large.yaml --out runs/sets/large --engine ray
       REVELATOR_DATA=~/data revelator data build real.yaml --out sets/real --json
     """
     from rich.console import Console
@@ -62,6 +71,7 @@ def build(config: Path, out: Path, as_json: bool) -> None:
 
     from data_gen.build import build as build_set
     from data_gen.config import load_config
+    from data_gen.engines import named
     from data_gen.inspection import counts_table, dropped_table
 
     console = Console(stderr=True)
@@ -79,7 +89,7 @@ def build(config: Path, out: Path, as_json: bool) -> None:
                 tasks[source] = bars.add_task(escape(Path(source).name), total=None)
             bars.update(tasks[source], completed=rows)
 
-        manifest = build_set(load_config(config), out, progress)
+        manifest = build_set(load_config(config), out, progress, engine=named(engine, workers))
     if manifest["dropped"]:
         console.print(dropped_table(manifest))
     if as_json:
@@ -96,7 +106,7 @@ def build(config: Path, out: Path, as_json: bool) -> None:
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records of each task.")
 @click.option("--json", "as_json", is_flag=True, help="Print counts and records as JSON.")
 def inspect(folder: Path, task: str | None, split: str, count: int, as_json: bool) -> None:
-    """Show the counts of a set and some of its records.
+    """Show the data card of a set and some of its records.
 
     \b
     Examples:
@@ -115,7 +125,42 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
         keys = ("digest", "records", "counts", "labels", "questions", "dropped")
         click.echo(json.dumps({**{key: manifest[key] for key in keys}, "samples": shown}, ensure_ascii=False))
     else:
-        show(Console(), manifest, chosen)
+        show(Console(), folder, chosen)
+
+
+@data.command()
+@click.argument("old", type=click.Path(path_type=Path))
+@click.argument("new", type=click.Path(path_type=Path))
+@click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records shown of each kind.")
+@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
+    """Say what changed from the set OLD to the set NEW.
+
+    Configuration, hashes of prompts, grammar and inputs, records added, removed and changed, and, as a warning,
+    questions that stand in another split. The exit status is that of diff(1): 0 for no difference, 1 for some, 2 for
+    trouble.
+
+    \b
+    Examples:
+      revelator data diff runs/sets/old runs/sets/new
+      revelator data diff runs/sets/old runs/sets/new --n 20
+      revelator data diff runs/sets/old runs/sets/new --json | jq .records.task
+    """
+    from rich.console import Console
+
+    from data_gen.diff import diff as differences
+    from data_gen.diff_view import show_diff
+
+    try:
+        found = differences(old, new, count)
+    except DataError as error:
+        error.exit_status = 2
+        raise
+    if as_json:
+        click.echo(json.dumps(found, ensure_ascii=False))
+    else:
+        show_diff(Console(), found)
+    sys.exit(not found["same"])
 
 
 @data.command()

@@ -1,4 +1,4 @@
-"""A look into a set: its counts, and a few records of each task."""
+"""A look into a set: its data card, and a few records of each task."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
@@ -27,8 +28,9 @@ def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str,
     return chosen
 
 
-def show(console: Console, manifest: dict[str, Any], chosen: dict[str, list[Record]]) -> None:
-    console.print(counts_table(manifest))
+def show(console: Console, folder: Path, chosen: dict[str, list[Record]]) -> None:
+    """The data card of a set, then the chosen records."""
+    console.print(Markdown((folder / "README.md").read_text(encoding="utf-8")))
     for task, records in chosen.items():
         for record in records:
             about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)

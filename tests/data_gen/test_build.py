@@ -261,11 +261,14 @@ def test_a_changed_file_or_an_unfinished_folder_is_no_set(config: Path, tmp_path
             read_manifest(tmp_path)
 
 
-def test_inspect_shows_counts_and_samples(config: Path, tmp_path: Path) -> None:
+def test_inspect_shows_the_card_and_samples(config: Path, tmp_path: Path) -> None:
     build(load_config(config), tmp_path / "set")
     arguments = ["data", "inspect", str(tmp_path / "set"), "--task", "end", "--n", "2"]
     shown = CliRunner().invoke(revelator, arguments)
     assert shown.exit_code == 0 and shown.stdout.count("Enough") == 2
+    words = " ".join(shown.stdout.split())
+    for part in ("Instruction set tiny", "licence", "Apache-2.0", "(A + B) * C", "Left out", "Inputs", "name: tiny"):
+        assert part in words
     machine = json.loads(CliRunner().invoke(revelator, [*arguments, "--json"]).stdout)
     assert [record["task"] for record in machine["samples"]["end"]] == ["end", "end"]
     assert machine["records"]["train"] == parquet.read_metadata(tmp_path / "set/train.parquet").num_rows
