@@ -13,6 +13,7 @@ DECIDING = {  # the score of each task that the gate compares
     "decompose": "equal",
     "refine": "equal",
     "translate_bnf": "letters",
+    "translate_logic": "truth",
 }
 
 
@@ -23,6 +24,7 @@ class TaskScore:
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
     translate_bnf: `valid`, `letters`, `leaves`, `exact` of `evaluation.metrics.PlanScore`.
+    translate_logic: `valid`, `truth`, `exact` of `evaluation.query_metrics.QueryScore`.
     """
 
     task: str

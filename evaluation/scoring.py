@@ -16,9 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from evaluation.metrics import normalise, plan_score, roc_auc
+from evaluation.query_metrics import query_score
 from evaluation.scores import Scores, TaskScore
 from revelator.errors import TaskOutputError
-from revelator.language import parse
+from revelator.language import logic, parse
 from revelator.tasks import TASKS
 from serving.engine import Engine
 from serving.protocols import Completion
@@ -70,6 +71,8 @@ def _values(row: Instruction, output: str) -> dict[str, bool]:
     gold = json.loads(row.gold)
     if row.task == "translate_bnf":
         return asdict(plan_score(output, parse(gold)))
+    if row.task == "translate_logic":
+        return asdict(query_score(output, logic.parse(gold)))
     try:
         written = TASKS[row.task].parse(output)
     except TaskOutputError:

@@ -1,6 +1,6 @@
 """Logical queries, `"a" AND ("b" OR NOT "c")` (ITLR): parse, render, check. `serving.retrieval` runs them."""
 
-from revelator.language.logic_check import MAX_LITERALS, MAX_TERMS, check
+from revelator.language.logic_check import MAX_LITERALS, MAX_TERMS, check, equivalent
 from revelator.language.logic_expression import (
     And,
     Not,
@@ -26,6 +26,7 @@ __all__ = [
     "Query",
     "Term",
     "check",
+    "equivalent",
     "holds",
     "literals",
     "negations",

@@ -8,7 +8,7 @@ from functools import reduce
 import numpy as np
 
 from revelator.language.check import Diagnostic
-from revelator.language.logic_expression import And, Not, Query, Term, literals, render, terms, walk
+from revelator.language.logic_expression import And, Not, Query, Term, literals, normal_form, render, terms, walk
 from revelator.language.logic_parser import parse
 
 MAX_TERMS = 64
@@ -49,6 +49,21 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
         if table.all():
             hint = "join what must hold at once with AND"
             yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
+
+
+def equivalent(one: Query, other: Query) -> bool:
+    """Do both queries hold for the same documents, whatever these are about? False where their terms differ.
+
+    Beyond MAX_TABLED terms, where no table is made, queries are equivalent that are equal once NOT is on terms alone.
+    """
+    names = sorted(terms(one))
+    if names != sorted(terms(other)):
+        return False
+    if len(names) > MAX_TABLED:
+        return normal_form(one) == normal_form(other)
+    rows = np.arange(2 ** len(names))
+    table = {name: rows >> i & 1 == 1 for i, name in enumerate(names)}
+    return bool(np.array_equal(_column(one, table), _column(other, table)))
 
 
 def _column(query: Query, columns: dict[str, np.ndarray]) -> np.ndarray:

@@ -34,7 +34,7 @@ class Recited:
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Instruction]:
     folder: Path = write_set(tmp_path_factory.mktemp("set") / "toy", train=1, dev=20)
-    assert {len([r for r in pinned_rows(folder, "dev", 5) if r.task == task]) for task in TASKS} == {5}
+    assert {len([r for r in pinned_rows(folder, "dev", 5) if r.task == task]) for task in DECIDING} == {5}
     return read_split(folder, "dev")
 
 
@@ -50,7 +50,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Ins
     written = [row for row in rows if not TASKS[row.task].labels]
     scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
-        ("decompose", "refine", "translate_bnf"), 0
+        ("decompose", "refine", "translate_bnf", "translate_logic"), 0
     )
 
 
@@ -71,6 +71,21 @@ def test_plans_are_scored_by_shape_apart_from_words() -> None:
         "Who leads it? * Where is it?": {"valid": 0, "letters": 1, "leaves": 1, "exact": 0},
     }.items():
         assert score(Recited({prompt: text}), [row])["translate_bnf"].scores == expected
+
+
+def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
+    gold = '"the River Orn" AND NOT ("kilns" AND "salt")'
+    prompt = TASKS["translate_logic"].render(TranslateInput("the River Orn, but not both kilns and salt"))
+    row = Instruction("1", "translate_logic", prompt, f" {gold}", "", json.dumps(gold))
+    for text, expected in {
+        gold: {"valid": 1, "truth": 1, "exact": 1},
+        '(NOT "Salt" OR NOT "Kilns") AND "river Orn"': {"valid": 1, "truth": 1, "exact": 0},
+        '"the River Orn" AND NOT "kilns" AND NOT "salt"': {"valid": 1, "truth": 0, "exact": 0},
+        '"the River Orn" AND NOT ("kilns" AND "salts")': {"valid": 1, "truth": 0, "exact": 0},
+        '"the River Orn" AND NOT "the River Orn"': {"valid": 0, "truth": 0, "exact": 0},
+        '"the River Orn" AND': {"valid": 0, "truth": 0, "exact": 0},
+    }.items():
+        assert score(Recited({prompt: text}), [row])["translate_logic"].scores == expected, text
 
 
 def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Instruction]) -> None:

@@ -32,6 +32,12 @@ def test_what_is_rendered_parses_into_the_same_query(query: Query) -> None:
     assert logic.parse(logic.render(query)) == query
 
 
+@given(few)
+def test_a_query_is_equivalent_to_its_normal_form_and_not_to_its_negation(query: Query) -> None:
+    assert logic.equivalent(query, logic.normal_form(query))
+    assert not logic.equivalent(query, Not(query)) and not logic.equivalent(query, Term("e"))
+
+
 @given(queries)
 def test_rendered_text_is_canonical_and_one_line(query: Query) -> None:
     text = logic.render(query)

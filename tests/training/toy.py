@@ -14,7 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from revelator.artifact import base_digest, grammar_hash, write_manifest
 from revelator.durable import sha256_file, sha256_text, write_json
-from revelator.language import parse
+from revelator.language import logic, parse
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -39,7 +39,7 @@ def toy_rows(split: str, count: int) -> list[dict[str, str]]:
     for number in range(count):
         person, place = random.choice(PEOPLE), random.choice(PLACES)
         for task, value, gold in _examples(person, place, random.random() < 0.5):
-            plain = TASKS[task].completion(gold).strip() if task == "translate_bnf" else gold
+            plain = TASKS[task].completion(gold).strip() if task.startswith("translate") else gold
             rows.append(
                 {
                     "id": f"{split}-{number}-{task}",
@@ -66,6 +66,7 @@ def _examples(person: str, place: str, known: bool):
     plan = parse(f"Who is the mayor of {place}? * Where was {{mayor}} born?")
     steps = (Step(f"Who is the mayor of {place}?", person),) if known else ()
     yield "translate_bnf", TranslateInput(question), plan
+    yield "translate_logic", TranslateInput(f"papers on {place} but not {person}"), _query(place, person)
     yield "route", RouteInput(question if known else f"Who is the mayor of {place}?"), "complex" if known else "single"
     yield (
         "decompose",
@@ -84,6 +85,10 @@ def _examples(person: str, place: str, known: bool):
         RelevanceInput(f"Who is the mayor of {place}?", title, f"{title} is well known."),
         "yes" if known else "no",
     )
+
+
+def _query(wanted: str, unwanted: str) -> logic.Query:
+    return logic.And((logic.Term(wanted), logic.Not(logic.Term(unwanted))))
 
 
 def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | None = None) -> Path:
