@@ -26,6 +26,7 @@ COMMANDS = {
     "ask": "serving.commands.ask:ask",
     "demo": "evaluation.demo:demo",
     "real": "evaluation.real:real",
+    "self-train": "evaluation.self_train:self_train",
 }
 
 

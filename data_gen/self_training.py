@@ -1,0 +1,110 @@
+"""What of a model's own plans is learnt from: those that hold, that its samples agree on, and that find the answer.
+
+The model and the retrieval are not here: `evaluation.self_training` runs them, and hands in what they gave.
+"""
+
+from __future__ import annotations
+
+from calendar import month_name
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.leakage import normalise
+from data_gen.validators import coverage_fault, plan_fault
+from revelator.errors import ExpressionError
+from revelator.language import Expression, leaves, letters_key, parse, render
+from revelator.language import Sequence as Parallel
+
+PLANNED = "translate_bnf"
+MONTHS = frozenset(map(str.lower, month_name[1:]))
+
+
+@dataclass(frozen=True)
+class Agreed:
+    """A plan in canonical text, the part of all samples whose letters are the same, and how many samples hold."""
+
+    plan: str
+    agreement: float
+    valid: int
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A leaf as it was asked, its answers, and whether a passage that was found for it states the known answer."""
+
+    question: str
+    answers: tuple[str, ...]
+    found: bool
+
+
+def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, coverage: float) -> Agreed | str:
+    """The plan of the majority, or the reason why there is none.
+
+    A sample holds if it parses, checks, binds, has two leaves or more and keeps the part `coverage` of the question's
+    names. Samples agree if their letters do, up to the order of `+`; the majority must be more than half of all samples
+    and at least the part `least`. Of its plans the most frequent one is taken, the first of equals.
+    """
+    plans = [plan for sample in samples if (plan := _holding(question, sample, coverage))]
+    if not plans:
+        return "no sample holds"
+    letters, count = Counter(map(letters_key, plans)).most_common(1)[0]
+    if count * 2 <= len(samples) or count < least * len(samples):
+        return "the samples do not agree"
+    texts = Counter(render(plan) for plan in plans if letters_key(plan) == letters)
+    return Agreed(texts.most_common(1)[0][0], count / len(samples), len(plans))
+
+
+def _holding(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
+    try:
+        plan = parse(sample)
+    except ExpressionError:
+        return None
+    planned = replace(question, route="complex", steps=(), expression=render(plan))
+    fault = plan_fault(planned) or coverage_fault(coverage)(planned)
+    return None if fault or len(leaves(plan)) < 2 else plan
+
+
+def states(text: str, answers: Sequence[str]) -> bool:
+    """Whether a passage holds one of the answers, word by word; a date in any order of its words."""
+    words = f" {normalise(text)} "
+    return any(_stands(normalise(answer), words) for answer in answers)
+
+
+def _stands(answer: str, words: str) -> bool:
+    parts = answer.split()
+    if any(part in MONTHS for part in parts):
+        return all(f" {part} " in words for part in parts)
+    return bool(parts) and f" {answer} " in words
+
+
+def support_fault(plan: str, asked: Sequence[Asked]) -> str | None:
+    """None if every leaf was answered and the leaves that give the plan's answer found the known one."""
+    if not asked or any(not leaf.answers for leaf in asked):
+        return "a leaf has no answer"
+    return None if any(leaf.found for leaf in _last(parse(plan), asked)) else "no leaf finds the known answer"
+
+
+def _last(plan: Expression, asked: Sequence[Asked]) -> Sequence[Asked]:
+    """The leaves that give the answer: any of those side by side, the last of a chain."""
+    return asked if isinstance(plan, Parallel) else asked[-1:]
+
+
+def annotate(question: AnnotatedQuestion, plan: Agreed, asked: Sequence[Asked], model: str) -> AnnotatedQuestion:
+    """The question as training data. Its steps are known only if they end in the known answer."""
+    given = [normalise(answer) for answer in asked[-1].answers]
+    reached = set(given) & {normalise(answer) for answer in question.answers}
+    one_each = len(asked) == len(leaves(parse(plan.plan))) and all(len(leaf.answers) == 1 for leaf in asked)
+    steps = tuple(AnnotatedStep(leaf.question, leaf.answers[0]) for leaf in asked) if reached and one_each else ()
+    return replace(
+        question,
+        split="train",
+        route="complex",
+        expression=plan.plan,
+        steps=steps,
+        passages=(),
+        operation="",
+        teacher=f"self:{model}",
+        agreement={PLANNED: plan.agreement},
+    )

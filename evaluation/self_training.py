@@ -1,0 +1,270 @@
+"""A round of self-training: a model plans questions that have no plan, and the plans that stand up become a set.
+
+ROUND/proposals.jsonl   the samples of each question, appended as they come
+ROUND/executions.jsonl  what the leaves of the agreed plans were asked, answered and found
+ROUND/questions.jsonl   the questions that are kept, whole or absent
+ROUND/set/              the instruction set, its manifest written last
+ROUND/round.json        the settings, what was proposed and kept and, once measured, the gain
+ROUND/README.md         the same as a card
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.build import build
+from data_gen.builder import shuffled
+from data_gen.config import SetConfig
+from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, states, support_fault
+from data_gen.sources import READERS
+from data_gen.teacher.work import QUESTIONS, Admission, rows
+from evaluation.rows import append_rows, progress_bar, read_rows
+from revelator.durable import sha256_text, write_bytes, write_json
+from revelator.errors import ConfigError, RevelatorError
+from revelator.tasks import TASKS, TranslateInput
+from revelator.trace import Node, Trace, in_order
+
+BATCH = 32  # questions whose samples are drawn together
+RECORD = "round.json"
+
+Propose = Callable[[Sequence[str], float, int], list[str]]  # prompts, temperature, seed → texts
+Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a round is made with. `model` and `index` are digests: another model starts a round anew.
+
+    `least` is the part of the samples that must agree, `coverage` the part of a question's names that a plan keeps.
+    """
+
+    questions: str
+    format: str
+    source: str
+    licence: str
+    limit: int
+    seed: int
+    temperatures: tuple[float, ...]
+    least: float
+    coverage: float
+    held_out: str | None
+    decoding: str
+    documents: int
+    model: str
+    index: str
+
+
+@dataclass(frozen=True)
+class Proposal:
+    id: str
+    samples: list[str]
+
+
+@dataclass(frozen=True)
+class Execution:
+    id: str
+    plan: str
+    leaves: list[dict[str, Any]]
+
+    @property
+    def asked(self) -> list[Asked]:
+        return [Asked(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
+
+
+def begin(out: Path, settings: Settings) -> None:
+    """Makes the folder of a round, or finds that it is this one's. Raises ConfigError for any other."""
+    known = json.loads(json.dumps(asdict(settings)))
+    if (out / RECORD).exists():
+        if json.loads((out / RECORD).read_text(encoding="utf-8")).get("settings") != known:
+            hint = "name another folder for another model, other questions or other settings"
+            raise ConfigError("a round with other settings stands there", where=str(out), hint=hint)
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"{out} is not empty and no round", where="--out", hint="name another folder, or empty it")
+    else:
+        write_json(out / RECORD, {"settings": known})
+
+
+def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
+    """The questions of a round: `limit` of them by the hash of seed and id, none twice and none held out."""
+    admission, found = Admission(settings.held_out), []
+    for row in READERS[settings.format](settings.questions):
+        if not isinstance(row, AnnotatedQuestion):
+            dropped["malformed row"] += 1
+            continue
+        bare = replace(row, source=settings.source, licence=settings.licence, expression="", steps=(), parts=())
+        if reason := admission.fault(bare):
+            dropped[reason] += 1
+        else:
+            found.append(bare)
+    return shuffled(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
+
+
+def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
+    """A sample at each temperature for every question, in batches. One batch's samples depend on nothing before it."""
+    done = {row.id for row in read_rows(path, Proposal)}
+    with progress_bar() as progress:
+        bar = progress.add_task("plans", total=len(questions), completed=len(done))
+        for start in range(0, len(questions), BATCH):
+            batch = questions[start : start + BATCH]
+            if all(question.id in done for question in batch):
+                continue
+            prompts = [TASKS[PLANNED].render(TranslateInput(question.question)) for question in batch]
+            texts = [
+                write(prompts, temperature, int(sha256_text(f"{settings.seed}:{start}:{sample}")[:8], 16))
+                for sample, temperature in enumerate(settings.temperatures)
+            ]
+            made = [Proposal(q.id, list(samples)) for q, samples in zip(batch, zip(*texts, strict=True), strict=True)]
+            append_rows(path, [proposal for proposal in made if proposal.id not in done])
+            progress.advance(bar, len(batch))
+    return read_rows(path, Proposal)
+
+
+async def execute(
+    wanted: Iterable[tuple[AnnotatedQuestion, Agreed]], path: Path, run: Run, concurrency: int = 8
+) -> dict[str, Execution]:
+    """Runs every agreed plan, several at a time, and writes down what each leaf found."""
+    done = {row.id: row for row in read_rows(path, Execution)}
+    todo = [(question, plan) for question, plan in wanted if question.id not in done]
+    slots = asyncio.Semaphore(concurrency)
+    with progress_bar() as progress:
+        bar = progress.add_task("executions", total=len(todo))
+
+        async def one(question: AnnotatedQuestion, plan: Agreed) -> None:
+            async with slots:
+                try:
+                    leaves = _leaves(await run(question.question, plan.plan), question.answers)
+                except RevelatorError:
+                    leaves = []
+            done[question.id] = Execution(question.id, plan.plan, leaves)
+            append_rows(path, [done[question.id]])
+            progress.advance(bar)
+
+        async with asyncio.TaskGroup() as group:
+            for question, plan in todo:
+                group.create_task(one(question, plan))
+    return done
+
+
+def _leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
+    """One row a leaf, in the plan's order; the documents of a fan-out's members are its own."""
+    atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
+    return [_leaf(atomic[id], _members(atomic, id), gold) for id in in_order(atomic) if "." not in id]
+
+
+def _members(atomic: dict[str, Node], id: str) -> list[Node]:
+    return [node for other, node in atomic.items() if other == id or other.startswith(f"{id}.")]
+
+
+def _leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
+    found = any(states(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
+    return {"question": node.asked or node.question, "answers": list(node.answers), "found": found}
+
+
+@dataclass
+class Funnel:
+    """How many questions, samples and plans are left after each test."""
+
+    questions: int = 0
+    samples: int = 0
+    valid: int = 0  # samples
+    agreeing: int = 0  # questions, from here on
+    supported: int = 0
+    with_steps: int = 0
+
+
+def select(
+    questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, dropped: Counter[str]
+) -> tuple[list[tuple[AnnotatedQuestion, Agreed]], Funnel]:
+    """The questions whose samples agree on a plan that holds."""
+    samples = {proposal.id: proposal.samples for proposal in proposals}
+    funnel, chosen = Funnel(len(questions)), []
+    for question in questions:
+        plan = agreed(question, samples[question.id], settings.least, settings.coverage)
+        funnel.samples += len(samples[question.id])
+        if isinstance(plan, str):
+            dropped[plan] += 1
+        else:
+            funnel.valid += plan.valid
+            chosen.append((question, plan))
+    funnel.agreeing = len(chosen)
+    return chosen, funnel
+
+
+def keep(
+    chosen: Sequence[tuple[AnnotatedQuestion, Agreed]],
+    executions: dict[str, Execution],
+    settings: Settings,
+    out: Path,
+    funnel: Funnel,
+    dropped: Counter[str],
+) -> None:
+    """Writes the questions whose leaves find the known answer."""
+    with rows(out / QUESTIONS) as write:
+        for question, plan in chosen:
+            asked = executions[question.id].asked
+            if fault := support_fault(plan.plan, asked):
+                dropped[fault] += 1
+                continue
+            row = annotate(question, plan, asked, settings.model[:12])
+            funnel.supported += 1
+            funnel.with_steps += bool(row.steps)
+            write(row)
+
+
+def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel: Funnel, dropped: Counter[str]) -> dict:
+    """The set of a round, alone or as one more source of `beside`; its manifest. The record and the card follow it."""
+    if not funnel.supported:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
+        raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
+    source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
+    alone = {"name": out.name, "seed": settings.seed, "held_out": settings.held_out, "split": {"dev": 0.0}}
+    only = {name: {"share": 0.0} for name in TASKS if name not in (PLANNED, "refine", "end")}
+    base = beside.model_dump() if beside else {**alone, "sources": [], "tasks": only}
+    config = SetConfig.model_validate({**base, "sources": [*base["sources"], source]})
+    counts = {name.replace("_", " "): f"{count:,}" for name, count in asdict(funnel).items()}
+    notes = {"model": settings.model, "index": settings.index, **counts}
+    notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in sorted(dropped.items())}
+    manifest = build(config, out / "set", teaching=notes)
+    record(out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]})
+    return manifest
+
+
+def record(out: Path, more: dict[str, Any]) -> None:
+    """Adds to the record of a round and writes its card anew."""
+    known = json.loads((out / RECORD).read_text(encoding="utf-8")) | more
+    write_bytes(out / "README.md", card(out.name, known).encode())
+    write_json(out / RECORD, known)
+
+
+def card(name: str, known: dict[str, Any]) -> str:
+    """Markdown: how the round was made, what is left after each test, and the gain where it was measured."""
+    settings = known["settings"]
+    lines = [
+        f"# Self-training round `{name}`",
+        f"Model `{settings['model'][:12]}` planned questions of `{settings['source']}` ({settings['licence']}), "
+        f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
+        f"index `{settings['index'][:12]}`.",
+        "\n".join(f"* {what.replace('_', ' ')}: {count:,}" for what, count in known["counts"].items()),
+        "Left out:",
+        "\n".join(f"* {reason}: {count:,}" for reason, count in known["dropped"].items()) or "nothing",
+        f"The set is `set/`, digest `{known['digest'][:12]}`.",
+    ]
+    if gain := known.get("gain"):
+        lines += [f"## Gain\n\nThe dev rows of set `{gain['set'][:12]}`, before (`{gain['before'][:12]}`) and after "
+                  f"(`{gain['after'][:12]}`) training on it.", _gains(gain["tasks"])]  # fmt: skip
+    return "\n\n".join(lines) + "\n"
+
+
+def _gains(tasks: dict[str, dict[str, Any]]) -> str:
+    table = ["| task | n | measure | before | after | gain |", "|---|---|---|---|---|---|"]
+    for task, own in tasks.items():
+        for measure, (before, after) in own["scores"].items():
+            table.append(f"| {task} | {own['n']} | {measure} | {before:.3f} | {after:.3f} | {after - before:+.3f} |")
+    return "\n".join(table)

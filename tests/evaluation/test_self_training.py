@@ -1,0 +1,150 @@
+"""A round of self-training from end to end: plans that are given, executed on a real index, and built into a set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from data_gen.config import SetConfig
+from data_gen.instruction_set import read_records
+from data_gen.leakage import question_hash
+from evaluation import self_training as rounds
+from revelator.errors import ConfigError, RevelatorError
+from serving.executor import Executor
+from serving.generators import EmbeddedGenerator
+from serving.protocols import Completion
+from serving.retrieval import Index
+from serving.retrieval.local import LocalRetriever
+
+PLANS = {
+    "Where was the director of Lantern Row born?": "Who directed Lantern Row? * Where was {director} born?",
+    "Where was the director of The Glass Orchard born?": "Who directed The Glass Orchard? * Where was {director} born?",
+    "Where is the birthplace of Tobias Renn?": "Where is the birthplace of Tobias Renn?",
+    "Who directed Lantern Row at its start?": "Who directed Lantern Row? * When was {director} born?",
+}
+ANSWERS = ("Port Velm", "Nowhere", "Orland", "Ines Calloway")
+
+
+class Judge:
+    """A revelator that calls every passage relevant."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        return [Completion("yes", {"yes": 1.0, "no": 0.0}) for _ in prompts]
+
+
+def write(prompts: Sequence[str], temperature: float, seed: int) -> list[str]:
+    return [next(plan for question, plan in PLANS.items() if question in prompt) for prompt in prompts]
+
+
+def settings(folder: Path, **changes: object) -> rounds.Settings:
+    rows = [
+        json.dumps({"id": str(n), "question": q, "answer": a})
+        for n, (q, a) in enumerate(zip(PLANS, ANSWERS, strict=True))
+    ]
+    (folder / "mine.jsonl").write_text("\n".join(rows))
+    values: dict[str, object] = {
+        "questions": str(folder / "mine.jsonl"),
+        "format": "pairs",
+        "source": "mine",
+        "licence": "CC0-1.0",
+        "limit": 9,
+        "seed": 1,
+        "temperatures": (0.0, 0.5, 0.9),
+        "least": 0.6,
+        "coverage": 0.8,
+        "held_out": None,
+        "decoding": "grammar",
+        "documents": 3,
+        "model": "model-digest",
+        "index": "index-digest",
+    }
+    return rounds.Settings(**{**values, **changes})  # type: ignore[arg-type]
+
+
+def run_round(out: Path, given: rounds.Settings, index: Path, beside: SetConfig | None = None) -> dict:
+    rounds.begin(out, given)
+    dropped: Counter[str] = Counter()
+    asked = rounds.unlabelled(given, dropped)
+    proposals = rounds.propose(asked, given, out / "proposals.jsonl", write)
+    chosen, funnel = rounds.select(asked, proposals, given, dropped)
+    executor = Executor(Judge(), LocalRetriever(Index.open(index)), EmbeddedGenerator())
+    ran = rounds.execute(
+        chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
+    )
+    rounds.keep(chosen, asyncio.run(ran), given, out, funnel, dropped)
+    return rounds.build_round(out, given, beside, funnel, dropped)
+
+
+def test_a_plan_is_kept_if_its_leaves_find_the_known_answer(index: Path, tmp_path: Path) -> None:
+    run_round(tmp_path / "round", settings(tmp_path), index)
+    made = list(read_records(tmp_path / "round/set", "train", "translate_bnf"))
+    [(question, plan), *_] = PLANS.items()
+    assert [(r.question, json.loads(r.gold), r.teacher, r.agreement) for r in made] == [
+        (question, plan, "self:model-digest", "1.000")
+    ]
+    refined = list(read_records(tmp_path / "round/set", "train", "refine"))
+    assert {json.loads(r.gold) for r in refined} == {"Who directed Lantern Row?", "Where was Ines Calloway born?"}
+    known = json.loads((tmp_path / "round/round.json").read_text())
+    assert known["counts"] == {
+        "questions": 4, "samples": 12, "valid": 9, "agreeing": 3, "supported": 1, "with_steps": 1}  # fmt: skip
+    assert known["dropped"]["no sample holds"] == 1
+    assert "supported: 1" in (tmp_path / "round/README.md").read_text()
+    assert "self:model-digest" in (tmp_path / "round/set/README.md").read_text()
+
+
+def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    digest = run_round(tmp_path / "straight", given, index)["digest"]
+    for name in ("proposals.jsonl", "executions.jsonl"):
+        whole = (tmp_path / "straight" / name).read_bytes()
+        for length in (0, len(whole) // 3, len(whole) - 2):
+            out = tmp_path / f"{name}-{length}"
+            rounds.begin(out, given)
+            if name == "executions.jsonl":
+                (out / "proposals.jsonl").write_bytes((tmp_path / "straight/proposals.jsonl").read_bytes())
+            (out / name).write_bytes(whole[:length])
+            assert run_round(out, given, index)["digest"] == digest
+            assert sorted((out / name).read_bytes().splitlines()) == sorted(whole.splitlines())
+
+
+def test_a_round_beside_a_set_adds_training_questions_and_repeats_none(index: Path, tmp_path: Path) -> None:
+    own = [
+        {"id": "own", "source": "own", "licence": "CC0-1.0", "split": "dev", "route": "complex", "question": question,
+         "expression": plan, "answers": ["Port Velm"]} for question, plan in list(PLANS.items())[:1]
+    ]  # fmt: skip
+    (tmp_path / "own.jsonl").write_text("\n".join(map(json.dumps, own)))
+    beside = SetConfig.model_validate(
+        {"name": "own", "sources": [{"format": "world", "path": str(tmp_path / "own.jsonl")}]}
+    )
+    manifest = run_round(tmp_path / "round", settings(tmp_path), index, beside)
+    assert manifest["dropped"]["question seen before"] == 1  # what is a dev question is not trained on
+    assert manifest["records"]["train"] == 0 < manifest["records"]["dev"]
+
+
+def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_its_own(
+    index: Path, tmp_path: Path
+) -> None:
+    first = next(iter(PLANS))
+    (tmp_path / "held").write_text(f"{question_hash(first)}  mine\n")
+    with pytest.raises(RevelatorError, match="no plan was kept"):
+        run_round(tmp_path / "round", settings(tmp_path, held_out=str(tmp_path / "held")), index)
+    ids = {json.loads(line)["id"] for line in (tmp_path / "round/proposals.jsonl").read_text().splitlines()}
+    assert len(ids) == 3
+    with pytest.raises(ConfigError, match="other settings"):
+        rounds.begin(tmp_path / "round", settings(tmp_path, model="another"))
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/letter.txt").write_text("dear")
+    with pytest.raises(ConfigError, match="no round"):
+        rounds.begin(tmp_path / "mine", settings(tmp_path))
+
+
+def test_the_gain_is_written_into_the_card(index: Path, tmp_path: Path) -> None:
+    run_round(tmp_path / "round", settings(tmp_path), index)
+    scores = {"translate_bnf": {"n": 20, "scores": {"letters": (0.8, 0.85)}}}
+    rounds.record(tmp_path / "round", {"gain": {"before": "b", "after": "a", "set": "s", "tasks": scores}})
+    assert "| translate_bnf | 20 | letters | 0.800 | 0.850 | +0.050 |" in (tmp_path / "round/README.md").read_text()
