@@ -15,6 +15,8 @@ from data_gen.teacher.commands import compound, teach
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 
+ROUTES = TASKS["route"].labels or ()
+
 
 @contextmanager
 def _writing(out: Path) -> Iterator[None]:
@@ -167,14 +169,27 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
 @click.option("--size", required=True, type=int, help="Number of questions, at least 20.")
 @click.option("--seed", default=0, show_default=True, type=int, help="The same size and seed give the same bytes.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the world; replaced as a whole.")
+@click.option("--dev", type=click.IntRange(0), help="Questions in the split dev.  [default: a tenth]")
+@click.option("--test", type=click.IntRange(0), help="Questions in the split test.  [default: a tenth]")
+@click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something other than a world.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def world(size: int, seed: int, out: Path, force: bool, as_json: bool) -> None:
-    """Generate a synthetic world: documents, triples, and questions with gold plans.
+def world(
+    size: int,
+    seed: int,
+    out: Path,
+    dev: int | None,
+    test: int | None,
+    routes: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+) -> None:
+    """Generate a synthetic world: documents, triples, and questions with gold plans. No two splits share an entity.
 
     \b
     Examples:
       revelator data world --size 2000 --seed 7 --out runs/world
+      revelator data world --route compound --size 60000 --dev 8000 --test 2000 --out runs/compound
       revelator data world --size 50000 --seed 1 --out runs/large --json
     """
     from rich.console import Console
@@ -198,7 +213,15 @@ def world(size: int, seed: int, out: Path, force: bool, as_json: bool) -> None:
     )
     with _writing(out), Progress(*columns, console=Console(stderr=True)) as bar:
         task = bar.add_task("questions", total=max(size, 1))
-        manifest = generate(size, seed, out, force=force, progress=lambda n: bar.update(task, advance=n))
+        manifest = generate(
+            size,
+            seed,
+            out,
+            held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
+            routes=routes or ROUTES,
+            force=force,
+            progress=lambda n: bar.update(task, advance=n),
+        )
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
         return

@@ -226,7 +226,7 @@ def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel:
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     alone = {"name": out.name, "seed": settings.seed, "held_out": settings.held_out, "split": {"dev": 0.0}}
     only = {name: {"share": 0.0} for name in TASKS if name not in (PLANNED, "refine", "end")}
-    base = beside.model_dump() if beside else {**alone, "sources": [], "tasks": only}
+    base: dict[str, Any] = beside.model_dump() if beside else {**alone, "sources": [], "tasks": only}
     config = SetConfig.model_validate({**base, "sources": [*base["sources"], source]})
     counts = {name.replace("_", " "): f"{count:,}" for name, count in asdict(funnel).items()}
     notes = {"model": settings.model, "index": settings.index, **counts}

@@ -9,7 +9,7 @@ import hashlib
 import json
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -42,11 +42,20 @@ class _World:
 
 
 def generate(
-    size: int, seed: int, out: Path, *, force: bool = False, progress: Callable[[int], None] = lambda n: None
+    size: int,
+    seed: int,
+    out: Path,
+    *,
+    held_back: Mapping[str, int] | None = None,
+    routes: Sequence[str] = tuple(ROUTES),
+    force: bool = False,
+    progress: Callable[[int], None] = lambda n: None,
 ) -> dict[str, Any]:
     """Makes a world of `size` questions at `out` and returns its manifest; `progress` is told how many were made.
 
-    The same size and seed give the same bytes. Raises ConfigError for a size below 20 and a folder that is no world.
+    `held_back` says how many of them are in the splits dev and test (a tenth each if it does not), `routes` which
+    kinds there are. The same arguments give the same bytes. Raises ConfigError for a size below 20, splits that leave
+    nothing for train, and a folder that is no world.
     """
     if size < SMALLEST:
         raise ConfigError(
@@ -60,8 +69,8 @@ def generate(
             (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
             (folder / "questions.jsonl").open("w", encoding="utf-8") as questions,
         ):
-            for split, part, amount in parts(size):
-                _write_part(world, split, part, amount, seed, (passages, triples, questions), progress)
+            for split, part, amount in parts(size, held_back or {}):
+                _write_part(world, split, part, amount, seed, routes, (passages, triples, questions), progress)
         manifest = _manifest(world, size, seed, folder)
         write_json(folder / "manifest.json", manifest)
     return manifest
@@ -86,10 +95,13 @@ def _is_world(folder: Path) -> bool:
         return False
 
 
-def parts(size: int) -> Iterator[tuple[str, int, int]]:
-    """(split, number of the part, questions in it): 80/10/10, every split at least two questions."""
-    held_out = {split: max(2, round(size * share)) for split, share in SPLITS[1:]}
+def parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+    """(split, number of the part, questions in it): 80/10/10, at least two each, where nothing else is said."""
+    held_out = {split: held_back.get(split, max(2, round(size * share))) for split, share in SPLITS[1:]}
     amounts = {"train": size - sum(held_out.values()), **held_out}
+    if amounts["train"] < 1:
+        left = "dev and test must leave questions for train"
+        raise ConfigError(f"{left}: {sum(held_out.values())} of {size}", where="--size", hint="ask for more in all")
     for split, amount in amounts.items():
         for part, start in enumerate(range(0, amount, PART)):
             yield split, part, min(PART, amount - start)
@@ -101,6 +113,7 @@ def _write_part(
     part: int,
     amount: int,
     seed: int,
+    wanted: Sequence[str],
     files: tuple[IO[str], IO[str], IO[str]],
     progress: Callable[[int], None],
 ) -> None:
@@ -115,7 +128,7 @@ def _write_part(
     triples.writelines(_triples(graph, documents))
     world.totals["passages"] += len(documents)
     questions = Questions(View(graph, documents), rng, Names(rng, world.taken), split, prefix)
-    for number, route in enumerate(_routes(amount, rng)):
+    for number, route in enumerate(_routes(amount, wanted, rng)):
         made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
         lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
         world.counts["split", split] += 1
@@ -126,10 +139,12 @@ def _write_part(
         progress(1)
 
 
-def _routes(amount: int, rng: random.Random) -> list[str]:
-    """The routes of a part's questions in the shares of `ROUTES`, shuffled."""
-    routes = [route for route, share in ROUTES.items() for _ in range(round(amount * share))]
-    routes = (routes + ["complex"] * amount)[:amount]
+def _routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list[str]:
+    """The routes of a part's questions, those wanted in the shares of `ROUTES`, shuffled."""
+    shares = {route: share for route, share in ROUTES.items() if route in wanted}
+    total = sum(shares.values())
+    routes = [route for route, share in shares.items() for _ in range(round(amount * share / total))]
+    routes = (routes + [list(shares)[-1]] * amount)[:amount]
     rng.shuffle(routes)
     return routes
 

@@ -363,3 +363,15 @@ def test_the_command_prints_the_manifest_as_json(tmp_path: Path) -> None:
     ran = CliRunner().invoke(data, ["world", "--size", "20", "--seed", "5", "--out", str(tmp_path / "w"), "--json"])
     assert ran.exit_code == 0
     assert json.loads(ran.stdout)["counts"]["split"] == {"dev": 2, "test": 2, "train": 16}
+
+
+def test_compound_questions_come_alone_in_splits_of_any_size_that_share_no_entity(tmp_path: Path) -> None:
+    arguments = ["world", "--route", "compound", "--size", "70", "--dev", "25", "--test", "5"]
+    ran = CliRunner().invoke(data, [*arguments, "--out", str(tmp_path / "w"), "--json"], catch_exceptions=False)
+    counts = json.loads(ran.stdout)["counts"]
+    assert counts["split"] == {"train": 40, "dev": 25, "test": 5} and counts["route"] == {"compound": 70}
+    rows = [json.loads(line) for line in (tmp_path / "w/questions.jsonl").read_text().splitlines()]
+    named = {split: {e for row in rows if row["split"] == split for e in row["entities"]} for split in counts["split"]}
+    assert sum(map(len, named.values())) == len(set().union(*named.values()))
+    with pytest.raises(ConfigError, match="leave questions for train"):
+        generate(40, 0, tmp_path / "v", held_back={"dev": 20, "test": 20})
