@@ -66,6 +66,7 @@ def ask(
       revelator ask "Who founded the company that distributed UHF?"
       revelator ask "Where was UHF's director born?" --plan "Who directed UHF? * Where was {director} born?"
       revelator ask "Who directed UHF?" --strategy single --json > trace.json
+      revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
       revelator ask "Who directed UHF?" --plan "Who directed UHF? * Where was {director} born?" --reuse trace.json
     """
     from revelator.client import Client

@@ -38,11 +38,10 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
 class Options(TypedDict, total=False):
     """What a question may be asked with.
 
-    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for
-    "logic" a logical query (which it needs). `strategy`: "auto" asks the
-    revelator for the route. `deadline_ms` bounds the question end to end, up to the limit of the same name. `limits`
-    stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after substitution, what a leaf there
-    was asked and answered takes its documents and answers.
+    `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical query.
+    `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to the limit
+    of the same name. `limits` stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after
+    substitution, what a leaf there was asked and answered takes its documents and answers.
     """
 
     plan: str | None
@@ -125,9 +124,6 @@ class Executor:
         if strategy == "logic" and self.models.logical is None:
             hint = "hand the executor a retriever for logical queries, or take another strategy"
             raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
-        if strategy == "logic" and plan is None:
-            hint = """give it as the plan: '"a" AND ("b" OR NOT "c")'"""
-            raise InvalidRequest("the strategy logic needs a logical query", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
         expression = (

@@ -7,8 +7,9 @@ model's own can be run.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
+from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.language import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
@@ -72,10 +73,9 @@ async def compound(run: Run) -> None:
 
 
 async def compile_plan(run: Run) -> None:
-    expression = await _translate(run)
+    expression = await _translate(run, "translate_bnf", lambda plan: _require_valid(plan, run.limits))
     if expression is None:
-        said = run.recorder.trace.diagnostics[-1]["message"]
-        run.degrade(f"no plan that the model wrote could be run ({said}): the question went through the loop")
+        run.degrade(f"no plan that the model wrote could be run ({_said(run)}): the question went through the loop")
         await iterate(run)
     else:
         await run_plan(run, expression, "model")
@@ -96,12 +96,22 @@ async def atomic(run: Run) -> None:
 
 
 async def logical(run: Run) -> None:
-    """One step whose documents are found by the caller's logical query (ITLR)."""
-    query = logic.parse(run.given or "")
-    if diagnostics := logic.check(query):
-        raise _invalid(diagnostics)
+    """One step whose documents are found by a logical query (ITLR): the caller's, which must be one that can be run, or
+    the model's, else by the question's words."""
+    if run.given is not None:
+        query = logic.parse(run.given)
+        _require_answerable(query)
+    else:
+        query = await _translate(run, "translate_logic", _require_answerable)
+    if query is None:
+        run.degrade(
+            f"no query that the model wrote could be run ({_said(run)}): the question's words found the documents"
+        )
+        await single(run)
+        return
     trace = run.recorder.trace
-    trace.plan, trace.plan_source, trace.plan_language = logic.render(query), "given", "logic"
+    trace.plan, trace.plan_language = logic.render(query), "logic"
+    trace.plan_source = "model" if run.given is None else "given"
     run.recorder.tell("planned", trace)
     node = await _step(run, run.question, trace.plan)
     run.answer(node.answers, node.sentence)
@@ -158,27 +168,26 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
     return node
 
 
-async def _translate(run: Run) -> Expression | None:
+async def _translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
+    """The model's first plan that parses and passes `require`, or None; what was wrong with one is a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
     with run.recorder.running(node):
         for temperature in TEMPERATURES:
-            [output] = await run.models.complete(
-                node, "translate_bnf", [TranslateInput(run.question)], temperature=temperature
-            )
+            [output] = await run.models.complete(node, task, [TranslateInput(run.question)], temperature=temperature)
             attempts.append({"temperature": temperature, "output": output})
             if node.detail.get("degraded"):
                 run.degrade("the plan could not be closed within its budget: the question is asked as it stands")
             try:
-                expression = TASKS["translate_bnf"].parse(output)
-                _require_valid(expression, run.limits)
+                plan = TASKS[task].parse(output)
+                require(plan)
             except (ExpressionError, PlanError) as error:
                 attempts[-1]["error"] = str(error)
                 run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
             else:
-                node.answers = [render(expression)]
-                return expression
+                node.answers = [TASKS[task].write(plan)]
+                return plan
         node.status, node.error = "failed", f"none of {len(TEMPERATURES)} plans could be run"
     return None
 
@@ -215,6 +224,11 @@ async def _enough(run: Run) -> bool:
     return label == "yes"
 
 
+def _said(run: Run) -> str:
+    """What was wrong with the last plan of the model's."""
+    return str(run.recorder.trace.diagnostics[-1]["message"])
+
+
 def _list_of(questions: Sequence[str]) -> Expression:
     parts = tuple(Atomic(question) for question in questions)
     return parts[0] if len(parts) == 1 else ListOf(parts)
@@ -223,6 +237,11 @@ def _list_of(questions: Sequence[str]) -> Expression:
 def _require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
     if diagnostics := check(expression):
+        raise _invalid(diagnostics)
+
+
+def _require_answerable(query: logic.Query) -> None:
+    if diagnostics := logic.check(query):
         raise _invalid(diagnostics)
 
 

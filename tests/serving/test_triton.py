@@ -11,8 +11,10 @@ import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc as grpc_client
+from click.testing import CliRunner
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
+from revelator.cli import revelator
 from revelator.client import AsyncClient, Client
 from revelator.errors import (
     ArtifactError,
@@ -23,6 +25,7 @@ from revelator.errors import (
     PlanError,
     Unavailable,
 )
+from revelator.language import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
 from serving.protocols import GenerateRequest
@@ -404,6 +407,20 @@ def test_a_logical_query_finds_the_documents_of_a_question(world, client):
     assert "Sarnath" in titles and "Tobias Renn" not in titles
     with pytest.raises(PlanError, match="no document can match"):
         client.ask("q", plan='"a" AND NOT "a"', strategy="logic")
+
+
+def test_the_model_writes_the_logical_query_where_none_is_given(world):
+    """The served adapter has learnt nothing: what it writes is a query that was run, or the trace says why none was."""
+    asked = ["ask", "Where does the Sarnath rise?", "--strategy", "logic", "--url", world.url, "--json"]
+    result = CliRunner().invoke(revelator, asked)
+    trace = Trace.from_json(json.loads(result.stdout))
+    assert [node.kind for node in trace.nodes] == ["translate", "atomic"] and trace.nodes[1].documents
+    if trace.plan:
+        assert (trace.plan_source, trace.plan_language) == ("model", "logic") and not logic.check(
+            logic.parse(trace.plan)
+        )
+    else:
+        assert trace.degraded and "no query that the model wrote could be run" in trace.reason
 
 
 async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(world, triton):

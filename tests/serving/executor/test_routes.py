@@ -273,7 +273,6 @@ async def test_a_logical_query_finds_the_documents_of_one_step(toy):
     [
         ('"rivers" AND', ExpressionError, "."),
         ('"rivers" AND NOT "rivers"', PlanError, "no document can match"),
-        (None, InvalidRequest, "needs a logical query"),
     ],
 )
 async def test_a_logical_query_that_cannot_be_run_is_refused(toy, plan, error, says):
@@ -281,6 +280,34 @@ async def test_a_logical_query_that_cannot_be_run_is_refused(toy, plan, error, s
     with pytest.raises(error, match=says):
         await Executor(world, world, world, logical=world).run("q", plan=plan, strategy="logic")
     assert world.asked == []
+
+
+async def test_without_a_query_the_model_writes_one(toy):
+    world, logical = toy({"Which rivers are free?": ["Vjosa"]}, {"translate_logic": QUERY}), toy()
+    executor = Executor(world, world, world, logical=logical)
+    trace = await executor.run("Which rivers are free?", strategy="logic")
+    assert kinds(trace) == ["translate", "atomic"] and not trace.degraded
+    assert (trace.plan, trace.plan_source, trace.plan_language) == (QUERY, "model", "logic")
+    assert (trace.answers, logical.asked, world.asked) == (["Vjosa"], [QUERY], [])
+
+
+async def test_the_first_query_of_several_temperatures_that_can_be_run_is_taken(toy):
+    outputs = ['"rivers" AND', '"rivers" AND NOT "rivers"', QUERY, "never asked for"]
+    world = toy({"q": ["p"]}, {"translate_logic": outputs})
+    trace = await Executor(world, world, world, logical=world).run("q", strategy="logic")
+    assert [t for task, _, t in world.calls if task == "translate_logic"] == [0.0, 0.5, 0.8]
+    assert trace.plan == QUERY and not trace.degraded
+    assert [d["code"] for d in trace.diagnostics] == ["no-operand", "contradiction"]
+
+
+@pytest.mark.parametrize("output", ['"rivers" AND', '"a" AND NOT "a"', '"a" OR NOT "a"'])
+async def test_without_a_query_that_can_be_run_the_words_of_the_question_find_the_documents(toy, output):
+    world, logical = toy({"q": ["p"]}, {"translate_logic": output}), toy()
+    trace = await Executor(world, world, world, logical=logical).run("q", strategy="logic")
+    assert kinds(trace) == ["translate", "atomic"] and trace.nodes[0].status == "failed"
+    assert (trace.answers, trace.outcome, trace.plan) == (["p"], "complete", None)
+    assert trace.degraded and trace.diagnostics[-1]["message"] in trace.reason and len(trace.diagnostics) == 4
+    assert (logical.asked, world.asked) == ([], ["q"])
 
 
 async def test_without_logical_retrieval_there_is_no_strategy_logic(toy):
