@@ -9,17 +9,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from data_gen.config import SetConfig
 from data_gen.instruction_set import read_records
 from data_gen.leakage import question_hash
 from evaluation import self_training as rounds
+from evaluation.self_train import self_train
 from revelator.errors import ConfigError, RevelatorError
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator
 from serving.protocols import Completion
 from serving.retrieval import Index
 from serving.retrieval.local import LocalRetriever
+from tests.training.toy import write_set
 
 PLANS = {
     "Where was the director of Lantern Row born?": "Who directed Lantern Row? * Where was {director} born?",
@@ -143,8 +146,16 @@ def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_i
         rounds.begin(tmp_path / "mine", settings(tmp_path))
 
 
-def test_the_gain_is_written_into_the_card(index: Path, tmp_path: Path) -> None:
+def test_the_gain_is_measured_on_dev_rows_and_written_into_the_card(
+    index: Path, registered: Path, tmp_path: Path
+) -> None:
     run_round(tmp_path / "round", settings(tmp_path), index)
-    scores = {"translate_bnf": {"n": 20, "scores": {"letters": (0.8, 0.85)}}}
-    rounds.record(tmp_path / "round", {"gain": {"before": "b", "after": "a", "set": "s", "tasks": scores}})
-    assert "| translate_bnf | 20 | letters | 0.800 | 0.850 | +0.050 |" in (tmp_path / "round/README.md").read_text()
+    rows = write_set(tmp_path / "toy", train=1, dev=4)
+    adapters = [str(registered / "adapters" / number) for number in "12"]
+    arguments = ["gain", str(tmp_path / "round"), "--before", adapters[0], "--after", adapters[1], "--set", str(rows)]
+    CliRunner().invoke(self_train, [*arguments, "--limit", "2"], catch_exceptions=False)
+    gain = json.loads((tmp_path / "round/round.json").read_text())["gain"]
+    assert gain["tasks"]["route"]["n"] == 2 and len(gain["tasks"]["translate_bnf"]["scores"]["letters"]) == 2
+    assert "| translate_bnf | 2 | letters | " in (tmp_path / "round/README.md").read_text()
+    ran = CliRunner().invoke(self_train, ["gain", str(tmp_path), *arguments[2:]])
+    assert isinstance(ran.exception, ConfigError) and "no round" in ran.exception.message
