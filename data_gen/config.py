@@ -44,7 +44,9 @@ class _Strict(BaseModel):
 
 Format = Literal[
     "2wiki",
+    "break",
     "commonsenseqa",
+    "fanoutqa",
     "hotpotqa",
     "logic",
     "musique",
@@ -52,6 +54,7 @@ Format = Literal[
     "pairs",
     "qed",
     "squad",
+    "strategyqa",
     "triviaqa",
     "webquestions",
     "world",

@@ -9,6 +9,7 @@ from functools import lru_cache
 TYPES = (
     r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school|company"
 )
+SMALL = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
 PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“”", '"'), ("‐‑‒–—", "-")) for mark in marks}
 
 
@@ -36,9 +37,19 @@ def recased(text: str, question: str) -> str:
     capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small}
 
     def spelt(match: re.Match[str]) -> str:
+        if match[0] in SMALL and not _stands_so(match, text, question.casefold()):
+            return match[0]  # "the first album" of a question that writes "The Boarding House"
         return capital.get(match[0], match[0])
 
     return re.sub(r"(?<![{\w])[^\W_]+", spelt, text)
+
+
+def _stands_so(match: re.Match[str], text: str, question: str) -> bool:
+    """Whether the question has the word beside the same neighbour."""
+    before = re.search(r"\w+\W+$", text[: match.start()])
+    after = re.match(r"\W+\w+", text[match.end() :])
+    pairs = [before[0] + match[0] if before else "", match[0] + after[0] if after else ""]
+    return any(pair and pair.casefold() in question for pair in pairs)
 
 
 def introduced(subjects: list[str], question: str) -> list[str]:

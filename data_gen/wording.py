@@ -15,6 +15,7 @@ from importlib.resources import files
 
 import yaml
 
+from data_gen.nouns import singular
 from revelator.durable import sha256_text
 
 STOP_WORDS = frozenset(
@@ -24,10 +25,19 @@ STOP_WORDS = frozenset(
         "which when where why how and or that this it its his her their there name",
     )
 )
+NO_NAMES = STOP_WORDS | {"after", "now", "today", "currently"}
 KINDS = (
+    (r"\bhow much .*\bweigh\b|\bhow heavy\b", ("weight",)),
+    (r"\bhow much .*\bcost\b|\bhow expensive\b", ("price",)),
     (r"\bhow (?:many|much)\b", ("number",)),
     (r"\bhow old\b", ("age",)),
     (r"\bhow long\b", ("duration",)),
+    (r"\bhow (?:tall|high)\b", ("height",)),
+    (r"\bhow (?:big|large)\b", ("size",)),
+    (r"\bhow fast\b", ("speed",)),
+    (r"\bhow far\b", ("distance",)),
+    (r"\bhow deep\b", ("depth",)),
+    (r"\bhow wide\b", ("width",)),
     (r"\bwhen\b", ("date",)),
     (r"\bwhere\b", ("place", "location")),
     (r"\bwho(?:m|se)?\b", ("person", "name")),
@@ -126,11 +136,12 @@ def _asked_noun(text: str) -> str | None:
     match = re.search(r"\b(what|which|who|whom|whose|where|when|how)\s+(?!'s\b)([a-z][a-z \-]*)", text)
     if match is None or match[1] not in ("what", "which"):
         return None
-    words = HEAD_END.split(match[2], maxsplit=1)[0].split()[:4]
-    known = [word for word in words if word in _nouns()]
+    asked = HEAD_END.split(match[2], maxsplit=1)[0]
+    words = re.split(r"\b(?:the|an?|some)\b", asked, maxsplit=1)[0].split()[:4]
+    known = [word for word in words if word in _nouns() or singular(word) in _nouns()]
     ended = HEAD_END.search(match[2]) is not None and 0 < len(words) < 3
-    usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:s|ed|ly|er|x)$", words[-1])
-    return known[-1] if known else words[-1] if usable else None
+    usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:[^s]s|ed|ly|er|x)$", singular(words[-1]))
+    return singular(known[-1]) if known else singular(words[-1]) if usable else None
 
 
 def _role(text: str) -> str | None:
@@ -140,11 +151,25 @@ def _role(text: str) -> str | None:
         r"(?:(?:the|a) (?:name of (?:the )?)?([a-z\- ]+?) (?:of|in|for|at)\b|([a-z]+) of)",
         text,
     )
-    own = re.match(r"(?:who|what) (?:is|are|was|were) .*?'s ([a-z]+)\s*\?*$", text)
+    until = r"(?: (?:on|in|of|for|at|to|from)\b.*)?\s*\?*$"
+    own = re.match(rf"(?:who|what) (?:is|are|was|were) .*?(?:'s|s') ([a-z\- ]+?){until}", text)
     words = (match[1] or match[2]).split() if match else []
-    if words and len(words) <= 4 and words[-1] not in STOP_WORDS:
-        return words[-1]
-    return own[1] if own else None
+    if not words and own:
+        words = own[1].split()
+    formed = words and words[-1].endswith(("ed", "ing")) and words[-1] not in _nouns()
+    usable = words and len(words) <= 4 and words[-1] not in NO_NAMES and not formed
+    return singular(words[-1]) if usable else _called(text)
+
+
+def _called(text: str) -> str | None:
+    """ "what is x's father's name" → father; "name a division of x", "a party that …" → division, party."""
+    named = re.match(r"(?:who|what) (?:is|are|was|were) .*?(?:'s|s') ([a-z]+)(?:'s|s') name\b", text)
+    listed = re.match(r"(?:name|list|find|identify) (?:an?|the|one) ([a-z\- ]+?) (?:of|in|for|that|who|which)\b", text)
+    listed = listed or re.match(r"the ([a-z\- ]+?) (?:of|in|for) .* (?:is|are|was|were) (?:who|what|which)\b", text)
+    if named or listed is None:
+        return named[1] if named else None
+    word = listed[1].split()[-1]
+    return singular(word)
 
 
 def _doer(text: str) -> str | None:

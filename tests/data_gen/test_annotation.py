@@ -116,7 +116,7 @@ def test_every_wording_asks_a_question_about_its_subject() -> None:
         ("Where did X live when he died?", "place"),
         ("what is #1 's currency", "currency"),
         ("How many people live there?", "number"),
-        ("Name a division of it.", "answer"),
+        ("Name a division of it.", "division"),
     ],
 )
 def test_a_name_says_what_is_asked_for(question: str, name: str) -> None:

@@ -12,6 +12,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read_world
 from revelator.errors import DataError
 from revelator.language import parse, to_letters
+from tests.data_gen.published import VALUES, places, put
 
 
 def questions(outcomes) -> dict[str, AnnotatedQuestion]:
@@ -124,30 +125,12 @@ def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) ->
     assert isinstance(bad, Refused) and bad.line == 2 and reason in bad.reason
 
 
-def _places(value: object, path: tuple = ()) -> list[tuple]:
-    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
-    return [path] * bool(path) + [place for key, item in inner for place in _places(item, (*path, key))]
-
-
-def _put(row: dict, place: tuple, value: object) -> dict:
-    changed = json.loads(json.dumps(row))
-    inner = changed
-    for key in place[:-1]:
-        inner = inner[key]
-    inner[place[-1]] = value
-    return changed
-
-
-VALUES = st.none() | st.booleans() | st.integers(-9, 9) | st.text(st.characters(), max_size=4)
-VALUES |= st.lists(VALUES, max_size=3) | st.dictionaries(st.text(max_size=3), VALUES, max_size=2)
-
-
-@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(data=st.data())
 def test_no_value_in_any_field_stops_the_reading(write, musique_rows, two_wiki_rows, data: st.DataObject) -> None:
     samples = [(read_world, ANNOTATED), (read_musique, musique_rows[0]), (read_two_wiki, two_wiki_rows[0])]
     reader, row = data.draw(st.sampled_from(samples))
-    changed = _put(row, data.draw(st.sampled_from(_places(row))), data.draw(VALUES))
+    changed = put(row, data.draw(st.sampled_from(places(row))), data.draw(VALUES))
     _, outcome = reader(write("rows.jsonl", [row, changed]))
     if isinstance(outcome, AnnotatedQuestion):
         json.dumps(outcome.to_json(), ensure_ascii=False).encode()
