@@ -181,7 +181,9 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def read_records(folder: Path, split: str, task: str | None = None) -> Iterator[Record]:
-    """Records of one split, in the order in which they were written."""
+    """Records of one split, in the order in which they were written. Raises DataError for a set of other columns."""
+    if set(parquet.read_schema(folder / f"{split}.parquet").names) != set(COLUMNS):
+        raise DataError("a set of another release", where=str(folder), hint="build it again: revelator data build")
     for batch in parquet.ParquetFile(folder / f"{split}.parquet").iter_batches(batch_size=ROW_GROUP):
         for row in batch.to_pylist():
             if task is None or row["task"] == task:

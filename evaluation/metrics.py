@@ -21,6 +21,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from evaluation.plan_match import arguments_match, names_copied, structure_of
+from revelator import art
 from revelator.errors import ExpressionError
 from revelator.language import Expression, check, leaves, letters_key, parse
 
@@ -105,20 +107,44 @@ class PlanScore:
     letters: bool  # same shape up to the order of `+`
     leaves: bool  # same number of leaves
     exact: bool  # the same tree, word for word
+    arguments: bool  # the same graph over the same names and placeholders (`evaluation.plan_match.arguments_match`)
+    names: bool  # every name that question and gold plan share, copied exactly
 
 
-def plan_score(output: str, gold: Expression) -> PlanScore:
-    """Scores the text that a model wrote; a text that does not parse scores nothing."""
+def plan_score(output: str, gold: Expression, question: str, names: Sequence[str]) -> PlanScore:
+    """Scores the text that a model wrote; a text that does not parse scores nothing. `names`: those that the question
+    and its gold plan share (the column `entities` of a set)."""
     try:
         plan = parse(output)
     except ExpressionError:
-        return PlanScore(False, False, False, False)
+        return PlanScore(False, False, False, False, False, False)
     return PlanScore(
         valid=not check(plan),
         letters=letters_key(plan) == letters_key(gold),
         leaves=len(leaves(plan)) == len(leaves(gold)),
         exact=plan == gold,
+        arguments=arguments_match(plan, gold, names),
+        names=names_copied(plan, question, names),
     )
+
+
+@dataclass(frozen=True)
+class TreeScore:
+    """`valid`: parses and checks; `structure` and `exact` hold it against gold."""
+
+    valid: bool
+    structure: bool  # same operators and references, up to the order of what needs nothing of one another
+    exact: bool  # the same tree, word for word
+
+
+def tree_score(output: str, gold: art.Art) -> TreeScore:
+    """Scores the text that a model wrote; a text that is no tree scores nothing."""
+    try:
+        tree = art.parse(output)
+    except ExpressionError:
+        return TreeScore(False, False, False)
+    valid = not art.check(tree)
+    return TreeScore(valid, valid and structure_of(tree) == structure_of(gold), tree == gold)
 
 
 def title_key(title: str) -> str:

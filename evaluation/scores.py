@@ -14,6 +14,7 @@ DECIDING = {  # the score of each task that the gate compares
     "refine": "equal",
     "translate_bnf": "letters",
     "translate_logic": "truth",
+    "translate_art": "structure",
 }
 
 
@@ -23,8 +24,8 @@ class TaskScore:
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
-    translate_bnf: `valid`, `letters`, `leaves`, `exact` of `evaluation.metrics.PlanScore`.
-    translate_logic: `valid`, `truth`, `exact` of `evaluation.query_metrics.QueryScore`.
+    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.PlanScore`,
+    `evaluation.query_metrics.QueryScore`, `evaluation.metrics.TreeScore`.
     """
 
     task: str

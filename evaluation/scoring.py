@@ -15,9 +15,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from evaluation.metrics import normalise, plan_score, roc_auc
+from data_gen.builder import Record
+from evaluation.metrics import normalise, plan_score, roc_auc, tree_score
 from evaluation.query_metrics import query_score
 from evaluation.scores import Scores, TaskScore
+from revelator import art
 from revelator.errors import TaskOutputError
 from revelator.language import logic, parse
 from revelator.tasks import TASKS
@@ -61,18 +63,22 @@ def _score_task(engine: Engine, task: str, rows: list[Instruction], progress: Pr
 
 
 def _row_values(rows: Sequence[Instruction], done: Sequence[Completion]) -> dict[str, tuple[float, ...]]:
-    each = [_values(row, completion.text) for row, completion in zip(rows, done, strict=True)]
+    each = [row_values(row, completion.text) for row, completion in zip(rows, done, strict=True)]
     return {name: tuple(float(row[name]) for row in each) for name in each[0]}
 
 
-def _values(row: Instruction, output: str) -> dict[str, bool]:
+def row_values(row: Instruction | Record, output: str) -> dict[str, bool]:
+    """The scores of one row's output, by name; the same names for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
     gold = json.loads(row.gold)
     if row.task == "translate_bnf":
-        return asdict(plan_score(output, parse(gold)))
+        question, names = TASKS[row.task].question(row.prompt), json.loads(row.entities)
+        return asdict(plan_score(output, parse(gold), question, names))
     if row.task == "translate_logic":
         return asdict(query_score(output, logic.parse(gold)))
+    if row.task == "translate_art":
+        return asdict(tree_score(output, art.parse(gold)))
     try:
         written = TASKS[row.task].parse(output)
     except TaskOutputError:

@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 IGNORED = -100  # the label of tokens that the loss leaves out
 WINDOW = 16  # batches sorted by length together: padding falls to a few percent, the mixture stays even
-COLUMNS = ["id", "task", "prompt", "completion", "label", "gold"]
+COLUMNS = ["id", "task", "prompt", "completion", "label", "gold", "entities"]
 
 
 @dataclass(frozen=True)
 class Instruction:
-    """One row of a set; `gold` is the JSON of the typed gold value."""
+    """One row of a set; `gold` is the JSON of the typed gold value, `entities` of the names in question and plan."""
 
     id: str
     task: str
@@ -39,6 +39,7 @@ class Instruction:
     completion: str
     label: str
     gold: str
+    entities: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,6 +85,8 @@ def read_split(folder: Path, split: str) -> list[Instruction]:
     path = folder / f"{split}.parquet"
     if not path.is_file():
         raise DataError("the set has no such split", where=str(path), hint="splits are train, dev and test")
+    if missing := set(COLUMNS) - set(parquet.read_schema(path).names):
+        raise DataError(f"no column {min(missing)}", where=str(path), hint="build the set again with this release")
     rows = [Instruction(**row) for row in parquet.read_table(path, columns=COLUMNS).to_pylist()]
     if not rows:
         raise DataError("the split is empty", where=str(path), hint="build the set from more questions")

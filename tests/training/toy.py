@@ -12,6 +12,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from revelator.art import Art, Relate
 from revelator.artifact import base_digest, grammar_hash, write_manifest
 from revelator.durable import sha256_file, sha256_text, write_json
 from revelator.language import logic, parse
@@ -56,6 +57,7 @@ def toy_rows(split: str, count: int) -> list[dict[str, str]]:
                     "label": gold if TASKS[task].labels else "",
                     "shape": "A * B" if task == "translate_bnf" else "",
                     "gold": json.dumps(plain),
+                    "entities": json.dumps([place]) if task.startswith("translate") else "",
                 }
             )
     return rows
@@ -67,6 +69,7 @@ def _examples(person: str, place: str, known: bool):
     steps = (Step(f"Who is the mayor of {place}?", person),) if known else ()
     yield "translate_bnf", TranslateInput(question), plan
     yield "translate_logic", TranslateInput(f"papers on {place} but not {person}"), _query(place, person)
+    yield "translate_art", TranslateInput(question), _tree(question, place)
     yield "route", RouteInput(question if known else f"Who is the mayor of {place}?"), "complex" if known else "single"
     yield (
         "decompose",
@@ -85,6 +88,11 @@ def _examples(person: str, place: str, known: bool):
         RelevanceInput(f"Who is the mayor of {place}?", title, f"{title} is well known."),
         "yes" if known else "no",
     )
+
+
+def _tree(question: str, place: str) -> Art:
+    mayor = Art(f"Who is the mayor of {place}?", Relate(place, "mayor"))
+    return Art(question, children=(mayor, Art("Where was [1] born?", Relate("[1]", "birthplace"))))
 
 
 def _query(wanted: str, unwanted: str) -> logic.Query:
