@@ -6,7 +6,7 @@ the drawn sums to the drawn counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -46,6 +46,28 @@ def bootstrap(
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(float(rows.mean()), float(low), float(high), len(rows))
+
+
+def bootstrap_of(
+    statistic: Callable[[np.ndarray], float],
+    groups: Sequence[str],
+    *,
+    level: float = 0.95,
+    resamples: int = 1_000,
+    seed: int = 0,
+) -> Interval:
+    """`statistic` of the rows (given as an array of their indices, with repeats) with its percentile interval; whole
+    groups are drawn. Draws for which it is not defined are left out."""
+    if not len(groups):
+        return Interval(np.nan, np.nan, np.nan, 0)
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    rows_of = np.split(np.argsort(member, kind="stable"), np.cumsum(np.bincount(member))[:-1])
+    generator = np.random.default_rng(seed)
+    drawn = (generator.integers(0, len(rows_of), size=len(rows_of)) for _ in range(resamples))
+    values = np.array([statistic(np.concatenate([rows_of[group] for group in draw])) for draw in drawn])
+    tail = (1 - level) / 2
+    low, high = np.nanquantile(values, [tail, 1 - tail]) if not np.isnan(values).all() else (np.nan, np.nan)
+    return Interval(float(statistic(np.arange(len(groups)))), float(low), float(high), len(groups))
 
 
 def _by_group(rows: np.ndarray, groups: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:

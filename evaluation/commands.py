@@ -66,14 +66,7 @@ def evaluate(
       revelator evaluate runs/adapters/mine --set runs/mine/set
       revelator evaluate base --base tiny --set runs/demo/sets/world
     """
-    folder: Path | None = None
-    tags: dict[str, str] = {}
-    if Path(adapter).is_dir():
-        folder = Path(adapter)
-    elif adapter != "base":
-        registry.connect(tracking_uri, home)
-        version = registry.resolve(name, adapter)
-        folder, tags = _fetched(version, home), version.tags
+    folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     from evaluation.scoring import pinned_rows
 
     rows = pinned_rows(_set_folder(set_folder, tags), split, limit)
@@ -82,6 +75,17 @@ def evaluate(
         click.echo(json.dumps({task: {"n": s.n, **s.scores} for task, s in scores.items()}))
     else:
         Console().print(score_table(scores, f"{adapter} on {split}"))
+
+
+def adapter_folder(adapter: str, name: str, home: Path, tracking_uri: str | None) -> tuple[Path | None, dict[str, str]]:
+    """The folder that a command's ADAPTER names, and its version's tags; no folder for `base`."""
+    if Path(adapter).is_dir():
+        return Path(adapter), {}
+    if adapter == "base":
+        return None, {}
+    registry.connect(tracking_uri, home)
+    version = registry.resolve(name, adapter)
+    return _fetched(version, home), version.tags
 
 
 @click.command()

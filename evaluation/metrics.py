@@ -176,6 +176,13 @@ def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
     return float(np.mean([p == g for p, g in zip(predicted, gold, strict=True)])) if gold else float("nan")
 
 
+def balanced_accuracy(predicted: ArrayLike, gold: ArrayLike) -> float:
+    """Mean over the classes of `gold` of the share of their rows that is right; nan for none."""
+    ours, truth = np.asarray(predicted), np.asarray(gold)
+    shares = [float(np.mean(ours[truth == label] == label)) for label in np.unique(truth)]
+    return float(np.mean(shares)) if shares else float("nan")
+
+
 def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
     """Probability that a positive scores above a negative, ties counting one half (Mann-Whitney U); nan when one of
     the two classes is empty. `scores` and `positive` have shape (n,)."""

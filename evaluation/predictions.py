@@ -1,25 +1,28 @@
-"""What an adapter answers to every dev record of the label tasks and of `translate_bnf`, in batches, without a server.
+"""What an adapter answers to every dev record of a set, in batches, without a server.
 
     python -m evaluation.predictions --set DIR --adapter DIR --out DIR
 
-Writes `plans.jsonl` and `labels.jsonl`. A process of its own, because it is the one part of the measurements that needs
-torch. Plans are greedy, one attempt each: the executor's further attempts at other temperatures are not in them.
+Writes `plans.jsonl`, `labels.jsonl` and `texts.jsonl`. A process of its own, because it is the one part of the
+measurements that needs torch. Plans are greedy, one attempt each: the executor's further attempts at other temperatures
+are not in them.
 """
 
 from __future__ import annotations
 
+import heapq
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import click
 
 from data_gen.builder import Record
 from data_gen.instruction_set import read_records
-from evaluation.metrics import plan_score
+from evaluation.row_scores import row_values
 from evaluation.rows import append_rows, progress_bar, read_rows
-from revelator.language import parse
+from evaluation.scores import DECIDING
+from revelator.durable import sha256_text
 from revelator.tasks import TASKS
 from serving.protocols import Completion
 
@@ -44,6 +47,8 @@ class PlanRow:
     letters: bool
     leaves: bool
     exact: bool
+    arguments: bool
+    names: bool
     tokens_in: int
     tokens_out: int
 
@@ -59,23 +64,61 @@ class LabelRow:
     probability: float  # of the task's first label
 
 
-def predict(set_folder: Path, out: Path, complete: Complete, split: str = "dev") -> None:
-    """Adds the rows that are missing in `out`; `complete` is given a task's name and its prompts."""
-    plans, labels = out / "plans.jsonl", out / "labels.jsonl"
-    done = {row.id for row in read_rows(plans, PlanRow)} | {row.id for row in read_rows(labels, LabelRow)}
+@dataclass(frozen=True)
+class TextRow:
+    """What was written for a task that is neither a plan nor a label; `right` is the score that decides for its task
+    (`evaluation.scores.DECIDING`)."""
+
+    id: str
+    task: str
+    source: str
+    group: str
+    question: str
+    gold: str
+    output: str
+    right: bool
+    tokens_in: int
+    tokens_out: int
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """All rows of an adapter's answers in one folder."""
+
+    plans: list[PlanRow]
+    labels: list[LabelRow]
+    texts: list[TextRow]
+
+
+def read_predicted(out: Path) -> Predicted:
+    return Predicted(
+        read_rows(out / "plans.jsonl", PlanRow),
+        read_rows(out / "labels.jsonl", LabelRow),
+        read_rows(out / "texts.jsonl", TextRow),
+    )
+
+
+def predict(
+    set_folder: Path, out: Path, complete: Complete, split: str = "dev", each: int | None = None, say: str = ""
+) -> None:
+    """Adds the rows that are missing in `out`; `complete` is given a task's name and its prompts. `each`: at most so
+    many records of a task, those with the smallest sha256 of their id; `say` begins each line of progress."""
+    files = {"translate_bnf": out / "plans.jsonl", **dict.fromkeys(LABEL_TASKS, out / "labels.jsonl")}
+    found = read_predicted(out)
+    done = {row.id for rows in (found.plans, found.labels, found.texts) for row in rows}
     with progress_bar() as progress:
-        for task in ("translate_bnf", *LABEL_TASKS):
-            records = [r for r in read_records(set_folder, split, task) if r.id not in done]
-            records.sort(key=lambda r: len(r.prompt))
-            bar = progress.add_task(task, total=len(records))
+        for task in TASKS:
+            records = list(read_records(set_folder, split, task))
+            if each is not None:
+                records = heapq.nsmallest(each, records, key=lambda r: sha256_text(r.id))
+            records = sorted((r for r in records if r.id not in done), key=lambda r: len(r.prompt))
+            bar = progress.add_task(say + task, total=len(records))
             for start in range(0, len(records), BATCH):
                 batch = records[start : start + BATCH]
                 completions = complete(task, [record.prompt for record in batch])
                 pairs = zip(batch, completions, strict=True)
-                if task == "translate_bnf":
-                    append_rows(plans, [plan_row(record, completion) for record, completion in pairs])
-                else:
-                    append_rows(labels, [label_row(record, completion) for record, completion in pairs])
+                row_of = {"translate_bnf": plan_row, **dict.fromkeys(LABEL_TASKS, label_row)}.get(task, text_row)
+                append_rows(files.get(task, out / "texts.jsonl"), [row_of(*pair) for pair in pairs])
                 progress.advance(bar, len(batch))
 
 
@@ -89,7 +132,22 @@ def plan_row(record: Record, completion: Completion) -> PlanRow:
         shape=record.shape,
         gold=gold,
         output=completion.text,
-        **asdict(plan_score(completion.text, parse(gold))),
+        **row_values(record, completion.text),
+        tokens_in=completion.tokens_in,
+        tokens_out=completion.tokens_out,
+    )
+
+
+def text_row(record: Record, completion: Completion) -> TextRow:
+    return TextRow(
+        id=record.id,
+        task=record.task,
+        source=record.source,
+        group=record.group,
+        question=record.question,
+        gold=record.gold,
+        output=completion.text,
+        right=row_values(record, completion.text)[DECIDING[record.task]],
         tokens_in=completion.tokens_in,
         tokens_out=completion.tokens_out,
     )

@@ -21,7 +21,7 @@ from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
 from evaluation.answers import AnswerRow, ask_all
 from evaluation.chain import Chain, Step, shown
 from evaluation.facts import code_digest, facts
-from evaluation.predictions import LabelRow, PlanRow
+from evaluation.predictions import read_predicted
 from evaluation.questions import by_id_hash, read_questions
 from evaluation.recall import Retrieved, gold_titles, retrieve, titles_of
 from evaluation.results import SETS, Measured, page_text
@@ -211,8 +211,7 @@ def measure(chain: Chain, made: Path, each: int) -> Measured:
     measure_recall([(q, tuple(step.question for step in q.steps)) for q in dev.values()], index, out / "recall.jsonl")
     measure_recall([(dev[row.id], tuple(row.asked)) for row in answers], index, out / "recall-asked.jsonl")
     return Measured(
-        plans=read_rows(out / "plans.jsonl", PlanRow),
-        labels=read_rows(out / "labels.jsonl", LabelRow),
+        **vars(read_predicted(out)),
         gold=read_rows(out / "recall.jsonl", Retrieved),
         predicted=[row for row in read_rows(out / "recall-asked.jsonl", Retrieved) if row.id in sample],
         answers=answers,

@@ -15,8 +15,9 @@ from typing import Any
 from evaluation.answers import RULES, AnswerRow
 from evaluation.bootstrap import bootstrap
 from evaluation.metrics import roc_auc, title_recall
-from evaluation.predictions import LabelRow, PlanRow
+from evaluation.predictions import LabelRow, PlanRow, Predicted, TextRow
 from evaluation.recall import Retrieved
+from evaluation.targets import is_whole, reached
 from revelator.tasks import TASKS
 
 SETS = {"musique": "MuSiQue", "2wiki": "2WikiMultiHopQA"}
@@ -39,6 +40,7 @@ class Measured:
 
     plans: list[PlanRow]
     labels: list[LabelRow]
+    texts: list[TextRow]
     gold: list[Retrieved]
     predicted: list[Retrieved]
     answers: list[AnswerRow]
@@ -51,6 +53,7 @@ def page_text(measured: Measured) -> str:
     head = "\n".join(f"* **{name}**: {value}" for name, value in measured.facts.items())
     return Template(template).substitute(
         facts=head,
+        targets=targets_table(Predicted(measured.plans, measured.labels, measured.texts)),
         plans=plans_table(measured.plans),
         shapes=shapes_table(measured.plans),
         labels=labels_table(measured.labels),
@@ -84,20 +87,41 @@ def by_set(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
     return [(title, found) for name, title in SETS.items() if (found := [row for row in rows if row.source == name])]
 
 
-def is_whole(row: PlanRow) -> bool:
-    """Whether the row is a question of the set itself and not one of its steps, asked as a single question."""
-    return row.id.startswith(f"{row.group}/translate_bnf")
+def targets_table(rows: Predicted) -> str:
+    names = SETS | {"": "all"}
+    lines = [
+        [
+            line.task.replace("_", " "),
+            names.get(line.source, line.source),
+            line.measure,
+            line.reference or "–",
+            "reported" if line.target is None else f"≥ {line.target:.2f}",
+            f"{line.value:.3f}",
+            f"{line.n:,}",
+            f"[{line.low:.3f}, {line.high:.3f}]",
+        ]
+        for line in reached(rows)
+    ]
+    return table(["task", "set", "measure", "reference", "target", "value", "n", "95 % interval"], lines)
 
 
 def plans_table(rows: Sequence[PlanRow]) -> str:
     kinds = (("multi-hop", is_whole), ("single steps", lambda row: not is_whole(row)))
-    measures = ("valid", "letters", "leaves", "exact")
+    measures = ("valid", "letters", "leaves", "arguments", "names", "exact")
     lines = []
     for title, found in by_set(rows):
         for kind, belongs in kinds:
             part = [row for row in found if belongs(row)]
             lines.append([f"{title}, {kind}", len(part), *(mean(part, attrgetter(m)) for m in measures)])
-    return table(["set", "n", "valid", "letters as gold", "number of leaves as gold", "word for word"], lines)
+    head = [
+        "valid",
+        "letters as gold",
+        "number of leaves as gold",
+        "arguments as gold",
+        "names copied",
+        "word for word",
+    ]
+    return table(["set", "n", *head], lines)
 
 
 def shapes_table(rows: Sequence[PlanRow]) -> str:

@@ -6,22 +6,16 @@ rows.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from data_gen.builder import Record
-from evaluation.metrics import normalise, plan_score, roc_auc, tree_score
-from evaluation.query_metrics import query_score
+from evaluation.metrics import roc_auc
+from evaluation.row_scores import row_values
 from evaluation.scores import Scores, TaskScore
-from revelator import art
-from revelator.errors import TaskOutputError
-from revelator.language import logic, parse
 from revelator.tasks import TASKS
 from serving.engine import Engine
 from serving.protocols import Completion
@@ -65,29 +59,6 @@ def _score_task(engine: Engine, task: str, rows: list[Instruction], progress: Pr
 def _row_values(rows: Sequence[Instruction], done: Sequence[Completion]) -> dict[str, tuple[float, ...]]:
     each = [row_values(row, completion.text) for row, completion in zip(rows, done, strict=True)]
     return {name: tuple(float(row[name]) for row in each) for name in each[0]}
-
-
-def row_values(row: Instruction | Record, output: str) -> dict[str, bool]:
-    """The scores of one row's output, by name; the same names for every row of a task."""
-    if row.label:
-        return {"accuracy": output == row.label}
-    gold = json.loads(row.gold)
-    if row.task == "translate_bnf":
-        question, names = TASKS[row.task].question(row.prompt), json.loads(row.entities)
-        return asdict(plan_score(output, parse(gold), question, names))
-    if row.task == "translate_logic":
-        return asdict(query_score(output, logic.parse(gold)))
-    if row.task == "translate_art":
-        return asdict(tree_score(output, art.parse(gold)))
-    try:
-        written = TASKS[row.task].parse(output)
-    except TaskOutputError:
-        return {"equal": False}
-    return {"equal": _key(written) == _key(gold)}
-
-
-def _key(value: str | list[str]) -> list[str]:
-    return sorted(map(normalise, [value] if isinstance(value, str) else value))
 
 
 def progress_bar(console: Console) -> Progress:

@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "training.commands:train",
     "promote": "evaluation.commands:promote",
     "evaluate": "evaluation.commands:evaluate",
+    "score": "evaluation.score:score",
     "index": "serving.commands.index:index",
     "graph": "serving.commands.graph:graph",
     "art": "serving.commands.art:art",

@@ -13,7 +13,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
 from evaluation.answers import answer_row, score
-from evaluation.predictions import LabelRow, PlanRow, predict
+from evaluation.predictions import LabelRow, PlanRow, TextRow, predict
 from evaluation.recall import gold_titles, retrieve, titles_of
 from evaluation.rows import append_rows, read_rows
 from revelator.tasks import TASKS
@@ -35,6 +35,8 @@ class Planner:
         if task == "translate_bnf":
             return [Completion(PLAN, {}, 20, 10) for _ in prompts]
         labels = TASKS[task].labels or ()
+        if not labels:
+            return [Completion("no task can read this", {}, 20, 5) for _ in prompts]
         return [Completion("single", dict.fromkeys(labels, 1 / len(labels)), 20) for _ in prompts]
 
 
@@ -52,11 +54,14 @@ def test_predictions_are_scored_row_by_row_and_not_asked_for_twice(tmp_path: Pat
     assert all(row.valid and row.letters and row.leaves and row.exact for row in plans)
     routes = [row for row in labels if row.task == "route"]
     assert {(row.gold, row.predicted, row.probability) for row in routes} == {("complex", "single", 0.25)}
-    assert len(plans) == len(routes) == 5
-    assert planner.asked == len(plans) + len(labels)
+    texts = read_rows(out / "texts.jsonl", TextRow)
+    assert len(plans) == len(routes) == 5 and {row.task for row in texts} == {"refine"}
+    assert planner.asked == len(plans) + len(labels) + len(texts)
     (out / "plans.jsonl").unlink()
     predict(tmp_path / "set", out, planner)
-    assert planner.asked == 2 * len(plans) + len(labels)
+    assert planner.asked == 2 * len(plans) + len(labels) + len(texts)
+    predict(tmp_path / "set", tmp_path / "few", planner, each=2)
+    assert len(read_rows(tmp_path / "few" / "plans.jsonl", PlanRow)) == 2
 
 
 def test_a_line_that_a_kill_cut_short_is_dropped_and_the_file_goes_on_whole(tmp_path: Path) -> None:

@@ -107,6 +107,7 @@ def test_a_list_answer_wants_every_value_whatever_the_order() -> None:
 GOLD_PLAN = parse(
     "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?"
 )
+NAMES = ["Arno", "Belt"]
 
 
 @pytest.mark.parametrize(
@@ -114,24 +115,24 @@ GOLD_PLAN = parse(
     [
         (
             "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, True),
+            PlanScore(True, True, True, True, True, True),
         ),
         (
             "(Who wrote Belt? + Who made Arno? * Where was {maker} born?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, False),
+            PlanScore(True, True, True, False, True, True),
         ),
         (
             "Who directed Arno? * Where was {director} born? * Who wrote of {place}? * Did {writer} visit {place}?",
-            PlanScore(True, False, True, False),
+            PlanScore(True, False, True, False, False, False),
         ),
-        ("Who directed Arno? * Where was {director} born?", PlanScore(True, False, False, False)),
-        ("Where was {director} born?", PlanScore(False, False, False, False)),
-        ("Who directed Arno? *", PlanScore(False, False, False, False)),
-        ("", PlanScore(False, False, False, False)),
+        ("Who directed Arno? * Where was {director} born?", PlanScore(True, False, False, False, False, False)),
+        ("Where was {director} born?", PlanScore(False, False, False, False, False, False)),
+        ("Who directed Arno? *", PlanScore(False, False, False, False, False, False)),
+        ("", PlanScore(False, False, False, False, False, False)),
     ],
 )
 def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: PlanScore) -> None:
-    assert plan_score(output, GOLD_PLAN) == score
+    assert plan_score(output, GOLD_PLAN, "", NAMES) == score
 
 
 @pytest.mark.parametrize(

@@ -5,12 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 from evaluation.answers import AnswerRow
-from evaluation.predictions import LabelRow, PlanRow
+from evaluation.predictions import LabelRow, PlanRow, TextRow
 from evaluation.recall import Retrieved
 from evaluation.results import Measured, page_text
 
-RIGHT = {"valid": True, "letters": True, "leaves": True, "exact": False}
-WRONG = {"valid": True, "letters": False, "leaves": True, "exact": False}
+RIGHT = {"valid": True, "letters": True, "leaves": True, "exact": False, "arguments": True, "names": True}
+WRONG = {"valid": True, "letters": False, "leaves": True, "exact": False, "arguments": False, "names": True}
+
+TEXTS = [
+    TextRow(f"q{i}/translate_art/0", "translate_art", "musique", f"q{i}", "?", "{}", "{}", i > 0, 30, 90)
+    for i in range(4)
+]
 
 
 def plan(number: int, **score: bool) -> PlanRow:
@@ -44,7 +49,9 @@ def measured() -> Measured:
         answer(2, 0.0),
         replace(answer(3, 0.0), error="InvalidRequest: too long"),
     ]
-    return Measured(plans, labels, gold, gold[:2], answers, {"Command": "`revelator real`", "Machine": "two cores"})
+    return Measured(
+        plans, labels, TEXTS, gold, gold[:2], answers, {"Command": "`revelator real`", "Machine": "two cores"}
+    )
 
 
 def row_of(page: str, *starts: str) -> list[str]:
@@ -53,7 +60,7 @@ def row_of(page: str, *starts: str) -> list[str]:
 
 
 def test_plans_show_their_count_and_shares_with_intervals() -> None:
-    _, n, valid, letters, leaves, exact = row_of(page_text(measured()), "MuSiQue, multi-hop")
+    _, n, valid, letters, leaves, _, _, exact = row_of(page_text(measured()), "MuSiQue, multi-hop")
     assert (n, valid, leaves) == ("4", "1.000 [1.000, 1.000]", "1.000 [1.000, 1.000]")
     assert letters.startswith("0.750 [")
     assert exact.startswith("0.000 [")
@@ -98,3 +105,12 @@ def test_a_set_that_was_not_measured_is_said_to_have_no_rows() -> None:
     assert "no rows" in page
     assert "nan" not in page
     assert "$" not in page
+
+
+def test_each_target_stands_beside_what_was_reached() -> None:
+    page = page_text(measured())
+    found = row_of(page, "translate art", "all")
+    assert found[2:7] == ["same operators and references", "–", "≥ 0.85", "0.750", "4"]
+    assert row_of(page, "translate bnf", "MuSiQue", "letters")[4:6] == ["≥ 0.95", "0.750"]
+    assert row_of(page, "end", "all")[4:6] == ["≥ 0.95", "0.750"]
+    assert "decompose" not in page.partition("## Plans")[0]  # no rows, no line

@@ -13,6 +13,8 @@ from serving.engine import Written
 from tests.training.toy import write_set
 from training.instructions import Instruction, read_split
 
+PLAN_SCORES = ("valid", "letters", "leaves", "exact", "arguments", "names")
+
 
 class Recited:
     """An engine that recites: a text for each prompt, a probability of 0.9 for the label that it names."""
@@ -50,7 +52,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Ins
     written = [row for row in rows if not TASKS[row.task].labels]
     scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
-        ("decompose", "refine", "translate_bnf", "translate_logic"), 0
+        ("decompose", "refine", "translate_art", "translate_bnf", "translate_logic"), 0
     )
 
 
@@ -61,16 +63,18 @@ def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(
     assert own.scores["auc"] == 0.5
 
 
-def test_plans_are_scored_by_shape_apart_from_words() -> None:
+def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> None:
     gold = "Who runs Obra Vale? * Where was {mayor} born?"
     prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the mayor of Obra Vale born?"))
-    row = Instruction("1", "translate_bnf", prompt, f" {gold}", "", json.dumps(gold))
+    row = Instruction("1", "translate_bnf", prompt, f" {gold}", "", json.dumps(gold), '["Obra Vale"]')
     for text, expected in {
-        "Who leads it? * Where is {leader} from?": {"valid": 1, "letters": 1, "leaves": 1, "exact": 0},
-        "Who leads it? + Where is it?": {"valid": 1, "letters": 0, "leaves": 1, "exact": 0},
-        "Who leads it? * Where is it?": {"valid": 0, "letters": 1, "leaves": 1, "exact": 0},
+        "Who leads Obra Vale? * Where is {leader} from?": (1, 1, 1, 0, 1, 1),
+        "Who leads it? * Where is {leader} from?": (1, 1, 1, 0, 0, 0),
+        "Who leads Obra Vale? + Where is it?": (1, 0, 1, 0, 0, 1),
+        "Who leads it? * Where is it?": (0, 1, 1, 0, 0, 0),
     }.items():
-        assert score(Recited({prompt: text}), [row])["translate_bnf"].scores == expected
+        scores = score(Recited({prompt: text}), [row])["translate_bnf"].scores
+        assert scores == dict(zip(PLAN_SCORES, expected, strict=True))
 
 
 def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
