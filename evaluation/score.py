@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -14,6 +15,9 @@ from evaluation.targets import Reached, reached
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_file, sha256_text
 from revelator.registry import CHAMPION
+
+if TYPE_CHECKING:
+    from serving.revelator_model import Decoding
 
 DECODING = click.Choice(["grammar", "names", "free"])
 
@@ -35,7 +39,7 @@ def score(
     sets: tuple[Path, ...],
     split: str,
     limit: int | None,
-    decoding: str,
+    decoding: Decoding,
     base: str | None,
     threads: int | None,
     name: str,

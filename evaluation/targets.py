@@ -19,8 +19,8 @@ from revelator.tasks import TASKS
 
 @dataclass(frozen=True)
 class Target:
-    """`source` is the set that rows are from, "" for all; `score` a field of the rows, or how labels are scored; `target`
-    None where a figure is only reported."""
+    """`source` is the set that rows are from, "" for all; `score` a field of the rows, or how labels are scored;
+    `target` None where a figure is only reported."""
 
     task: str
     source: str

@@ -23,6 +23,7 @@ from serving.protocols import Completion
 
 Decoding = Literal["grammar", "names", "free"]
 DECODINGS = ("grammar", "names", "free")
+TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
 
 def complete(
@@ -30,7 +31,7 @@ def complete(
     task: str,
     prompts: Sequence[str],
     temperature: float = 0.0,
-    max_new_tokens: int = MAX_NEW_TOKENS,
+    max_new_tokens: int | None = None,
     decoding: Decoding = "grammar",
     cancelled: Callable[[], bool] = never,
 ) -> list[Completion]:
@@ -38,15 +39,16 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. Plans are held to their
     grammar by `decoding`: `grammar`; `names`, whose texts use the question's own words and function words alone; or
-    `free`. What cannot be closed within `max_new_tokens` is the question itself as a plan of one leaf, as one term or
-    as one search, `degraded`; braces of placeholders go.
+    `free`. What cannot be closed within `max_new_tokens` (by default as many as gold needs) is the question itself as a
+    plan of one leaf, as one term or as one search, `degraded`; braces of placeholders go.
     """
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
         judged = engine.label_probabilities(prompts, labels, cancelled)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
     grammars = _grammars(task, prompts, decoding)
-    written = engine.generate(prompts, temperature, max_new_tokens, grammars, cancelled)
+    budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
+    written = engine.generate(prompts, temperature, budget, grammars, cancelled)
     return [
         Completion(_text(task, prompt, row), {}, n, row.tokens, row.degraded)
         for prompt, row, n in zip(prompts, written, lengths, strict=True)

@@ -63,7 +63,7 @@ async def compound(run: Run) -> None:
         [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
         try:
             expression = _list_of(TASKS["decompose"].parse(output))
-            _require_valid(expression, run.limits)
+            require_valid(expression, run.limits)
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
@@ -73,16 +73,17 @@ async def compound(run: Run) -> None:
 
 
 async def compile_plan(run: Run) -> None:
-    expression = await _translate(run, "translate_bnf", lambda plan: _require_valid(plan, run.limits))
+    expression = await translate(run, "translate_bnf", lambda plan: require_valid(plan, run.limits))
     if expression is None:
-        run.degrade(f"no plan that the model wrote could be run ({_said(run)}): the question went through the loop")
+        run.degrade(f"no plan that the model wrote could be run ({said(run)}): the question went through the loop")
         await iterate(run)
     else:
         await run_plan(run, expression, "model")
 
 
 async def atomic(run: Run) -> None:
-    """A tree of atomic operators: the caller's, which must be one that can be run, or the model's, else the loop."""
+    """A tree of atomic operators: the caller's, which must be one that can be run, or the model's own, or one derived
+    from the model's plan, else the loop."""
     assert run.atomic
     run.recorder.trace.plan_language = "art"
     try:
@@ -91,7 +92,7 @@ async def atomic(run: Run) -> None:
         if run.given is not None:
             raise
         run.recorder.trace.plan_language = "bnf"
-        run.degrade(f"the model's tree could not be run ({error.message}): the question went through the loop")
+        run.degrade(f"{error.message}: the question went through the loop")
         await iterate(run)
 
 
@@ -102,10 +103,10 @@ async def logical(run: Run) -> None:
         query = logic.parse(run.given)
         _require_answerable(query)
     else:
-        query = await _translate(run, "translate_logic", _require_answerable)
+        query = await translate(run, "translate_logic", _require_answerable)
     if query is None:
         run.degrade(
-            f"no query that the model wrote could be run ({_said(run)}): the question's words found the documents"
+            f"no query that the model wrote could be run ({said(run)}): the question's words found the documents"
         )
         await single(run)
         return
@@ -147,7 +148,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
 def read_plan(text: str, limits: Limits) -> Expression:
     """A caller's own plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or the limit that it exceeds)."""
     expression = parse(text)
-    _require_valid(expression, limits)
+    require_valid(expression, limits)
     return expression
 
 
@@ -168,7 +169,7 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
     return node
 
 
-async def _translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
+async def translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
     """The model's first plan that parses and passes `require`, or None; what was wrong with one is a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
@@ -224,7 +225,7 @@ async def _enough(run: Run) -> bool:
     return label == "yes"
 
 
-def _said(run: Run) -> str:
+def said(run: Run) -> str:
     """What was wrong with the last plan of the model's."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
@@ -234,7 +235,7 @@ def _list_of(questions: Sequence[str]) -> Expression:
     return parts[0] if len(parts) == 1 else ListOf(parts)
 
 
-def _require_valid(expression: Expression, limits: Limits) -> None:
+def require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
     if diagnostics := check(expression):
         raise _invalid(diagnostics)

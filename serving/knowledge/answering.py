@@ -7,6 +7,7 @@ fallback to direct RAG is a node of its own, so that its cost can be seen.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -22,6 +23,7 @@ from serving.knowledge.sources import Gathered, Sources
 from serving.merge import Member, Part, asks_count, compute, needs_judgement
 from serving.protocols import GenerateRequest
 
+_BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
@@ -64,6 +66,11 @@ class Known:
     answers: tuple[str, ...]
     is_last: bool = True
     count: int | None = None
+
+
+def beside(question: str) -> dict[int, str]:
+    """What a `[DR]` question names each answer for: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
+    return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
 
 
 async def reason(models: Models, node: Node, question: str, known: Sequence[Known]) -> None:

@@ -17,7 +17,7 @@ from serving.executor.anrag import Models
 from serving.executor.limits import Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.knowledge.answering import Known, operate, reason, reason_over_none
+from serving.knowledge.answering import Known, beside, operate, reason, reason_over_none
 from serving.knowledge.operators import Ids, direct_query, query_of
 from serving.knowledge.source import Query
 from serving.knowledge.sources import Sources
@@ -146,8 +146,10 @@ class ArtRun:
         if self._over_none([i for i in over if i not in used]):
             reason_over_none(box, box.asked or box.question)
             return
+        names = {} if at.children else beside(at.node.question)
+        over = [i for i in over if i in names] or over  # of a comparison: the answers that are compared
         known = [
-            Known(self.boxes[i].asked or "", tuple(self.boxes[i].answers), i not in used, self._counts.get(i))
+            Known(self._asked(i, names, at.needs), tuple(self.boxes[i].answers), i not in used, self._counts.get(i))
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
@@ -155,6 +157,11 @@ class ArtRun:
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
         self._ids[at.number] = self._known(over)
+
+    def _asked(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
+        """The question of a node, and what a comparison names its answer for."""
+        name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
+        return f"{self.boxes[number].asked or ''} {name}".strip()
 
     def _over_none(self, numbers: Sequence[int]) -> bool:
         """Whether nodes, one at least, have all ended in the knowledge that there is nothing."""

@@ -1,17 +1,18 @@
-"""The strategy `atomic`: a caller's tree, or one derived from the plan that the revelator compiles."""
+"""The strategy `atomic`: a caller's tree, or the revelator's own, or one derived from the plan that it compiles."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-from revelator.art import Art, parse
-from revelator.errors import ExpressionError, PlanError
-from revelator.language import check
-from revelator.tasks import TASKS, TranslateInput
+from revelator.art import Art, escape, parse
+from revelator.errors import PlanError
+from revelator.language import Expression, render
+from serving.executor.routes import read_plan, said, translate
 from serving.executor.run import Run
 from serving.knowledge.config import open_sources
 from serving.knowledge.planning import tree_of
-from serving.knowledge.run import run_art
+from serving.knowledge.run import require_valid, run_art
 from serving.knowledge.sources import Sources
 from serving.knowledge.text import TextSource
 from serving.protocols import Retriever
@@ -29,29 +30,30 @@ class AtomicStrategy:
         return cls(open_sources(path, retriever) if path else Sources([TextSource(retriever)]))
 
     async def __call__(self, run: Run, plan: str | None) -> None:
-        """Writes the nodes and ends in `run.answer`. `plan`: the caller's tree as JSON; None: the model's own plan.
+        """Writes the nodes and ends in `run.answer`. `plan`: the caller's tree as JSON; None: the model's own.
 
         Raises ExpressionError and PlanError, before any source is asked, for a tree that cannot be run.
         """
         if plan is not None:
             await run_art(run, parse(plan), self.sources, "given")
         else:
-            await run_art(run, await _planned(run), self.sources, "model")
+            await run_art(run, await _written(run), self.sources, "model")
 
     async def close(self) -> None:
         await self.sources.close()
 
 
-async def _planned(run: Run) -> Art:
-    node = run.open("translate")
-    with run.recorder.running(node):
-        [output] = await run.models.complete(node, "translate_bnf", [TranslateInput(run.question)])
-        node.detail["output"] = output
-        try:
-            expression = TASKS["translate_bnf"].parse(output)
-        except ExpressionError as error:
-            raise PlanError(f"the model's plan is no expression: {error.message}", hint=error.hint) from error
-        if faults := check(expression):
-            raise PlanError(f"the model's plan cannot be run: {faults[0].message}", diagnostics=faults)
-        node.answers = [output]
-    return tree_of(run.question, expression)
+async def _written(run: Run) -> Art:
+    """The model's first tree that can be run, about the question as it was asked; else the tree of its first plan.
+
+    Raises PlanError where it writes neither.
+    """
+    tree: Art | None = await translate(run, "translate_art", lambda art: require_valid(art, run.limits))
+    if tree is not None:
+        return replace(tree, question=escape(run.question))
+    wrong = said(run)
+    plan: Expression | None = await translate(run, "translate_bnf", lambda plan: read_plan(render(plan), run.limits))
+    if plan is None:
+        raise PlanError(f"neither a tree ({wrong}) nor a plan ({said(run)}) that the model wrote could be run")
+    run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
+    return tree_of(run.question, plan)

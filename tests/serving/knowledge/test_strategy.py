@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +15,7 @@ from revelator.errors import ExpressionError, PlanError
 from revelator.language import Atomic, Dependent
 from revelator.language import Sequence as ListOf
 from revelator.language import parse as parse_expression
+from revelator.trace import Trace
 from serving.executor.anrag import Models
 from serving.executor.limits import Limits
 from serving.executor.recording import Recorder
@@ -33,17 +34,21 @@ TEXT = st.text(min_size=1, max_size=30).filter(str.strip)
 
 @dataclass
 class Writes(NoModel):
-    """A revelator that writes one plan."""
+    """A revelator that writes one plan, and at each temperature the next of its trees."""
 
-    output: str = ""
+    plan: str = ""
+    trees: Sequence[str] = ()
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        assert task == "translate_bnf"
-        return [Completion(self.output, tokens_in=5, tokens_out=4)]
+        if task == "translate_bnf":
+            return [Completion(self.plan, tokens_in=5, tokens_out=4)]
+        assert task == "translate_art"
+        text, *self.trees = self.trees or ["{"]
+        return [Completion(text, tokens_in=5, tokens_out=40)]
 
 
-def run_of(question: str, output: str = "", generator: ToyGenerator | None = None) -> Run:
-    models = Models(Writes(output), NoModel(), generator or ToyGenerator())
+def run_of(question: str, plan: str = "", trees: Sequence[str] = (), generator: ToyGenerator | None = None) -> Run:
+    models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
     return Run(question, models, Limits(), Recorder(question, "atomic"))
 
 
@@ -82,18 +87,54 @@ def test_every_plan_that_checks_gives_a_tree_that_checks(a: str, b: str, c: str)
         assert parse(render(tree)) == tree
 
 
-async def test_the_models_plan_runs_as_a_tree_over_the_graph(films: Path) -> None:
-    run = run_of(
-        "Which films did the director of Tin Comet direct?",
-        "Who directed Tin Comet? * Which films did {director} direct?",
-    )
+ASKED = "Which films did the director of Tin Comet direct?"
+PLANNED = "Who directed Tin Comet? * Which films did {director} direct?"
+OWN = Art(
+    "Which films, then?",
+    children=(
+        Art("Who directed Tin Comet?", Relate("Tin Comet", "directed by")),
+        Art("Which films did [1] direct?", Relate("[1]", "directed by", inverse=True)),
+    ),
+)
+
+
+async def over(films: Path, run: Run) -> Trace:
     strategy = AtomicStrategy(Sources([GraphSource(GraphStore(films))]))
     await strategy(run, None)
     await strategy.close()
-    trace = run.recorder.finish()
-    assert sorted(trace.answers) == ["Glass Harbour", "Tin Comet"]
+    return run.recorder.finish()
+
+
+async def test_the_models_own_tree_runs_over_the_graph_about_the_question_as_it_was_asked(films: Path) -> None:
+    trace = await over(films, run_of(ASKED, trees=[render(OWN)]))
+    assert sorted(trace.answers) == ["Glass Harbour", "Tin Comet"] and not trace.degraded
     assert (trace.plan_source, trace.usage.model_calls, trace.usage.generator_calls) == ("model", 1, 0)
     assert [node.kind for node in trace.nodes] == ["translate", "merge", "atomic", "atomic"]
+    assert trace.plan == render(replace(OWN, question=ASKED)) and trace.nodes[1].question == ASKED
+
+
+async def test_the_first_tree_that_can_be_run_is_taken_and_what_was_wrong_with_others_is_told(films: Path) -> None:
+    wide = Art("q?", children=(Art("a?", Search("a")),) * 200)
+    trace = await over(films, run_of(ASKED, trees=["{", render(Art("[3]?", Search("x"))), render(wide), render(OWN)]))
+    assert sorted(trace.answers) == ["Glass Harbour", "Tin Comet"] and not trace.degraded
+    said = [diagnostic["message"] for diagnostic in trace.diagnostics]
+    assert len(said) == 3 and "not JSON" in said[0] and "[3]" in said[1] and "leaves" in said[2]
+    assert len(trace.nodes[0].detail["attempts"]) == 4
+
+
+async def test_without_a_tree_of_its_own_the_models_plan_is_run_as_one_and_the_trace_says_why(films: Path) -> None:
+    trace = await over(films, run_of(ASKED, PLANNED))
+    assert sorted(trace.answers) == ["Glass Harbour", "Tin Comet"]
+    assert trace.degraded and "derived from the model's plan" in trace.reason and "not JSON" in trace.reason
+    assert [node.kind for node in trace.nodes] == ["translate", "translate", "merge", "atomic", "atomic"]
+
+
+async def test_what_a_node_compares_is_known_by_the_name_beside_it(films: Path) -> None:
+    chains = [Art(f"Who is in {film}?", Search(film)) for film in ("Tin Comet", "Paper Moons")]
+    years = [Art(f"When did [{number}] come out?", Relate(f"[{number}]", "release year")) for number in (1, 2)]
+    last = Art("Which came out later, Ada ([3]) or Bo ([4])?")
+    trace = await over(films, run_of("Which is later?", trees=[render(Art("q?", children=(*chains, *years, last)))]))
+    assert trace.answers == ["Bo"] and trace.usage.generator_calls == 0
 
 
 async def test_a_callers_tree_runs_as_given() -> None:
@@ -113,6 +154,6 @@ async def test_a_callers_tree_that_cannot_run_is_refused(plan: str, error: type[
 
 
 @pytest.mark.parametrize("output", ["A? * (", "A? * B?"])
-async def test_a_plan_of_the_model_that_cannot_run_is_a_plan_error(output: str) -> None:
-    with pytest.raises(PlanError, match="model's plan"):
+async def test_neither_a_tree_nor_a_plan_that_can_be_run_is_a_plan_error(output: str) -> None:
+    with pytest.raises(PlanError, match=r"neither a tree .* nor a plan"):
         await AtomicStrategy(Sources([ToySource()]))(run_of("q?", output), None)
