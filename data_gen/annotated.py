@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +11,7 @@ from revelator.errors import DataError
 from revelator.tasks import TASKS
 
 SPLITS = ("train", "dev", "test")
+SURROGATE = re.compile("[\ud800-\udfff]")
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 
 
@@ -110,7 +112,7 @@ def checked(question: AnnotatedQuestion) -> AnnotatedQuestion:
     for name, value, kind in _values(question):
         if not isinstance(value, kind):
             raise DataError(f"field {name!r} must be {_KINDS[kind]}, found {value!r:.60}")
-        if isinstance(value, str) and not _is_unicode(value):
+        if isinstance(value, str) and not value.isascii() and SURROGATE.search(value):
             raise DataError(f"field {name!r} holds half of a surrogate pair, which is no character")
     for name in ("id", "question"):
         if not getattr(question, name).strip():
@@ -138,7 +140,3 @@ def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
                     yield f"{name}.{part}", inner, bool if part == "relevant" else str
             else:
                 yield name, item, str
-
-
-def _is_unicode(text: str) -> bool:
-    return text.isascii() or not any("\ud800" <= c <= "\udfff" for c in text)

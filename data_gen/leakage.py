@@ -17,11 +17,12 @@ from revelator.durable import sha256_text
 from revelator.errors import DataError
 
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
+NOT_ALPHANUMERIC = re.compile(r"[\W_]+")
 
 
 def normalise(text: str) -> str:
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join("".join(c if c.isalnum() else " " for c in folded).split())
+    return NOT_ALPHANUMERIC.sub(" ", folded).strip()
 
 
 def question_hash(text: str) -> str:
