@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
@@ -10,7 +10,10 @@ from data_gen.config import FilePath, Share, SourceConfig, SplitConfig, TaskConf
 from revelator.endpoint import checked_url
 from revelator.errors import ConfigError
 
-Teachable = Literal["route", "translate_bnf", "decompose", "refine", "end", "relevance"]
+Teachable = Literal[
+    "route", "translate_bnf", "decompose", "refine", "end", "relevance", "translate_logic", "translate_art"
+]
+DEFAULT: tuple[Teachable, ...] = ("route", "translate_bnf", "decompose", "refine", "end", "relevance")
 
 
 def _address(url: str) -> str:
@@ -83,7 +86,7 @@ class TeachConfig(TeacherConfig):
     """Questions to annotate. `route`: what all of them are; asked of the teacher where it is not given."""
 
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
-    tasks: tuple[Teachable, ...] = get_args(Teachable)
+    tasks: tuple[Teachable, ...] = DEFAULT
     route: Literal["", "straightforward", "single", "compound", "complex"] = ""
     passages: int = Field(6, ge=0)  # judged for each question
     steps: int = Field(6, ge=1)  # of a chain that is written without a plan

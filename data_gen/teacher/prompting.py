@@ -7,6 +7,7 @@ document can close the mark. The last line of a reply is its output, so that a m
 from __future__ import annotations
 
 import json
+import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -18,6 +19,7 @@ from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.builder import Example, examples, shuffled
+from data_gen.sources.logic import read_logic
 from data_gen.sources.world import read_world
 from data_gen.teacher.client import Message
 from data_gen.world.generate import generate
@@ -25,6 +27,9 @@ from revelator.language import Expression, to_letters
 from revelator.tasks import TASKS
 
 WORLD_SIZE = 240  # questions of the world that examples are drawn from
+LOGICAL = 60  # logical questions over its documents
+
+STRUCTURE = re.compile(r'AND|OR|NOT|"search"|"relate"|"filter"|"direct"')  # what tells queries and trees apart
 
 Shown = tuple[Mapping[str, Any], str]  # what is asked, and the output
 
@@ -83,13 +88,16 @@ def _world(seed: int) -> tuple[AnnotatedQuestion, ...]:
     """Training questions of a small world, of which the same seed makes the same."""
     with tempfile.TemporaryDirectory() as folder:
         generate(WORLD_SIZE, seed, Path(folder) / "world")
-        rows = list(read_world(Path(folder) / "world"))
+        rows = [*read_world(Path(folder) / "world"), *read_logic(Path(folder) / "world", LOGICAL, seed, 0.0, 0.0)]
     return tuple(row for row in rows if isinstance(row, AnnotatedQuestion) and row.split == "train")
 
 
 def _teaches(question: AnnotatedQuestion, task: str) -> bool:
     """Whether a question is an example of what the teacher is asked in this task."""
     asked_of = {"translate_bnf": ("complex",), "decompose": ("compound",), "refine": ("complex",), "end": ("complex",)}
+    asked_of |= {"translate_art": ("complex",)}
+    if question.query:
+        return task == "translate_logic"
     return question.route in asked_of.get(task, (question.route,))
 
 
@@ -106,7 +114,9 @@ def _kind(example: Example) -> str:
     gold = example.gold
     if isinstance(gold, Expression):
         return to_letters(gold)
-    return str(len(gold)) if isinstance(gold, list) else gold if example.task != "refine" else ""
+    if isinstance(gold, str):
+        return gold if TASKS[example.task].labels else ""
+    return str(len(gold)) if isinstance(gold, list) else " ".join(STRUCTURE.findall(_output(example.task, gold)))
 
 
 def _output(task: str, gold: Any) -> str:
@@ -114,7 +124,7 @@ def _output(task: str, gold: Any) -> str:
 
 
 def _answers(question: AnnotatedQuestion) -> list[Shown]:
-    if question.route != "single":
+    if question.route != "single" or question.query:
         return []
     [step] = question.steps
     return [({"question": step.question, "documents": _documents(question)}, step.answer)]

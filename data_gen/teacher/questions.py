@@ -8,7 +8,7 @@ the known one, where there is one, and what the supporting facts say of a passag
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,7 @@ from data_gen.teacher import reading
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.prompting import Prompts, task_data
-from data_gen.teacher.sampling import Decision, DroppedError, decide, sameness
+from data_gen.teacher.sampling import Decision, DroppedError, decide, operators, sameness
 from revelator.language import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
 
@@ -36,10 +36,16 @@ class Teaching:
         """What records carry as their teacher."""
         return f"endpoint:{self.config.endpoint.model}"
 
-    async def ask(self, prompt: str, data: dict[str, Any], read: Callable[[str], Any]) -> Decision:
+    async def ask(
+        self,
+        prompt: str,
+        data: dict[str, Any],
+        read: Callable[[str], Any],
+        key: Callable[[Any], Hashable] = sameness,
+    ) -> Decision:
         """Raises DroppedError, its reason behind the name of the prompt."""
         try:
-            return await decide(self.client, self.prompts.chat(prompt, data), self.config.sampling, read, sameness)
+            return await decide(self.client, self.prompts.chat(prompt, data), self.config.sampling, read, key)
         except DroppedError as error:
             raise DroppedError(f"{prompt}: {error.message}") from error
 
@@ -52,7 +58,7 @@ class Teaching:
             decision = await self.ask("route", task_data(RouteInput(bare.question)), reading.label("route"))
             route, agreement["route"] = decision.value, decision.agreement
         bare = replace(bare, route=route, agreement=agreement)
-        planned = await self._planned(bare)
+        planned = await self._written(await self._planned(bare))
         judged = await self._judged(planned)
         return await self._stepped(judged, question)
 
@@ -70,6 +76,16 @@ class Teaching:
             agreement = {**question.agreement, "decompose": parts.agreement}
             expression = render(Sequence(tuple(Atomic(part) for part in parts.value)))
             return replace(question, parts=tuple(parts.value), expression=expression, agreement=agreement)
+        return question
+
+    async def _written(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
+        """The question with its logical query, and with its tree, as far as these are taught."""
+        for task, field in (("translate_logic", "query"), ("translate_art", "tree")):
+            if task in self.config.tasks and (field == "query" or question.route != "straightforward"):
+                asked, read = task_data(TranslateInput(question.question)), reading.written(task, question)
+                made = await self.ask(task, asked, read, operators)
+                agreement = {**question.agreement, task: made.agreement}
+                question = replace(question, **{field: made.value}, agreement=agreement)
         return question
 
     async def _judged(self, question: AnnotatedQuestion) -> AnnotatedQuestion:

@@ -15,7 +15,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.leakage import normalise
 from data_gen.mention import mention
 from data_gen.teacher.sampling import DroppedError
-from data_gen.validators import coverage_fault, plan_fault
+from data_gen.validators import coverage_fault, plan_fault, query_fault, tree_fault
 from revelator.errors import ExpressionError, TaskOutputError
 from revelator.language import Expression, leaves, placeholders, render
 from revelator.tasks import TASKS
@@ -47,6 +47,21 @@ def plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expres
         planned = replace(question, route="complex", expression=render(expression))
         _refuse(plan_fault(planned) or coverage_fault(coverage)(planned))
         return expression
+
+    return read
+
+
+def written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
+    """A logical query or a tree of atomic operators, in canonical text."""
+
+    def read(line: str) -> str:
+        try:
+            text = TASKS[task].write(TASKS[task].parse(line))
+        except ExpressionError as error:
+            raise DroppedError(f"does not parse ({error.code})") from error
+        is_query = task == "translate_logic"
+        _refuse(query_fault(replace(question, query=text)) if is_query else tree_fault(replace(question, tree=text)))
+        return text
 
     return read
 

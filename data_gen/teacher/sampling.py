@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from data_gen.leakage import normalise
 from data_gen.teacher.client import Client, Message
 from data_gen.teacher.config import SamplingConfig
-from data_gen.teacher.prompting import last_line
+from data_gen.teacher.prompting import STRUCTURE, last_line
 from revelator.errors import RevelatorError
 from revelator.language import Expression, letters_key
 
@@ -62,6 +62,11 @@ async def decide(
     if agreement < sampling.agreement:
         raise DroppedError("too few samples agree")
     return Decision(values[0], agreement)
+
+
+def operators(text: str) -> Hashable:
+    """Queries and trees agree if they have the same operators in the same order."""
+    return tuple(STRUCTURE.findall(text))
 
 
 def sameness(value: Any) -> Hashable:

@@ -111,6 +111,30 @@ def test_each_route_gets_what_its_tasks_need(server: Server, tmp_path: Path) -> 
     assert ("translate_bnf", "What is 2 plus 2?") not in made
 
 
+def test_queries_and_trees_are_written_in_canonical_text_or_dropped(server: Server, tmp_path: Path) -> None:
+    steps = [
+        {"question": "Who distributed Tin Comet?", "relate": {"head": "Tin Comet", "to": "distributor"}},
+        {"question": "Who founded [1]?", "relate": {"head": "[1]", "to": "founder"}},
+    ]
+    tree = {"translate_art": lambda data, body: json.dumps({"question": data["question"], "children": steps})}
+    Teacher(server, {**PLAIN, **tree})
+    bare = {"passages": [], "answers": []}
+    taught(server, tmp_path, [{**row(WHO, ""), **bare}], tasks=["translate_art"], route="complex")
+    [record] = records(tmp_path)
+    assert record.task == "translate_art" and record.agreement == "1.000"
+    assert json.loads(json.loads(record.gold))["children"] == steps
+    topics = {
+        "translate_logic": lambda data, body: '("owls" AND (NOT "mice"))' if "owls" in data["question"] else '"x"'
+    }
+    Teacher(server, topics)
+    asked = ["Papers on owls, but not on mice?", "Papers on bats?"]
+    manifest = taught(
+        server, tmp_path, [{**row(q, ""), **bare} for q in asked], tasks=["translate_logic"], route="single"
+    )
+    assert {json.loads(r.gold) for r in records(tmp_path)} == {'"owls" AND NOT "mice"'}
+    assert manifest["teaching"]["not kept, translate_logic: a term is not in the question"] == "1"
+
+
 def test_without_a_plan_refine_and_end_write_a_chain_that_must_reach_the_known_answer(
     server: Server, tmp_path: Path
 ) -> None:

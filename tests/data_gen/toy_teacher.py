@@ -11,6 +11,7 @@ from data_gen.teacher.prompting import _text as prompt_text
 from tests.chat_server import Handler, Server, says
 
 PROMPTS = ("route", "translate_bnf", "decompose", "refine", "end", "relevance", "answer", "simple", "combine")
+PROMPTS += ("translate_logic", "translate_art")
 Answer = Callable[[dict[str, Any], dict[str, Any]], str]
 
 
