@@ -29,6 +29,7 @@ SIZES = {1: 2, 2: 18, 3: 56, 4: 12, 5: 8, 6: 4}  # terms of a query → how ofte
 COMMON = 0.4  # chance that a topic is drawn from those that are no names
 ASPECT = 0.15  # chance that a name becomes a side of it: "the history of …"
 FEWEST = 24  # topics of a split
+PATIENCE = 50  # draws before a question has one topic less
 ROOM = 560  # characters of a document: what a relevance prompt shows of one
 
 
@@ -95,8 +96,14 @@ def _pools(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Poo
 
 
 def _draw(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic]:
-    """Topics of which no two share a content word, and none stands in the sentence of another."""
+    """Topics of which no two share a content word, and none stands in the sentence of another.
+
+    Fewer than `count` where the pool's topics are too alike.
+    """
+    attempt = 0
     while True:
+        attempt += 1
+        count -= attempt % PATIENCE == 0 and count > 1
         chosen = [_aspect(_one(pool, rng), rng, free) for _ in range(count)]
         words = [word for topic in chosen for word in _content(topic.text)]
         said = [topic.said.casefold() for topic in chosen]

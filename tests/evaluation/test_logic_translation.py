@@ -1,0 +1,39 @@
+"""Logical queries scored by how their question is worded."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+from data_gen.build import build
+from data_gen.config import SetConfig
+from evaluation.logic_translation import answers, of_set, table, written
+from revelator.language.logic import check, render, terms
+from tests.evaluation.test_scoring import Recited
+
+
+def test_questions_that_were_written_one_by_one_have_queries_of_their_own_words() -> None:
+    asked = written()
+    assert len({row.prompt for row in asked}) == len(asked) >= 50
+    for row in asked:
+        assert check(row.gold) == ()
+        assert all(term.casefold() in row.prompt.casefold() for term in terms(row.gold)), row.prompt
+
+
+def test_a_set_is_scored_in_parts_of_at_most_so_many_questions(tmp_path: Path) -> None:
+    corpus = tmp_path / "corpus.jsonl"
+    made = itertools.product(
+        "BDFGHJKLMNPRSTVZ", ("alo", "emi", "oru", "ika"), ("bes", "dan", "lim", "tor", "vek", "zud")
+    )
+    rows = [{"title": "".join(name)} for name in itertools.islice(made, 384)]
+    corpus.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    source = {"format": "logic", "path": str(corpus), "size": 300, "tasks": ["translate_logic"]}
+    build(SetConfig.model_validate({"name": "l", "sources": [source], "split": {"dev": 0.5}}), tmp_path / "set")
+    asked = list(of_set(tmp_path / "set", "dev", 5))
+    parts = {row.part for row in asked}
+    assert parts == {"1-2 terms", "3 terms, 32 templates", "4-6 terms", "held-out wordings"} and len(asked) == 20
+    engine = Recited({row.prompt: render(row.gold) for row in asked[:-1]} | {asked[-1].prompt: '"else"'})
+    scored = list(answers(engine, asked))  # type: ignore[arg-type]
+    assert [score.truth for *_, score in scored] == [True] * 19 + [False]
+    assert table({"all": [score for *_, score in scored]}).row_count == 1
