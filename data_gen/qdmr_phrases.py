@@ -21,7 +21,9 @@ QUESTION = re.compile(
     re.IGNORECASE,
 )
 LINK = re.compile(
-    r"\b(?:of|in|on|at|to|for|from|by|with|without|between|behind|near|during|before|after|than|as|about|not|besides|named|along|since|until|through|across|above|below|inside|outside|around|against|within|per|next|closest"
+    r"\b(?:of|in|on|at|to|for|from|by|with|without|between|behind|near|during|before|after|than|as|about|not|besides"
+    r"|named|along|since|until|through|across|above|below|inside|outside|around|against|within|per|next|closest"
+    r"|(?:older|younger|higher|lower|larger|smaller|longer|shorter|more|less) than"
     r"|written|won|born|made|built|known|held|taken|given|led|sung|drawn|spoken|into|over|under"
     r"|that|who|whom|whose|which|where|when|is|are|was|were|has|have|had|(?!breed|speed)[a-z]{3,}ed|[a-z]{3,}ing)\b|[#,]"
 )
@@ -68,7 +70,7 @@ def is_bare(phrase: str) -> bool:
 
 def is_name(phrase: str) -> bool:
     """What is there already and need not be asked for: a name, or a word or two for one thing."""
-    words = re.sub(r"^(?:the|a|an)\s+", "", phrase).split()
+    words = re.sub(r"^(?:the|a|an)\s+|\(.*?\)", "", phrase).split()
     content = [word for word in words if len(word) > 3 or not word.isalpha()]
     if words and all(word[0].isupper() or not word[0].isalpha() for word in content) and words[0][:1].isupper():
         return True
