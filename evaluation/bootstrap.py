@@ -6,7 +6,7 @@ the drawn sums to the drawn counts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -89,3 +89,49 @@ def _resampled_means(
         drawn = generator.integers(0, n, size=(min(step, resamples - start), n))
         means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
     return np.concatenate(means)
+
+
+def paired_bootstrap(
+    differences: Mapping[str, ArrayLike],
+    groups: Mapping[str, Sequence[str]],
+    *,
+    confidence: float,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> tuple[dict[str, Interval], Interval]:
+    """Mean difference of each task, and of the mean over tasks, with the interval between the `1 - confidence` and the
+    `confidence` quantiles.
+
+    `differences[task]` has shape (rows,), one system's score less the other's on the same row; `groups[task]` names
+    each row's question. Questions are drawn whole, with the rows of all their tasks, because these are not independent.
+    A draw without a row of some task says nothing of that task or of the mean.
+    """
+    tasks = list(differences)
+    names = np.unique(np.concatenate([np.asarray(groups[task]) for task in tasks]))
+    place = {name: index for index, name in enumerate(names)}
+    sums, counts = np.zeros((2, len(names), len(tasks)))
+    for column, task in enumerate(tasks):
+        member = np.array([place[group] for group in groups[task]])
+        np.add.at(sums[:, column], member, np.asarray(differences[task], dtype=float))
+        np.add.at(counts[:, column], member, 1)
+    generator = np.random.default_rng(seed)
+    step = max(1, DRAWN_AT_ONCE // len(names))
+    drawn = []
+    for start in range(0, resamples, step):
+        shape = (min(step, resamples - start), len(names))
+        chosen = generator.integers(0, shape[1], size=shape) + np.arange(shape[0])[:, None] * shape[1]
+        times = np.bincount(chosen.ravel(), minlength=chosen.size).reshape(shape).astype(float)
+        with np.errstate(invalid="ignore"):
+            drawn.append((times @ sums) / (times @ counts))
+    means = np.concatenate(drawn)  # (resamples, tasks)
+    found = sums.sum(axis=0) / counts.sum(axis=0)
+    each = {
+        task: _between(found[column], means[:, column], confidence, int(counts[:, column].sum()))
+        for column, task in enumerate(tasks)
+    }
+    return each, _between(found.mean(), means.mean(axis=1), confidence, int(counts.sum()))
+
+
+def _between(mean: float, drawn: np.ndarray, confidence: float, n: int) -> Interval:
+    low, high = np.nanquantile(drawn, [1 - confidence, confidence])
+    return Interval(float(mean), float(low), float(high), n)

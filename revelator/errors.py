@@ -7,6 +7,7 @@
     ├── DataError                a row, file or set cannot be used (file, line, reason)
     ├── ConfigError              a configuration file or option is wrong (field, value, reason)
     ├── ArtifactError            a base, adapter, index or registry version does not fit (digest, hash, missing file)
+    ├── Conflict                 another process changed the registry first
     ├── GateRefused              a challenger did not pass the promotion gate (carries the table of scores)
     └── ServingError             a question could not be answered
         ├── InvalidRequest       the request itself is wrong
@@ -84,6 +85,10 @@ class ConfigError(RevelatorError):
 
 class ArtifactError(RevelatorError):
     """A base, adapter, index or registry version that is missing, damaged, or does not fit."""
+
+
+class Conflict(RevelatorError):
+    """Another process changed the registry between this one's look and its move."""
 
 
 class GateRefused(RevelatorError):

@@ -126,7 +126,7 @@ def store_errors(uri: str | None = None) -> Iterator[None]:
         raise _unreachable(uri or mlflow.get_tracking_uri(), reason) from error
 
 
-def _client() -> MlflowClient:
+def client() -> MlflowClient:
     import mlflow
 
     return mlflow.MlflowClient()
@@ -162,8 +162,8 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
     """The version of a number, of `latest` (the highest number) or of an alias; ArtifactError when there is none."""
     asked = str(alias_or_version)
     with store_errors():
-        client = _client()
-        known = sorted(client.search_model_versions(f"name='{name}'"), key=lambda v: int(v.version))
+        store = client()
+        known = sorted(store.search_model_versions(f"name='{name}'"), key=lambda v: int(v.version))
         if not known:
             raise ArtifactError(
                 f"the registry holds no version of {name!r}",
@@ -176,7 +176,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
         elif asked.isdigit():
             found = next((v for v in known if v.version == asked or int(v.version) == int(asked)), None)
         else:
-            number = client.get_registered_model(name).aliases.get(asked)
+            number = store.get_registered_model(name).aliases.get(asked)
             found = next((v for v in known if number is not None and int(v.version) == int(number)), None)
     if found is None:
         numbers = ", ".join(str(v.version) for v in known)
@@ -191,7 +191,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
 def champion(name: str = NAME) -> Version | None:
     """The version that serves, or None before the first promotion."""
     with store_errors():
-        number = _client().get_registered_model(name).aliases.get(CHAMPION)
+        number = client().get_registered_model(name).aliases.get(CHAMPION)
     return None if number is None else resolve(name, number)
 
 
@@ -221,19 +221,4 @@ def download(version: Version, into: Path) -> Path:
 
 def tag_version(version: Version, key: str, value: str) -> None:
     with store_errors():
-        _client().set_model_version_tag(version.name, str(version.version), key, value)
-
-
-def set_alias(name: str, alias: str, version: int) -> int | None:
-    """Moves `alias` to `version`, once that version's tag `<alias>_replaced` records what it replaces (or `none`).
-
-    Returns the version that it replaced. MLflow has no compare-and-swap, hence the record first.
-    """
-    with store_errors():
-        client = _client()
-        held = client.get_registered_model(name).aliases.get(alias)
-        previous = None if held is None else int(held)
-        if previous != version:
-            client.set_model_version_tag(name, str(version), f"{alias}_replaced", str(previous or "none"))
-            client.set_registered_model_alias(name, alias, str(version))
-    return previous
+        client().set_model_version_tag(version.name, str(version.version), key, value)

@@ -32,13 +32,13 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def registered(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A home folder whose registry holds versions 1 and 2 of the revelator; 1 is the champion. Read only."""
-    from revelator import registry
+    from revelator import promotions, registry
 
     home = tmp_path_factory.mktemp("registered")
     registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), base, seed))
-    registry.set_alias(registry.NAME, registry.CHAMPION, 1)
+    promotions.move(registry.NAME, 1, promotions.standing(registry.NAME))
     return home
 
 

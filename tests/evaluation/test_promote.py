@@ -1,4 +1,4 @@
-"""`revelator promote` and `revelator evaluate` on a real registry with toy adapters."""
+"""`revelator promote`, `revelator rollback` and `revelator evaluate` on a real registry with toy adapters."""
 
 import json
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.commands import evaluate, promote
-from revelator import registry
+from evaluation.commands import evaluate
+from evaluation.promotion import promote, rollback
+from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
 
-OPEN = "margin: 1.0\nfloors: {}\n"
-SHUT = "margin: 0.0\nfloors: {translate_bnf: 0.9}\n"
+OPEN = "confidence: 0.9\nmargins: {}\nfloors: {}\n"
+SHUT = "confidence: 0.9\nmargins: {}\nfloors: {translate_bnf: 0.9}\n"
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,10 @@ class Place:
     set_folder: Path
 
     def call(self, command, *arguments: str) -> str:
-        given = ["--home", str(self.home), "--limit", "3", "--threads", "1", *arguments]
+        return self.bare(command, "--limit", "3", "--threads", "1", *arguments)
+
+    def bare(self, command, *arguments: str) -> str:
+        given = ["--home", str(self.home), *arguments]
         result = CliRunner().invoke(command, given, catch_exceptions=True, standalone_mode=False)
         if result.exception:
             raise result.exception
@@ -43,8 +47,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
         place = Place(root / "home", write_base(root / "base"), write_set(root / "set", train=1, dev=3))
         registry.connect(None, place.home)
-        for seed in (1, 2):
-            folder = write_adapter(root / f"adapter-{seed}", place.base, seed=seed)
+        for seed, run_id in ((1, ""), (2, ""), (1, "twin")):  # version 3 answers as version 1 does
+            folder = write_adapter(root / f"adapter-{seed}{run_id}", place.base, seed=seed, run_id=run_id)
             registry.register_adapter(folder, "revelator", "", {"set_folder": str(place.set_folder)})
         yield place
 
@@ -72,13 +76,25 @@ def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) 
     assert (first["version"], first["replaced"], first["moved"]) == (1, None, True)
     again = place.call(promote, "--version", "1", "--rules", place.rules(OPEN))
     assert "champion already" in again
+    with pytest.raises(GateRefused, match="the mean over tasks is not shown to rise") as refused:
+        place.call(promote, "--version", "3", "--rules", place.rules(OPEN), "--dry-run")
+    assert "champion 1" in refused.value.table and "must rise" in refused.value.table
     # Both are random, so only the floors make it certain that the second passes.
-    second = json.loads(place.call(promote, "--rules", place.rules(OPEN), "--floors-only", "--json"))
+    second = json.loads(place.call(promote, "--version", "2", "--rules", place.rules(OPEN), "--floors-only", "--json"))
     assert (second["version"], second["replaced"]) == (2, 1)
     champion = registry.champion()
     assert champion and champion.version == 2 and champion.tags["champion_replaced"] == "1"
     run = mlflow.get_run(champion.tags["promotion_run"])
     assert run.data.tags["replaces"] == "1" and "challenger/translate_bnf_letters" in run.data.metrics
+
+
+def test_a_rollback_makes_the_replaced_version_champion_again_and_says_when_there_is_none(place: Place) -> None:
+    summary = json.loads(place.bare(rollback, "--json"))
+    assert (summary["version"], summary["replaced"], summary["moved"]) == (1, 2, True)
+    champion = registry.champion()
+    assert champion and champion.version == 1
+    with pytest.raises(ArtifactError, match="no version is recorded that champion 1 replaced"):
+        place.bare(rollback)
 
 
 def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> None:
@@ -101,12 +117,12 @@ def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> 
 
 
 def test_a_champion_whose_base_was_replaced_is_named_before_anything_is_scored(place: Place) -> None:
-    registry.set_alias("revelator", "champion", 2)
+    promotions.move("revelator", 2, promotions.standing("revelator"))
     write_base(place.base, seed=9)
-    adapter = write_adapter(place.home / "adapter-3", place.base, seed=3)
+    adapter = write_adapter(place.home / "adapter-4", place.base, seed=4)
     registry.register_adapter(adapter, "revelator", "", {"set_folder": str(place.set_folder)})
     with pytest.raises(ArtifactError, match=r"the champion cannot be scored: .*when the adapter was trained") as caught:
         place.call(promote, "--rules", place.rules(OPEN))
     assert "--floors-only" in (caught.value.hint or "")
-    third = json.loads(place.call(promote, "--rules", place.rules(OPEN), "--floors-only", "--json"))
-    assert (third["version"], third["replaced"], third["moved"]) == (3, 2, True)
+    fourth = json.loads(place.call(promote, "--rules", place.rules(OPEN), "--floors-only", "--json"))
+    assert (fourth["version"], fourth["replaced"], fourth["moved"]) == (4, 2, True)

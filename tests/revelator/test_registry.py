@@ -1,32 +1,15 @@
 """The registry on a real SQLite store and on a real tracking server."""
 
-import os
-import signal
-import socket
-import subprocess
-import sys
-import time
-import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
 
 import mlflow
 import pytest
 
-from revelator import registry
-from revelator.artifact import MANIFEST, write_manifest
+from revelator import promotions, registry
+from revelator.artifact import MANIFEST
 from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, Unavailable
-
-MLFLOW = Path(sys.executable).with_name("mlflow")
-
-
-def folder_of(path: Path, text: str) -> Path:
-    """An adapter in form; the registry looks at files and manifest alone."""
-    path.mkdir(parents=True)
-    (path / "adapter_model.safetensors").write_text(text)
-    write_manifest(path, base_name="tiny", base_digest="b" * 64, data_digest="d" * 64, run_id="")
-    return path
+from tests.revelator.adapters import folder_of
 
 
 @pytest.fixture(autouse=True)
@@ -37,40 +20,6 @@ def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("home")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    root = tmp_path_factory.mktemp("server")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [MLFLOW, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
-    command += [
-        "--backend-store-uri",
-        f"sqlite:///{root / 'mlflow.db'}",
-        "--artifacts-destination",
-        str(root / "artifacts"),
-    ]
-    with subprocess.Popen(
-        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
-    ) as process:
-        url = f"http://127.0.0.1:{port}"
-        try:
-            _until_it_answers(f"{url}/health", process)
-            yield url
-        finally:
-            os.killpg(process.pid, signal.SIGTERM)
-
-
-def _until_it_answers(url: str, process: subprocess.Popen) -> None:
-    while process.poll() is None:
-        try:
-            urllib.request.urlopen(url, timeout=5).close()
-            return
-        except OSError:
-            time.sleep(0.2)  # a closed port gives no event to wait for
-    raise AssertionError("the tracking server ended before it answered")
 
 
 def register_and_fetch(root: Path) -> None:
@@ -85,8 +34,8 @@ def register_and_fetch(root: Path) -> None:
     assert sha256_folder(got) == sha256_folder(root / "one")
 
     assert registry.champion("m") is None
-    assert registry.set_alias("m", "champion", 1) is None
-    assert registry.set_alias("m", "champion", 2) == 1
+    assert promotions.move("m", 1, promotions.standing("m")).replaced is None
+    assert promotions.move("m", 2, promotions.standing("m")).replaced == 1
     champion = registry.resolve("m", "champion")
     assert champion.version == 2 and champion.tags["champion_replaced"] == "1"
 

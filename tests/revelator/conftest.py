@@ -1,0 +1,49 @@
+"""A real tracking server on loopback."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+MLFLOW = Path(sys.executable).with_name("mlflow")
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("server")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [MLFLOW, "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
+    command += [
+        "--backend-store-uri",
+        f"sqlite:///{root / 'mlflow.db'}",
+        "--artifacts-destination",
+        str(root / "artifacts"),
+    ]
+    with subprocess.Popen(
+        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+    ) as process:
+        url = f"http://127.0.0.1:{port}"
+        try:
+            _until_it_answers(f"{url}/health", process)
+            yield url
+        finally:
+            os.killpg(process.pid, signal.SIGTERM)
+
+
+def _until_it_answers(url: str, process: subprocess.Popen) -> None:
+    while process.poll() is None:
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.2)  # a closed port gives no event to wait for
+    raise AssertionError("the tracking server ended before it answered")

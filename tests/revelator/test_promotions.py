@@ -1,0 +1,138 @@
+"""Who is champion: of promotions at the same time one wins, whatever the store; what is moved can be moved back."""
+
+import multiprocessing
+from multiprocessing.queues import Queue
+from multiprocessing.synchronize import Barrier
+from pathlib import Path
+
+import pytest
+
+from revelator import promotions, registry
+from revelator.errors import ArtifactError, Conflict
+from tests.revelator.adapters import folder_of
+
+PATIENCE = 120  # seconds until a process that does not come fails the test
+
+
+@pytest.fixture(autouse=True)
+def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+def registered(uri: str | None, home: Path, name: str, versions: int, root: Path) -> str:
+    used = registry.connect(uri, home)
+    for number in range(1, versions + 1):
+        assert registry.register_adapter(folder_of(root / f"{name}-{number}", f"{name} {number}"), name) == number
+    return used
+
+
+def promote(name: str, version: int) -> promotions.Move:
+    return promotions.move(name, version, promotions.standing(name))
+
+
+def contend(uri: str, home: Path, name: str, version: int, rounds: int, start: Barrier, results: Queue) -> None:
+    """One of two processes: promotes `version` again and again, each time at the same moment as the other."""
+    registry.connect(uri, home)
+    for _ in range(rounds):
+        seen = promotions.standing(name)
+        start.wait(PATIENCE)
+        try:
+            promotions.move(name, version, seen)
+            results.put((version, "won"))
+        except Conflict as conflict:
+            results.put((version, conflict.message))
+        start.wait(PATIENCE)
+
+
+@pytest.mark.parametrize(("kind", "rounds"), [("sqlite", 12), ("server", 4)])
+def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
+    kind: str, rounds: int, home: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    uri = request.getfixturevalue("server") if kind == "server" else None
+    uri = registered(uri, home, f"race-{kind}", 2, tmp_path)
+    context = multiprocessing.get_context("spawn")
+    start, results = context.Barrier(3), context.Queue()
+    processes = [
+        context.Process(target=contend, daemon=True, args=(uri, home, f"race-{kind}", version, rounds, start, results))
+        for version in (1, 2)
+    ]
+    for process in processes:
+        process.start()
+    for number in range(1, rounds + 1):
+        start.wait(PATIENCE)
+        outcome = dict(results.get(timeout=PATIENCE) for _ in processes)
+        winner = [version for version, said in outcome.items() if said == "won"]
+        assert len(winner) == 1, outcome
+        assert f"made version {winner[0]} champion; nothing was moved" in outcome[3 - winner[0]]
+        champion = registry.champion(f"race-{kind}")
+        assert champion and champion.version == winner[0]
+        assert len(promotions.standing(f"race-{kind}").moves) == number
+        start.wait(PATIENCE)
+    for process in processes:
+        process.join(PATIENCE)
+        assert process.exitcode == 0
+
+
+def test_a_rollback_returns_to_what_was_replaced_and_a_second_one_goes_further_back(home: Path, tmp_path: Path) -> None:
+    registered(None, home, "back", 3, tmp_path)
+    for version in (1, 2, 3):
+        promote("back", version)
+    first, second = promotions.roll_back("back"), promotions.roll_back("back")
+    assert [(m.version, m.replaced) for m in (first, second)] == [(2, 3), (1, 2)]
+    champion = registry.champion("back")
+    assert champion and champion.version == 1
+    assert [m.kind for m in promotions.standing("back").moves] == ["promotion"] * 3 + ["rollback"] * 2
+    promote("back", 3)
+    assert promotions.roll_back("back").version == 1
+
+
+def test_a_rollback_without_a_version_to_return_to_is_refused(home: Path, tmp_path: Path) -> None:
+    registered(None, home, "first", 2, tmp_path)
+    with pytest.raises(ArtifactError, match="no champion yet"):
+        promotions.roll_back("first")
+    promote("first", 1)
+    with pytest.raises(ArtifactError, match="no version is recorded that champion 1 replaced"):
+        promotions.roll_back("first")
+    promote("first", 2)
+    promotions.roll_back("first")
+    with pytest.raises(ArtifactError, match="no version is recorded that champion 1 replaced"):
+        promotions.roll_back("first")
+
+
+def test_a_champion_that_was_set_by_hand_is_what_the_next_promotion_replaces(home: Path, tmp_path: Path) -> None:
+    registered(None, home, "hand", 3, tmp_path)
+    promote("hand", 1)
+    registry.client().set_registered_model_alias("hand", "champion", "2")
+    with pytest.raises(ArtifactError, match="no version is recorded that champion 2 replaced"):
+        promotions.roll_back("hand")
+    assert promote("hand", 3).replaced == 2
+    assert promotions.roll_back("hand").version == 2
+
+
+def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_next_look(
+    home: Path, tmp_path: Path
+) -> None:
+    registered(None, home, "killed", 2, tmp_path)
+    promote("killed", 1)
+    tags = {"after": "1", "kind": "promotion", "version": "2", "replaced": "1"}
+    registry.client().create_model_version("killed-promotions", source="models:/killed/2", tags=tags)
+    before = registry.champion("killed")
+    assert before and before.version == 1
+    assert promotions.standing("killed").champion == 2
+    assert promotions.roll_back("killed").version == 1
+
+
+def test_a_promotion_judged_against_an_older_champion_moves_nothing(home: Path, tmp_path: Path) -> None:
+    registered(None, home, "late", 3, tmp_path)
+    seen = promotions.standing("late")
+    promote("late", 1)
+    promote("late", 2)
+    with pytest.raises(Conflict, match="another promotion came first and made version 1 champion"):
+        promotions.move("late", 3, seen)
+    champion = registry.champion("late")
+    assert champion and champion.version == 2
