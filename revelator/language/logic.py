@@ -12,6 +12,7 @@ from revelator.language.logic_expression import (
     negations,
     normal_form,
     render,
+    render_spaced,
     terms,
     walk,
 )
@@ -33,6 +34,7 @@ __all__ = [
     "normal_form",
     "parse",
     "render",
+    "render_spaced",
     "terms",
     "walk",
 ]

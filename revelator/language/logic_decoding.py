@@ -20,8 +20,8 @@ TERM = re.compile(r"^TERM: /(.*)/$", re.MULTILINE)
 def logic_grammar() -> Grammar:
     """The grammar of logical queries, after the one space that a completion begins with.
 
-    A term has two quotes, and a level of a query costs at least one sign, so that the bound on both keeps to
-    `MAX_TERMS` and to `MAX_DEPTH`.
+    A term may begin with a space, as it is learnt (`render_spaced`). It has two quotes, and a level of a query costs at
+    least one sign, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
     """
     file = files("revelator.language").joinpath("logic.lark").read_text(encoding="utf-8")
     text = TERM.sub(lambda found: f"TERM: {_term(found[1])}", re.sub(r"\bstart\b", "query", file))
@@ -32,5 +32,5 @@ def logic_grammar() -> Grammar:
 def _term(pattern: str) -> str:
     """The terminal on one line, without an escape that it does not need, its word one with a letter or a digit."""
     letters = character_class(r"[^\W_]")
-    worded = explicit(pattern.replace(r"\w", f"[{letters}]"))
+    worded = explicit(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
     return rf'/{worded}/ & /"([^"\\{CONTROLS}]|\\["\\])*"/'

@@ -15,10 +15,13 @@ from revelator.language.render import json_text
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """A text of any length that documents are scored against."""
+    """A text of any length that documents are scored against, without the white space around it."""
 
     text: str
     span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.strip())
 
     @property
     def depth(self) -> int:
@@ -136,14 +139,27 @@ def normal_form(query: Query, negated: bool = False) -> Query:
 
 def render(query: Query) -> str:
     """The one canonical text that parses into `query`; a single line whatever the terms hold."""
+    return _text(query, "")
+
+
+def render_spaced(query: Query) -> str:
+    """The same with a space at the start of each term: `" a" AND NOT " b"`.
+
+    A byte-level tokenizer cuts a word after a space otherwise than after a quote. With the space the tokens of a term
+    are those that stand in the question, and a model copies them.
+    """
+    return _text(query, " ")
+
+
+def _text(query: Query, space: str) -> str:
     if isinstance(query, Term):
-        return json_text(query.text)
+        return json_text(space + query.text)
     if isinstance(query, Not):
-        return f"NOT {_grouped(query.operand, not isinstance(query.operand, Term))}"
+        return f"NOT {_grouped(query.operand, not isinstance(query.operand, Term), space)}"
     if isinstance(query, And):
-        return " AND ".join(_grouped(operand, isinstance(operand, Or)) for operand in query.operands)
-    return " OR ".join(render(operand) for operand in query.operands)
+        return " AND ".join(_grouped(operand, isinstance(operand, Or), space) for operand in query.operands)
+    return " OR ".join(_text(operand, space) for operand in query.operands)
 
 
-def _grouped(query: Query, needed: bool) -> str:
-    return f"({render(query)})" if needed else render(query)
+def _grouped(query: Query, needed: bool, space: str) -> str:
+    return f"({_text(query, space)})" if needed else _text(query, space)

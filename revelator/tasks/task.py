@@ -33,13 +33,17 @@ DOCUMENT_CHARACTERS = 600  # about 130 words: the lead of a Wikipedia article; k
 
 @dataclass(frozen=True)
 class Task:
-    """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated."""
+    """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated.
+
+    `write` gives canonical text, `spell` the text that is learnt where that is another one; `read` reads both.
+    """
 
     name: str
     input: type
     read: Callable[[str], Any]
     write: Callable[[Any], str]
     labels: tuple[str, ...] | None = None
+    spell: Callable[[Any], str] | None = None
 
     @property
     def template(self) -> str:
@@ -67,7 +71,7 @@ class Task:
 
     def completion(self, gold: Any) -> str:
         """What follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
-        return " " + self.write(gold)
+        return " " + (self.spell or self.write)(gold)
 
     def parse(self, output: str) -> Any:
         """The typed value of a model's output. Raises TaskOutputError, or ExpressionError for a plan."""
@@ -135,7 +139,7 @@ TASKS: dict[str, Task] = {
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),
         Task("translate_bnf", TranslateInput, _plan_reader(language.parse), language.render),
-        Task("translate_logic", TranslateInput, _plan_reader(logic.parse), logic.render),
+        Task("translate_logic", TranslateInput, _plan_reader(logic.parse), logic.render, spell=logic.render_spaced),
         Task("translate_art", TranslateInput, _plan_reader(art.parse), art.render),
     )
 }

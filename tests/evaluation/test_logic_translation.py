@@ -6,10 +6,14 @@ import itertools
 import json
 from pathlib import Path
 
+from tokenizers import Tokenizer
+
 from data_gen.build import build
 from data_gen.config import SetConfig
 from evaluation.logic_translation import answers, of_set, table, written
-from revelator.language.logic import check, render, terms
+from revelator.artifact import EMBEDDED_BASE
+from revelator.language.logic import Term, check, render, terms
+from revelator.tasks import TASKS
 from tests.evaluation.test_scoring import Recited
 
 
@@ -19,6 +23,16 @@ def test_questions_that_were_written_one_by_one_have_queries_of_their_own_words(
     for row in asked:
         assert check(row.gold) == ()
         assert all(term.casefold() in row.prompt.casefold() for term in terms(row.gold)), row.prompt
+
+
+def test_a_term_that_is_learnt_has_the_tokens_that_it_has_in_the_question() -> None:
+    tokenizer = Tokenizer.from_file(str(EMBEDDED_BASE / "tokenizer.json"))
+    for row in written():
+        question = " ".join(tokenizer.encode(row.prompt).tokens)
+        for term in terms(row.gold):
+            if f" {term}" in row.prompt:  # not at its start, and in the same case
+                spelt = tokenizer.encode(TASKS["translate_logic"].completion(Term(term))).tokens
+                assert " ".join(spelt[1:-1]) in question, term
 
 
 def test_a_set_is_scored_in_parts_of_at_most_so_many_questions(tmp_path: Path) -> None:

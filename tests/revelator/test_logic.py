@@ -32,6 +32,12 @@ def test_what_is_rendered_parses_into_the_same_query(query: Query) -> None:
     assert logic.parse(logic.render(query)) == query
 
 
+@given(queries)
+def test_the_spelling_that_is_learnt_reads_as_the_same_query(query: Query) -> None:
+    assert logic.parse(logic.render_spaced(query)) == query
+    assert all(term == term.strip() for term in logic.terms(query))
+
+
 @given(few)
 def test_a_query_is_equivalent_to_its_normal_form_and_not_to_its_negation(query: Query) -> None:
     assert logic.equivalent(query, logic.normal_form(query))
