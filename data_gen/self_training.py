@@ -80,10 +80,14 @@ def _stands(answer: str, words: str) -> bool:
 
 
 def support_fault(plan: str, asked: Sequence[Asked]) -> str | None:
-    """None if every leaf was answered and the leaves that give the plan's answer found the known one."""
-    if not asked or any(not leaf.answers for leaf in asked):
-        return "a leaf has no answer"
-    return None if any(leaf.found for leaf in _last(parse(plan), asked)) else "no leaf finds the known answer"
+    """None if a leaf that gives the plan's answer found a passage that states the known one.
+
+    A leaf whose earlier answers are missing is not asked, and finds nothing. What the reader makes of the passages of
+    the last leaf does not matter: the embedded one misses many answers that stand there.
+    """
+    if any(leaf.found for leaf in _last(parse(plan), asked)):
+        return None
+    return "the leaf that answers finds no passage with the known answer"
 
 
 def _last(plan: Expression, asked: Sequence[Asked]) -> Sequence[Asked]:

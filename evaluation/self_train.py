@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
 HELD_OUT = "held_out.sha256"
+PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
 
 
 @click.group(name="self-train")
@@ -135,7 +136,9 @@ def round_(
     proposals = rounds.propose(asked, settings, out / "proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, settings, dropped)
     local = LocalRevelator(engine)
-    executor = Executor(local, LocalRetriever(index), EmbeddedGenerator(), Limits(documents=documents))
+    executor = Executor(
+        local, LocalRetriever(index), EmbeddedGenerator(), Limits(documents=documents, deadline_ms=PATIENCE)
+    )
     runs = rounds.execute(
         chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
     )

@@ -153,7 +153,8 @@ async def execute(
 
 
 def _leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a leaf, in the plan's order; the documents of a fan-out's members are its own."""
+    """One row a leaf, in the plan's order; the documents of a fan-out's members are its own. A leaf that names the
+    known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
     return [_leaf(atomic[id], _members(atomic, id), gold) for id in in_order(atomic) if "." not in id]
 
@@ -163,8 +164,9 @@ def _members(atomic: dict[str, Node], id: str) -> list[Node]:
 
 
 def _leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
+    asked = node.asked or node.question
     found = any(states(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
-    return {"question": node.asked or node.question, "answers": list(node.answers), "found": found}
+    return {"question": asked, "answers": list(node.answers), "found": found and not states(asked, gold)}
 
 
 @dataclass

@@ -73,10 +73,10 @@ def test_the_leaf_that_answers_must_find_the_known_answer() -> None:
     first, last = Asked("Who?", ("Ines Calloway",), True), Asked("Where?", ("Port Velm",), True)
     lost = Asked("Where?", ("Orland",), False)
     assert support_fault(CHAIN, [first, last]) is None
-    assert support_fault(CHAIN, [first, lost]) == "no leaf finds the known answer"
+    assert "finds no passage" in str(support_fault(CHAIN, [first, lost]))
     assert support_fault(PAIR, [first, lost]) is None
-    assert support_fault(CHAIN, [Asked("Who?", (), True), last]) == "a leaf has no answer"
-    assert support_fault(CHAIN, []) == "a leaf has no answer"
+    assert support_fault(CHAIN, [first, Asked("Where?", (), True)]) is None
+    assert "finds no passage" in str(support_fault(CHAIN, []))
 
 
 def test_steps_are_kept_only_where_they_end_in_the_known_answer() -> None:

@@ -239,6 +239,19 @@ def test_a_finished_run_asks_nothing_and_a_changed_parameter_asks_again(run: Run
     assert len(teacher.answered) == 24
 
 
+def test_no_more_calls_are_made_than_the_rates_allow(run: Run, teacher: Teacher) -> None:
+    run(endpoint={"requests_per_minute": 600, "concurrency": 12})
+    assert max(teacher.arrived) - min(teacher.arrived) >= 0.15  # ten at once, then one each tenth of a second
+    teacher.arrived.clear()
+    one = sum(len(m["content"].encode()) + 64 for m in Prompts(0, 13).chat("translate_bnf", {"question": question(0)}))
+    tokens = {
+        "tokens_per_minute": 11.9 * (one // 4 + 101),
+        "concurrency": 12,
+    }  # the last call waits for some of its tokens
+    run("other", endpoint=tokens, sampling={"max_tokens": 101})
+    assert max(teacher.arrived) - min(teacher.arrived) >= 0.4
+
+
 def test_held_out_questions_are_never_sent(run: Run, teacher: Teacher, server: Server, tmp_path: Path) -> None:
     (tmp_path / "held").write_text(f"{question_hash(question(2))}  mine\n")
     manifest = run(held_out=str(tmp_path / "held"))
