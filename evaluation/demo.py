@@ -60,7 +60,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         ),
         Step(
             "set",
-            "build the instruction set of all six tasks",
+            "build the instruction set of all tasks",
             ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built)),
             built_made,
             needs=(world_made, WORLD_CONFIG),

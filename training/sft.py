@@ -1,7 +1,7 @@
 """LoRA fine-tuning of a base on an instruction set: what `revelator train` runs under `accelerate launch`.
 
 The configuration is a resolved one: `set_folder` and `out` are set. In order: read and check, tokenise, load the base,
-train all six tasks with TRL on completion tokens only, write the adapter with its manifest, register it.
+train all tasks with TRL on completion tokens only, write the adapter with its manifest, register it.
 Design notes:
 * Rows are tokenised here and not by TRL, so that training, evaluation and serving tokenise a prompt by the same call.
 * The order of rows is computed before the first step (training.instructions), so a resumed run ends where the killed

@@ -1,4 +1,4 @@
-"""The six tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
+"""The tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
 
 from revelator.tasks.inputs import (
     DecomposeInput,

@@ -147,7 +147,7 @@ class ArtRun:
             reason_over_none(box, box.asked or box.question)
             return
         names = {} if at.children else beside(at.node.question)
-        over = [i for i in over if i in names] or over  # of a comparison: the answers that are compared
+        over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
             Known(self._asked(i, names, at.needs), tuple(self.boxes[i].answers), i not in used, self._counts.get(i))
             for i in over

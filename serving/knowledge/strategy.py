@@ -7,8 +7,8 @@ from pathlib import Path
 
 from revelator.art import Art, escape, parse
 from revelator.errors import PlanError
-from revelator.language import Expression, render
-from serving.executor.routes import read_plan, said, translate
+from revelator.language import Expression
+from serving.executor import routes
 from serving.executor.run import Run
 from serving.knowledge.config import open_sources
 from serving.knowledge.planning import tree_of
@@ -48,12 +48,14 @@ async def _written(run: Run) -> Art:
 
     Raises PlanError where it writes neither.
     """
-    tree: Art | None = await translate(run, "translate_art", lambda art: require_valid(art, run.limits))
+    tree: Art | None = await routes.translate(run, "translate_art", lambda art: require_valid(art, run.limits))
     if tree is not None:
         return replace(tree, question=escape(run.question))
-    wrong = said(run)
-    plan: Expression | None = await translate(run, "translate_bnf", lambda plan: read_plan(render(plan), run.limits))
+    wrong = routes.said(run)
+    plan: Expression | None = await routes.translate(
+        run, "translate_bnf", lambda plan: routes.require_valid(plan, run.limits)
+    )
     if plan is None:
-        raise PlanError(f"neither a tree ({wrong}) nor a plan ({said(run)}) that the model wrote could be run")
+        raise PlanError(f"neither a tree ({wrong}) nor a plan ({routes.said(run)}) that the model wrote could be run")
     run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
     return tree_of(run.question, plan)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter
 from dataclasses import replace
@@ -14,7 +15,7 @@ from llguidance import LLMatcher, LLTokenizer
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.builder import sub_questions
-from data_gen.config import DATA_DEFAULT
+from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
 from data_gen.sources import read_musique, read_two_wiki, read_world
 from data_gen.substitution import substitute_names
 from data_gen.trees import call_of, is_writable, tree
@@ -23,7 +24,7 @@ from data_gen.world.generate import generate
 from revelator.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
 from revelator.art.decoding import art_grammar
 
-DATA = Path(DATA_DEFAULT)
+DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 
 
 @pytest.fixture(scope="module")

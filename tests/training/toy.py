@@ -57,6 +57,7 @@ def toy_rows(split: str, count: int) -> list[dict[str, str]]:
                     "label": gold if TASKS[task].labels else "",
                     "shape": "A * B" if task == "translate_bnf" else "",
                     "gold": json.dumps(plain),
+                    "agreement": "",
                     "entities": json.dumps([place]) if task.startswith("translate") else "",
                 }
             )
