@@ -15,8 +15,19 @@ PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“
 
 def mention(name: str, text: str) -> str | None:
     """The spelling of `name` in `text` between word boundaries, up to case, accents and kinds of marks; or None."""
-    match = re.search(rf"(?<!\w){re.escape(folded(name))}(?!\w)", folded(text))
-    return text[match.start() : match.end()] if match else None
+    wanted, said = folded(name), folded(text)
+    start = said.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        if not _in_word(said[start - 1 : start]) and not _in_word(said[end : end + 1]):
+            return text[start:end]
+        start = said.find(wanted, start + 1)
+    return None
+
+
+def _in_word(character: str) -> bool:
+    """False for "", which stands beyond both ends."""
+    return character.isalnum() or character == "_"
 
 
 @lru_cache(maxsize=4096)
