@@ -37,9 +37,9 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
     from data_gen.ray_engine import on_ray
 
-    generate(5 * CHUNK, 1, tmp_path / "world")
+    generate(3 * CHUNK, 1, tmp_path / "world")
     source = {"format": "world", "path": str(tmp_path / "world")}
-    config = SetConfig.model_validate({"name": "t", "sources": [source] * 4})
+    config = SetConfig.model_validate({"name": "t", "sources": [source] * 6})
     alone = build(config, tmp_path / "alone")
     arrived: list[int] = []
 
@@ -51,7 +51,7 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
     together = build(config, tmp_path / "together", lose_a_node, engine=on_ray)
     assert [node["Alive"] for node in ray.nodes()].count(False) == 1
     assert {**together, "created": ""} == {**alone, "created": ""}
-    assert sorted(arrived) == sorted(4 * [*range(CHUNK, 5 * CHUNK + 1, CHUNK)])
+    assert sorted(arrived) == sorted(6 * [*range(CHUNK, 3 * CHUNK + 1, CHUNK)])
 
     absent = config.sources[0].model_copy(update={"path": str(tmp_path / "absent.jsonl")})
     broken = config.model_copy(update={"sources": (config.sources[0], absent)})
