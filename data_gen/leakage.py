@@ -67,7 +67,7 @@ def question_digest(text: str) -> int:
 class Digests:
     """A set of 64-bit numbers in 8 bytes each: sorted ones, and beside them at most `latest` that came last."""
 
-    def __init__(self, latest: int = 1 << 16) -> None:
+    def __init__(self, latest: int = 1 << 14) -> None:
         self._most = latest
         self._sorted = np.empty(0, dtype=np.uint64)
         self._latest: set[int] = set()
