@@ -25,6 +25,7 @@ MANIFEST = "manifest.json"
 EMBEDDED_BASE = Path(__file__).resolve().parents[1] / "training" / "bases" / "tiny"
 WEIGHTS = "*.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+ADAPTER_CONFIG = "adapter_config.json"
 BASE_FILES = (  # what decides a base's output; a model card may change freely
     WEIGHTS,
     "*.safetensors.index.json",

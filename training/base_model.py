@@ -12,6 +12,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    PreTrainedConfig,
     PreTrainedModel,
     PreTrainedTokenizerBase,
 )
@@ -49,6 +50,7 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: Sequence[
     architecture = next(iter(settings.architectures or ()), "")
     if settings.is_encoder_decoder or architecture.endswith("ForMaskedLM"):
         raise _unusable(folder, f"{architecture or settings.model_type} is no causal language model")
+    refuse_quantized(settings, folder)
     text = settings.get_text_config()
     highest = max(tokenizer.pad_token_id, *(max(row.input_ids) for row in rows))
     if highest >= text.vocab_size:
@@ -58,6 +60,17 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: Sequence[
     longest, positions = max(len(row.input_ids) for row in rows), getattr(text, "max_position_embeddings", None)
     if positions is not None and longest > positions:
         raise _unusable(folder, f"the base reads {positions} tokens at most, but rows have up to {longest}")
+
+
+def refuse_quantized(settings: PreTrainedConfig, folder: Path) -> None:
+    """Raises ArtifactError for weights stored quantised: an adapter merged into them is rounded to their steps."""
+    if method := getattr(settings, "quantization_config", None):
+        kind = method.get("quant_method", "unknown") if isinstance(method, dict) else method.quant_method
+        raise ArtifactError(
+            f"the base's weights are stored quantised ({kind}), and an adapter is merged into bf16 weights alone",
+            where=str(folder),
+            hint="name the bf16 base that they were made from; to train on 4 bits of it: quantization: nf4",
+        )
 
 
 def load_base(config: TrainConfig, folder: Path, dtype: torch.dtype) -> PreTrainedModel:

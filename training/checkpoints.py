@@ -15,8 +15,15 @@ from revelator.errors import ArtifactError, ConfigError
 from training.config import TrainConfig
 
 MARKER = "whole.json"
+BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
-MOVABLE = {"out", "threads", "log_every", "save_every"}  # fields that may change between a run and its resumption
+MOVABLE = {
+    "out",
+    "threads",
+    "log_every",
+    "save_every",
+    "accelerate",
+}  # fields that may change between a run and its resumption
 
 
 def mark_whole(checkpoint: Path) -> None:
@@ -36,6 +43,7 @@ def forget(work: Path) -> None:
     """Removes the checkpoints and the record of a run that was broken off."""
     for checkpoint in work.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
+    shutil.rmtree(work / BEST, ignore_errors=True)
     (work / RUN).unlink(missing_ok=True)
 
 

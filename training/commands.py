@@ -20,7 +20,7 @@ from revelator.durable import write_bytes
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.registry import home_folder
 from training.checkpoints import RUN, last_whole, sole_writer
-from training.config import TrainConfig, find_config, load_config
+from training.config import TrainConfig, accelerate_file, find_config, load_config
 from training.instructions import verify_set
 from training.launched import INTERRUPTED, STOP_SECONDS
 
@@ -33,6 +33,8 @@ FOLDER = click.Path(path_type=Path)
 @click.option("--base", help="`tiny`, a folder, or a Hub id; overrides the file's.")
 @click.option("--out", type=FOLDER, help="Folder of the adapter.  [default: HOME/adapters/<name of CONFIG>]")
 @click.option("--steps", type=click.IntRange(1), help="Overrides the file's.")
+@click.option("--processes", type=click.IntRange(1), help="Processes, one a GPU; overrides the file's.")
+@click.option("--accelerate", help="`ddp`, `fsdp`, or a file of `accelerate config`; overrides the file's.")
 @click.option("--resume", is_flag=True, help="Go on from the last whole checkpoint of a run that was broken off.")
 @click.option(
     "--home", type=FOLDER, default=home_folder, help="Where commands write.  [env: REVELATOR_HOME; default: runs]"
@@ -45,6 +47,8 @@ def train(
     base: str | None,
     out: Path | None,
     steps: int | None,
+    processes: int | None,
+    accelerate: str | None,
     resume: bool,
     home: Path,
     tracking_uri: str | None,
@@ -52,13 +56,16 @@ def train(
 ) -> None:
     """Fine-tune a base with LoRA on an instruction set; track it in MLflow and register the adapter as a version.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, tiny-cpu, real, qwen2.5-0.5b.
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, tiny-gpu, qwen2.5-0.5b, llama-3.2-1b,
+    llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp, qwen2.5-7b-qlora-ddp.
+    The adapter is that of the step with the best mean score of the tasks on dev rows.
 
     \b
     Examples:
       revelator train demo --set runs/demo/sets/world
       revelator train my.yaml --base Qwen/Qwen2.5-0.5B --out runs/adapters/qwen
       revelator train my.yaml --resume
+      revelator train llama-3.2-1b --set DIR --processes 2 --accelerate ddp
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
     path = find_config(config)
@@ -67,6 +74,8 @@ def train(
         set_folder=set_folder,
         base=base,
         steps=steps,
+        processes=processes,
+        accelerate=accelerate,
         out=out or load_config(path).out or home / "adapters" / path.stem,
     )
     if settings.set_folder is None:
@@ -137,14 +146,17 @@ def _launch(settings: TrainConfig, resume: bool, home: Path, tracking_uri: str |
         process_group=0,  # Ctrl-C reaches this process alone
     )
     assert process.stdin and process.stdout
+    outcome: dict = {}
     try:
-        return _outcome(process.stdout)
+        outcome = _outcome(process.stdout)
     except KeyboardInterrupt:
         console.print("\nstopping …", highlight=False)
         process.stdin.close()
-        return _outcome(process.stdout) or {"exit_status": INTERRUPTED}
+        outcome = _outcome(process.stdout) or {"exit_status": INTERRUPTED}
     finally:
-        _end(process)
+        waiting = settings.processes > 1 and outcome.get("exit_status")  # see training.launched
+        _end(process, 0 if waiting else STOP_SECONDS)
+    return outcome
 
 
 def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
@@ -157,19 +169,17 @@ def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
 
 
 def _outcome(lines: Iterable[str]) -> dict:
-    """The last line, which is JSON; whatever a library prints before it goes to standard error."""
-    outcome: dict = {}
+    """The line that is JSON; whatever a library prints before it goes to standard error."""
     for line in lines:
         if line.startswith('{"exit_status"'):
-            outcome = json.loads(line)
-        else:
-            click.echo(line, err=True, nl=False)
-    return outcome
+            return json.loads(line)
+        click.echo(line, err=True, nl=False)
+    return {}
 
 
-def _end(process: subprocess.Popen[str]) -> None:
+def _end(process: subprocess.Popen[str], seconds: float) -> None:
     try:
-        process.wait(STOP_SECONDS)
+        process.wait(seconds)
     except (subprocess.TimeoutExpired, KeyboardInterrupt):
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -189,13 +199,8 @@ def _end_badly(settings: TrainConfig, status: int | None) -> None:
 
 def _processes(settings: TrainConfig) -> list[str]:
     threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
-    counted = [
-        "--num_processes",
-        str(settings.processes),
-        "--num_machines",
-        "1",
-        "--num_cpu_threads_per_process",
-        str(threads),
-    ]
-    several = ["--multi_gpu"] if settings.processes > 1 else ["--quiet"]
-    return [*counted, *several, "--mixed_precision", "no", "--dynamo_backend", "no"]
+    counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
+    if settings.accelerate:
+        return ["--config_file", str(accelerate_file(settings.accelerate)), *counted]
+    several = ["--multi_gpu"] if settings.processes > 1 else ["--quiet"]  # on a machine without a GPU: gloo on its CPU
+    return [*counted, "--num_machines", "1", *several, "--mixed_precision", "no", "--dynamo_backend", "no"]

@@ -12,6 +12,12 @@ from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 
 CONFIGS = Path(__file__).parent / "configs"
+ACCELERATE = CONFIGS / "accelerate"
+
+
+def accelerate_file(name: str) -> Path:
+    shipped = ACCELERATE / f"{name}.yaml"
+    return shipped if shipped.is_file() else Path(name)
 
 
 class Strict(BaseModel):
@@ -27,7 +33,7 @@ class Lora(Strict):
 
 
 class Evaluation(Strict):
-    """`every` steps, loss and label accuracy on the same `rows_per_task` rows of the dev split."""
+    """`every` steps, loss and score of each task on the same `rows_per_task` rows of the dev split."""
 
     every: int = Field(100, ge=1)
     rows_per_task: int = Field(50, ge=1)
@@ -45,12 +51,14 @@ class TrainConfig(Strict):
     batch_size: int = Field(32, ge=1)
     gradient_accumulation: int = Field(1, ge=1)
     processes: int = Field(1, ge=1)
+    accelerate: str | None = None  # a file of `accelerate config`, or the name of one that ships
     learning_rate: float = Field(gt=0, le=1)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = Field(0.05, ge=0, lt=1)
     max_length: int = Field(512, ge=16)
     lost_rows_limit: float = Field(0.01, ge=0, le=1)
-    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))
+    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
+    sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
     lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     quantization: Literal["none", "nf4"] = "none"
@@ -66,8 +74,16 @@ class TrainConfig(Strict):
         if unknown := set(tasks) - set(TASKS):
             raise ValueError(f"no such task: {', '.join(sorted(unknown))}; tasks: {', '.join(TASKS)}")
         if any(share < 0 for share in tasks.values()) or not any(tasks.values()):
-            raise ValueError("shares must not be negative, and one must be above zero")
+            raise ValueError("weights must not be negative, and one must be above zero")
         return tasks
+
+    @field_validator("accelerate")
+    @classmethod
+    def found(cls, name: str | None) -> str | None:
+        shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
+        if name is not None and not accelerate_file(name).is_file():
+            raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
+        return name
 
     @property
     def global_batch(self) -> int:

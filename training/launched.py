@@ -6,6 +6,9 @@ Standard input is a pipe that only the starter holds: when that closes, because 
 killed in whatever way, the training ends. Unlike a signal on the parent's death it passes through the launcher in
 between and cannot come before it is waited for. The last line on standard output is the outcome, one JSON object:
 `exit_status` and, when that is 0, the fields of `training.sft.train`. Errors stand on standard error.
+
+Of several processes the first speaks; one that fails does not exit but waits for its starter to end them all: to its
+exit torchrun would add a traceback.
 """
 
 from __future__ import annotations
@@ -48,6 +51,7 @@ def main(config: Path, resume: bool) -> None:
     end_with_starter()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
     outcome: dict = {"exit_status": 0}
+    several, first = "WORLD_SIZE" in os.environ, os.environ.get("RANK", "0") == "0"
     try:
         from training.sft import train
 
@@ -56,11 +60,16 @@ def main(config: Path, resume: bool) -> None:
             return
         outcome |= result
     except RevelatorError as error:
+        outcome["exit_status"] = status = error.exit_status
+        signal.signal(signal.SIGINT, lambda *_: os._exit(status))
+        if not first:
+            time.sleep(STOP_SECONDS)  # bad input ends the first process, too: it says so for all
         click.echo(f"error: {error}", err=True)
-        outcome["exit_status"] = error.exit_status
     except KeyboardInterrupt:
         outcome["exit_status"] = INTERRUPTED
     click.echo(json.dumps(outcome))
+    if several and outcome["exit_status"]:
+        threading.Event().wait()
     sys.exit(outcome["exit_status"])
 
 

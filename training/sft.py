@@ -1,7 +1,7 @@
 """LoRA fine-tuning of a base on an instruction set: what `revelator train` runs under `accelerate launch`.
 
 The configuration is a resolved one: `set_folder` and `out` are set. In order: read and check, tokenise, load the base,
-train all tasks with TRL on completion tokens only, write the adapter with its manifest, register it.
+train all tasks with TRL on completion tokens only, write the best adapter with its manifest, register it.
 Design notes:
 * Rows are tokenised here and not by TRL, so that training, evaluation and serving tokenise a prompt by the same call.
 * The order of rows is computed before the first step (training.instructions), so a resumed run ends where the killed
@@ -12,9 +12,10 @@ Design notes:
 
 from __future__ import annotations
 
+import shutil
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import mlflow
 import torch
@@ -25,10 +26,12 @@ from peft import LoraConfig
 from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
-from trl import SFTConfig, SFTTrainer
+from trl import SFTConfig
 
 from revelator import registry
 from revelator.artifact import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
     MANIFEST,
     AdapterManifest,
     base_digest,
@@ -39,21 +42,22 @@ from revelator.artifact import (
     write_manifest,
 )
 from revelator.durable import staged_folder, write_bytes
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, DataError
 from training.base_model import check_base, load_base, load_tokenizer, precision
-from training.callbacks import LabelAccuracy, Report, WholeCheckpoints
-from training.checkpoints import begun_run, forget, identity, last_whole, record_run, sole_writer
+from training.callbacks import Report, WholeCheckpoints
+from training.checkpoints import BEST, begun_run, forget, identity, last_whole, record_run, sole_writer
 from training.config import TrainConfig, load_config
 from training.instructions import (
-    Instruction,
     TokenRow,
     keep_whole,
     pinned,
     read_split,
+    shares,
     tokenise,
     training_order,
     verify_set,
 )
+from training.task_trainer import TaskTrainer, read_best
 from training.tracking import log_inputs, tracked_run
 
 console = Console(stderr=True)
@@ -69,9 +73,9 @@ class Inputs:
     tokenizer: PreTrainedTokenizerBase
     tokens: list[TokenRow]
     order: list[int]
-    dev: list[Instruction]
-    dev_tokens: list[TokenRow]
-    lost: int  # training rows over the length
+    dev: list[TokenRow]
+    lost: dict[str, int]  # training rows over the length, by task
+    lost_dev: int
 
 
 @dataclass(frozen=True)
@@ -83,15 +87,15 @@ class Start:
     checkpoint: Path | None
 
 
-def as_dataset(rows: list[TokenRow], order: list[int] | None = None) -> Dataset:
-    columns = {"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]}
-    dataset = Dataset.from_dict(columns)
-    return dataset if order is None else dataset.select(order)
+def as_dataset(rows: list[TokenRow]) -> Dataset:
+    return Dataset.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
 
 
 def trainer_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
     return SFTConfig(
         output_dir=str(config.work),
+        ddp_find_unused_parameters=False,
+        use_cpu=not torch.cuda.is_available(),
         max_steps=config.steps,
         per_device_train_batch_size=config.batch_size,
         per_device_eval_batch_size=config.evaluation.batch_size,
@@ -133,13 +137,12 @@ def lora(config: TrainConfig) -> LoraConfig:
     )
 
 
-def save_adapter(trainer: SFTTrainer, config: TrainConfig, inputs: Inputs, run_id: str) -> AdapterManifest:
-    """The adapter's folder at `config.out`: whole with its manifest, or not there."""
+def save_adapter(config: TrainConfig, inputs: Inputs, run_id: str) -> AdapterManifest:
+    """The best adapter's folder at `config.out`: whole with its manifest, or not there."""
     assert config.out is not None
     with disk_errors(config.out), staged_folder(config.out) as stage:
-        model: Any = trainer.model
-        model.peft_config["default"].base_model_name_or_path = lasting_name(config.base)
-        model.save_pretrained(stage, safe_serialization=True)
+        for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
+            shutil.copyfile(config.work / BEST / name, stage / name)
         inputs.tokenizer.save_pretrained(stage)
         write_bytes(stage / "config.yaml", config.to_yaml().encode())
         return write_manifest(
@@ -159,35 +162,45 @@ def read_inputs(config: TrainConfig) -> Inputs:
     manifest = verify_set(config.set_folder)
     tokenizer = load_tokenizer(base)
     rows = tokenise(read_split(config.set_folder, "train"), tokenizer)
+    rows = [row for row in rows if config.tasks.get(row.task, 0) > 0]
     tokens, lost = keep_whole(rows, config.max_length, config.lost_rows_limit)
-    dev = pinned(read_split(config.set_folder, "dev"), config.evaluation.rows_per_task)
-    dev_tokens, _ = keep_whole(tokenise(dev, tokenizer), config.max_length, 1.0)
-    check_base(base, tokenizer, tokens + dev_tokens)
-    order = training_order(tokens, config.tasks, batch_size=config.global_batch, steps=config.steps, seed=config.seed)
-    return Inputs(base, base_digest(base), manifest, tokenizer, tokens, order, dev, dev_tokens, lost)
+    drawn_as = shares(config.tasks, Counter(row.task for row in tokens), config.sampling_temperature)
+    dev = [row for row in read_split(config.set_folder, "dev") if row.task in drawn_as]
+    if not dev:
+        raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
+    judged, lost_dev = keep_whole(
+        tokenise(pinned(dev, config.evaluation.rows_per_task), tokenizer), config.max_length, limit=1.0
+    )
+    check_base(base, tokenizer, tokens + judged)
+    order = training_order(tokens, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed)
+    return Inputs(base, base_digest(base), manifest, tokenizer, tokens, order, judged, lost, sum(lost_dev.values()))
 
 
-def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> SFTTrainer:
+def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTrainer:
     dtype = precision(config)
-    trainer = SFTTrainer(
+    trainer = TaskTrainer(
+        dev=inputs.dev,
+        work=config.work,
         model=load_base(config, inputs.base, dtype),
         args=trainer_settings(config, dtype),
-        train_dataset=as_dataset(inputs.tokens, inputs.order),
-        eval_dataset=as_dataset(inputs.dev_tokens),
+        train_dataset=as_dataset(inputs.tokens).select(inputs.order),
+        eval_dataset=as_dataset(inputs.dev),  # asked for because evaluation is on
         processing_class=inputs.tokenizer,
         peft_config=lora(config),
-        callbacks=[
-            WholeCheckpoints(),
-            report,
-            LabelAccuracy(inputs.dev, inputs.tokenizer, config.evaluation.batch_size, report),
-        ],
+        callbacks=[WholeCheckpoints(), report],
     )
     trainer.remove_callback(PrinterCallback)
+    trainer.model.peft_config["default"].base_model_name_or_path = lasting_name(config.base)
     return trainer
 
 
-def fit(trainer: SFTTrainer, config: TrainConfig, checkpoint: Path | None) -> None:
-    """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it."""
+def fit(trainer: TaskTrainer, config: TrainConfig, checkpoint: Path | None) -> None:
+    """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it.
+
+    An adapter that a killed run kept from a step after its last whole checkpoint stays the best one to beat: that step
+    comes again with the same score, so the adapter that is left in the end is the same.
+    """
+    trainer.best = read_best(config.work) if checkpoint else {}
     with disk_errors(config.work):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
@@ -218,7 +231,7 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
     torch.set_num_threads(config.threads or torch.get_num_threads())
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    state = PartialState()
+    state = PartialState(cpu=not torch.cuda.is_available())  # several processes on a CPU find one another only if told
     if not state.is_main_process:
         inputs, start = prepare(config, state, resume)
         if not (resume and finished(config, start.identity)):
@@ -231,7 +244,7 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
         manifest = finished(config, start.identity) if resume else None
         if manifest is None:
             describe(config, inputs)
-            manifest = tracked_fit(make_trainer(config, inputs, report), config, inputs, start)
+            manifest = tracked_fit(config, inputs, start, report)
         version = register(config, manifest)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
@@ -245,9 +258,10 @@ def prepare(config: TrainConfig, state: PartialState, resume: bool) -> tuple[Inp
         return inputs, Start(wanted, run_id, last_whole(config.work) if run_id else None)
 
 
-def tracked_fit(trainer: SFTTrainer, config: TrainConfig, inputs: Inputs, start: Start) -> AdapterManifest:
+def tracked_fit(config: TrainConfig, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:
     """Trains within an MLflow run and saves the adapter. Only now, all being checked, an earlier run's rest goes."""
     assert config.out is not None
+    trainer = make_trainer(config, inputs, report)
     if start.checkpoint is None:
         forget(config.work)
     with tracked_run(start.run_id, config.out.name) as run_id:
@@ -256,16 +270,21 @@ def tracked_fit(trainer: SFTTrainer, config: TrainConfig, inputs: Inputs, start:
         if start.checkpoint:
             console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
         else:
-            counts = {"train": len(inputs.tokens), "lost": inputs.lost, "dev": len(inputs.dev_tokens)}
-            log_inputs(config, inputs.manifest, counts)
+            lost = {f"lost_{task}": count for task, count in inputs.lost.items()}
+            counts = {"train": len(inputs.tokens), "lost": sum(inputs.lost.values()), "dev": len(inputs.dev)}
+            log_inputs(config, inputs.manifest, counts | lost | {"lost_dev": inputs.lost_dev})
         fit(trainer, config, start.checkpoint)
-        return save_adapter(trainer, config, inputs, run_id)
+        best = {f"best/{name}": value for name, value in trainer.best.items()}
+        report.figures |= best
+        mlflow.log_metrics(best, step=config.steps)
+        console.print("  ".join(f"{name} {value:.4g}" for name, value in best.items()), highlight=False)
+        return save_adapter(config, inputs, run_id)
 
 
 def describe(config: TrainConfig, inputs: Inputs) -> None:
     mean = sum(len(inputs.tokens[i].input_ids) for i in inputs.order) / len(inputs.order)
     console.print(
-        f"{len(inputs.tokens):,} training rows ({inputs.lost} too long), {len(inputs.dev_tokens):,} dev rows; "
+        f"{len(inputs.tokens):,} training rows ({sum(inputs.lost.values())} too long), {len(inputs.dev):,} dev rows; "
         f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average",
         highlight=False,
         soft_wrap=True,

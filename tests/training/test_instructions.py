@@ -20,6 +20,7 @@ from training.instructions import (
     keep_whole,
     pinned,
     read_split,
+    shares,
     tokenise,
     training_order,
     verify_set,
@@ -40,13 +41,14 @@ task_rows = st.lists(
 def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_again(
     rows: list[TokenRow], batch_size: int, steps: int, seed: int
 ) -> None:
-    order = training_order(rows, dict.fromkeys(TASKS, 1.0), batch_size=batch_size, steps=steps, seed=seed)
+    drawn_as = shares(dict.fromkeys(TASKS, 1.0), Counter(row.task for row in rows), None)
+    order = training_order(rows, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
     assert len(order) == batch_size * steps
     seen = Counter(order)
     for task in {row.task for row in rows}:
         times = [seen[i] for i, row in enumerate(rows) if row.task == task]
         assert max(times) - min(times) <= 1
-    assert order == training_order(rows, dict.fromkeys(TASKS, 1.0), batch_size=batch_size, steps=steps, seed=seed)
+    assert order == training_order(rows, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
 
 
 def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
@@ -54,7 +56,7 @@ def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> N
     rows = [
         TokenRow(task, [1] * (n := random.randint(5, 200)), [1] * n) for task in ("route", "end") for _ in range(300)
     ]
-    order = training_order(rows, {"route": 3.0, "end": 1.0}, batch_size=16, steps=100, seed=1)
+    order = training_order(rows, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
     lengths = [len(rows[i].input_ids) for i in order]
     padded = sum(max(lengths[i : i + 16]) * 16 for i in range(0, len(lengths), 16))
     assert sum(lengths) / padded > 0.9
@@ -85,11 +87,50 @@ def test_a_tokenizer_that_cannot_tell_labels_apart_is_refused(tmp_path: Path, ba
         check_labels(coarse)
 
 
-def test_rows_that_are_too_long_are_counted_and_refused_above_the_limit() -> None:
+weights = st.dictionaries(st.sampled_from(list(TASKS)), st.floats(0.1, 10), min_size=1)
+sizes = st.fixed_dictionaries({task: st.integers(1, 100_000) for task in TASKS})
+temperatures = st.none() | st.floats(0.5, 100)
+
+
+@given(weights, sizes, temperatures)
+def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, temperature) -> None:
+    drawn_as = shares(weights, sizes, temperature)
+    assert set(drawn_as) == set(weights)
+    assert sum(drawn_as.values()) == pytest.approx(1)
+
+
+@given(weights, sizes, temperatures, st.floats(0.01, 100))
+def test_shares_depend_on_the_ratio_of_weights_alone(weights, sizes, temperature, factor: float) -> None:
+    scaled = {task: factor * weight for task, weight in weights.items()}
+    assert shares(scaled, sizes, temperature) == pytest.approx(shares(weights, sizes, temperature))
+
+
+@given(sizes)
+def test_temperature_one_draws_rows_evenly_and_none_draws_by_weight(sizes) -> None:
+    even = shares(dict.fromkeys(TASKS, 1.0), sizes, 1.0)
+    assert even == pytest.approx({task: size / sum(sizes.values()) for task, size in sizes.items()})
+    assert shares({"route": 3.0, "end": 1.0}, sizes, None) == pytest.approx({"route": 0.75, "end": 0.25})
+    assert shares(dict.fromkeys(TASKS, 1.0), sizes, 1e9) == pytest.approx(dict.fromkeys(TASKS, 1 / len(TASKS)))
+
+
+@given(sizes, st.floats(0.5, 50), st.floats(1.01, 10))
+def test_a_higher_temperature_never_lowers_the_share_of_the_smallest_task(sizes, temperature: float, more: float):
+    smallest = min(sizes, key=lambda task: sizes[task])
+    cool, warm = (shares(dict.fromkeys(TASKS, 1.0), sizes, t) for t in (temperature, temperature * more))
+    assert warm[smallest] >= cool[smallest] * (1 - 1e-9)
+
+
+def test_no_task_with_rows_and_weight_is_an_error() -> None:
+    with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
+        shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)
+
+
+def test_rows_that_are_too_long_are_counted_by_task_and_refused_above_the_limit() -> None:
     rows = [TokenRow("end", [1] * n, [1] * n) for n in (5, 5, 5, 50)]
-    assert keep_whole(rows, 10, limit=0.25) == (rows[:3], 1)
-    with pytest.raises(DataError, match="1 of 4 rows are longer than 10 tokens") as caught:
-        keep_whole(rows, 10, limit=0.2)
+    rows += [TokenRow("route", [1] * 5, [1] * 5)] * 96
+    assert keep_whole(rows, 10, limit=0.25) == (rows[:3] + rows[4:], {"end": 1})
+    with pytest.raises(DataError, match="1 of 4 end rows are longer than 10 tokens") as caught:
+        keep_whole(rows, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
     assert "50 tokens" in str(caught.value)
 
 

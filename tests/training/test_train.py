@@ -16,13 +16,14 @@ import psutil
 import pytest
 
 from revelator import registry
-from revelator.artifact import verify_adapter
+from revelator.artifact import read_manifest, verify_adapter
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import last_whole, sole_writer
 from training.config import TrainConfig
+from training.instructions import read_split
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 SETTINGS = {
@@ -77,7 +78,9 @@ def test_the_run_holds_parameters_curves_data_set_system_metrics_and_environment
     assert run.data.params["learning_rate"] == "0.01" and run.data.params["lora.rank"] == "16"
     curve = [m.value for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, "train/loss")]
     assert len(curve) == 60 and curve[-1] < 0.5 * curve[0]
-    assert {"dev/loss", "dev/accuracy_route", "dev/accuracy_relevance", "dev/accuracy_end"} <= set(run.data.metrics)
+    tasks = {row.task for row in read_split(trained.config.set_folder, "dev")}
+    for name in ("dev/loss", "dev/score", *(f"dev/{kind}_{task}" for kind in ("loss", "score") for task in tasks)):
+        assert [m.step for m in mlflow.MlflowClient().get_metric_history(run.info.run_id, name)] == [30, 60]
     assert any(name.startswith("system/") for name in run.data.metrics)
     data = run.inputs.dataset_inputs[0].dataset
     assert trained.result["adapter"] and data.digest == run.data.params["data_digest"][:36]
@@ -127,10 +130,19 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, 
 
     done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
     assert "going on from" in done.stderr and "checkpoint-20" in done.stderr
-    weights = "adapter_model.safetensors"
-    assert sha256_file(tmp_path / "a" / weights) == sha256_file(Path(trained.result["adapter"]) / weights)
     result = json.loads(done.stdout)
     assert result["version"] == 1 and not (tmp_path / "a.work").exists()
+    straight, resumed = read_manifest(Path(trained.result["adapter"])).files, read_manifest(tmp_path / "a").files
+    assert straight["adapter_model.safetensors"] == resumed["adapter_model.safetensors"]
+    assert {name for name in straight if straight[name] != resumed[name]} == {"config.yaml"}  # it names `out`
+    for name in ("train/loss", "dev/loss", "dev/score"):
+        assert curve(tmp_path, result["run_id"], name) == curve(trained.home, trained.result["run_id"], name)
+
+
+def curve(home: Path, run_id: str, name: str) -> list[tuple[int, float]]:
+    """(step, value) of a metric: a step that both a killed run and its resumption took is one point if equal."""
+    registry.connect(None, home)
+    return sorted({(m.step, m.value) for m in mlflow.MlflowClient().get_metric_history(run_id, name)})
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
@@ -212,7 +224,7 @@ def test_what_a_started_training_refuses_is_said_once_and_leaves_nothing_behind(
     base: Path, set_folder: Path, tmp_path: Path
 ) -> None:
     command = [str(PROGRAM), "train", str(_config_file(tmp_path)), "--set", str(set_folder), "--base", str(base)]
-    command += ["--home", str(tmp_path), "--tracking-uri", "http://127.0.0.1:1"]
+    command += ["--home", str(tmp_path), "--tracking-uri", "http://127.0.0.1:1", "--processes", "2"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout, done.stderr.count("error: ")) == (1, "", 1)
     assert "Traceback" not in done.stderr and "--resume" not in done.stderr

@@ -1,0 +1,246 @@
+"""The trainer's own parts: its loss is the model's, its scores are those of decoding, it keeps the best adapter; two
+processes train what one does with twice the accumulation; 4-bit bases."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import mlflow
+import pytest
+import torch
+from rich.console import Console
+from safetensors.torch import load_file
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    BloomConfig,
+    CohereConfig,
+    Gemma2Config,
+    GPT2Config,
+    GPTNeoXConfig,
+    GraniteConfig,
+    LlamaConfig,
+    MistralConfig,
+    OPTConfig,
+    Phi3Config,
+    PreTrainedConfig,
+    Qwen2Config,
+    Qwen3Config,
+)
+
+from revelator import registry
+from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
+from revelator.durable import sha256_file
+from revelator.errors import ArtifactError
+from revelator.tasks import TASKS
+from serving.engine import Engine
+from training import sft
+from training.base_model import check_base
+from training.callbacks import Report
+from training.checkpoints import BEST
+from training.config import TrainConfig
+from training.instructions import pinned, read_split
+from training.merge import merge_adapter
+from training.task_trainer import TaskTrainer, projecting, read_best
+
+PROGRAM = Path(sys.executable).with_name("revelator")
+SETTINGS = {
+    "steps": 6,
+    "batch_size": 4,
+    "learning_rate": 1e-3,
+    "log_every": 1,
+    "threads": 1,
+    "evaluation": {"every": 6, "rows_per_task": 3},
+}
+SIZE = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+GATED = SIZE | {"intermediate_size": 48, "num_key_value_heads": 2}
+ARCHITECTURES = (
+    LlamaConfig(**GATED, tie_word_embeddings=True),
+    Qwen2Config(**GATED),
+    Qwen3Config(**GATED, head_dim=8),
+    MistralConfig(**GATED),
+    Phi3Config(**GATED, pad_token_id=0),
+    Gemma2Config(**GATED, head_dim=8, query_pre_attn_scalar=8),  # caps its logits
+    GraniteConfig(**GATED, logits_scaling=3.0),
+    CohereConfig(**GATED),  # scales its logits
+    OPTConfig(**SIZE, ffn_dim=48, word_embed_proj_dim=32),
+    GPT2Config(n_embd=32, n_layer=2, n_head=4),
+    GPTNeoXConfig(**SIZE, intermediate_size=48),
+    BloomConfig(hidden_size=32, n_layer=2, n_head=4),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("home")
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch, home: Path) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("REVELATOR_HOME", str(home))
+
+
+def toy_trainer(base: Path, set_folder: Path, folder: Path, **changes: object) -> TaskTrainer:
+    config = TrainConfig(base=str(base), set_folder=set_folder, out=folder / "out", **SETTINGS | changes)
+    return sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
+
+
+def write_architecture(settings: PreTrainedConfig, base: Path, folder: Path) -> Path:
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    settings.vocab_size = len(tokenizer)
+    settings.bos_token_id, settings.eos_token_id, settings.pad_token_id = None, tokenizer.eos_token_id, 0
+    torch.manual_seed(0)
+    AutoModelForCausalLM.from_config(settings).to(torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize("settings", ARCHITECTURES, ids=lambda s: s.model_type)
+def test_any_causal_lm_trains_by_its_own_loss_through_its_linear_layers(
+    settings: PreTrainedConfig, base: Path, set_folder: Path, tmp_path: Path
+) -> None:
+    trainer = toy_trainer(write_architecture(settings, base, tmp_path / "base"), set_folder, tmp_path)
+    batch = next(iter(trainer.get_train_dataloader()))
+    own = trainer.model.get_base_model()
+    with torch.no_grad():
+        whole = own(**{k: v for k, v in batch.items() if k != "labels"}, use_cache=False).logits[:, :-1]
+    labels = batch["labels"][:, 1:]
+    wanted = torch.nn.functional.cross_entropy(whole[labels != -100], labels[labels != -100])
+    loss = trainer.compute_loss(trainer.model, dict(batch))
+    torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=1e-6)
+
+    loss.backward()
+    trained = {name: p.grad for name, p in trainer.model.named_parameters() if p.requires_grad}
+    assert trained and all("lora_" in name and "lm_head" not in name for name in trained)
+    assert all(grad.abs().sum() > 0 for name, grad in trained.items() if "lora_B" in name)
+    assert trainer.evaluate()["eval_score"] <= 1
+
+
+def test_logits_are_those_of_the_learnt_positions_and_whole_again_afterwards(base: Path) -> None:
+    model = AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32)
+    ids = torch.arange(2, 14).view(2, 6)
+    learnt = torch.zeros(2, 5, dtype=torch.bool)
+    learnt[0, 3:] = learnt[1, 2] = True
+    whole = model(ids).logits
+    with projecting(model, learnt):
+        torch.testing.assert_close(model(ids).logits, whole[:, :-1][learnt])
+    torch.testing.assert_close(model(ids).logits, whole)
+
+
+def test_a_score_is_the_share_that_decoding_writes_as_gold(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    config = TrainConfig(
+        base=str(base),
+        set_folder=set_folder,
+        out=tmp_path / "a",
+        **SETTINGS | {"steps": 50, "learning_rate": 1e-2},
+        tasks={"refine": 1, "route": 1},
+    )
+    made = sft.train(config, resume=False)
+    assert made
+    engine = Engine(base, tmp_path / "a", threads=1)
+    rows = pinned([row for row in read_split(set_folder, "dev") if row.task in config.tasks], 3)
+    for task in config.tasks:
+        mine = [row for row in rows if row.task == task]
+        prompts = [row.prompt for row in mine]
+        if labels := TASKS[task].labels:
+            written = [max(p, key=lambda label: p[label]) for p in engine.label_probabilities(prompts, labels)]
+        else:
+            written = [w.text for w in engine.generate(prompts, max_new_tokens=40)]
+        right = [text == row.completion.strip() for text, row in zip(written, mine, strict=True)]
+        step = made["figures"]["best/step"]
+        scores = mlflow.MlflowClient().get_metric_history(made["run_id"], f"dev/score_{task}")
+        assert next(m.value for m in scores if m.step == step) == pytest.approx(sum(right) / len(right))
+
+
+def test_the_adapter_of_the_best_mean_score_is_kept_and_of_equal_scores_that_of_lower_loss(
+    base: Path, set_folder: Path, tmp_path: Path
+) -> None:
+    trainer = toy_trainer(base, set_folder, tmp_path)
+    kept = []
+    for score, loss in ((0.5, 1.0), (0.4, 0.1), (0.5, 0.9), (0.5, 0.9), (0.6, 2.0)):
+        with torch.no_grad():
+            next(p for p in trainer.model.parameters() if p.requires_grad).add_(1.0)
+        trainer._keep_best({"eval_score": score, "eval_loss": loss})
+        kept.append(sha256_file(trainer.work / BEST / ADAPTER_WEIGHTS))
+    assert kept[0] == kept[1] and kept[2] == kept[3] and len(set(kept)) == 3
+    assert read_best(trainer.work) == {"score": 0.6, "loss": 2.0, "step": 0}
+
+
+def test_two_processes_train_what_one_does_with_twice_the_accumulation(
+    base: Path, set_folder: Path, tmp_path: Path, home: Path
+) -> None:
+    """Within 1e-5 in each loss and 1e-4 in each weight, of magnitude 0.1: sums of floats in another order."""
+    (tmp_path / "two.yaml").write_text(json.dumps(SETTINGS))
+    command = [str(PROGRAM), "train", str(tmp_path / "two.yaml"), "--processes", "2", "--home", str(home), "--json"]
+    command += ["--set", str(set_folder), "--base", str(base)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    two = json.loads(done.stdout)
+    config = TrainConfig(
+        base=str(base), set_folder=set_folder, out=tmp_path / "one", gradient_accumulation=2, **SETTINGS
+    )
+    one = sft.train(config, resume=False)
+    assert one
+    registry.connect(None, home)
+    for name in ("train/loss", "train/grad_norm", "train/tokens", "dev/loss"):
+        curves = [mlflow.MlflowClient().get_metric_history(run["run_id"], name) for run in (one, two)]
+        assert [p.value for p in curves[0]] == pytest.approx([p.value for p in curves[1]], rel=1e-5), name
+    weights = [load_file(Path(run["adapter"]) / ADAPTER_WEIGHTS) for run in (one, two)]
+    torch.testing.assert_close(weights[0], weights[1], rtol=0, atol=1e-4)
+
+
+def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
+    base: Path, set_folder: Path, tmp_path: Path
+) -> None:
+    config = TrainConfig(
+        base=str(base),
+        set_folder=set_folder,
+        out=tmp_path / "a",
+        quantization="nf4",
+        **SETTINGS | {"learning_rate": 1e-2},
+    )
+    quantized = sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False)).model
+    assert {p.dtype for n, p in quantized.named_parameters() if "q_proj.base_layer" in n} == {torch.uint8}
+    made = sft.train(config, resume=False)
+    assert made and made["figures"]["train/loss"] < 8
+    verify_adapter(tmp_path / "a", base)
+
+    record = merge_adapter(tmp_path / "a", None, tmp_path / "merged")
+    assert record["base"]["name"] == str(base)
+    merged, served = (
+        load_file(path) for path in (tmp_path / "merged" / "model.safetensors", base / "model.safetensors")
+    )
+    assert {value.dtype for value in merged.values()} == {torch.bfloat16} and merged.keys() == served.keys()
+    adapter = load_file(tmp_path / "a" / ADAPTER_WEIGHTS)
+    name = "model.layers.0.self_attn.q_proj"
+    a, b = (adapter[f"base_model.model.{name}.lora_{side}.weight"].float() for side in "AB")
+    delta = merged[f"{name}.weight"].float() - served[f"{name}.weight"].float()
+    torch.testing.assert_close(delta, b @ a * 2, rtol=0.02, atol=2e-3)  # alpha / rank is 2; bf16 steps near 0.5
+    assert (b @ a).abs().max() > 5e-3
+
+    whole, parts = Engine(tmp_path / "merged", threads=1), Engine(base, tmp_path / "a", threads=1)
+    prompts = [row.prompt for row in read_split(set_folder, "dev")[:6]]
+    for one, other in zip(*(e.label_probabilities(prompts, ("yes", "no")) for e in (whole, parts)), strict=True):
+        assert one == pytest.approx(other, abs=0.05)
+
+
+def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    config = TrainConfig(base=str(base), set_folder=set_folder, out=tmp_path / "a", quantization="nf4", **SETTINGS)
+    folder = tmp_path / "small"
+    sft.load_base(config, base, torch.float32).save_pretrained(folder)
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    tokenizer.save_pretrained(folder)
+    with pytest.raises(ArtifactError, match=r"stored quantised \(bitsandbytes\).*bf16 weights alone"):
+        check_base(folder, tokenizer, sft.read_inputs(config).dev)
+
+
+def test_what_is_no_merged_model_is_not_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter").write_text("years of work")
+    command = [str(PROGRAM), "merge", str(tmp_path), "--out", str(tmp_path / "thesis")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
+    assert done.returncode != 0 and "something stands there that is no merged model" in done.stderr
