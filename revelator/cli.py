@@ -18,6 +18,7 @@ COMMANDS = {
     "train": "training.commands:train",
     "promote": "evaluation.promotion:promote",
     "rollback": "evaluation.promotion:rollback",
+    "merge": "training.merge:merge",
     "evaluate": "evaluation.commands:evaluate",
     "score": "evaluation.score:score",
     "index": "serving.commands.index:index",

@@ -1,0 +1,90 @@
+"""`revelator merge`: an adapter put into its bf16 base for good, as a folder that any engine of causal LMs loads."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import click
+
+from revelator import registry
+from revelator.artifact import MANIFEST, base_folder, disk_errors, verify_adapter, verify_files
+from revelator.durable import sha256_file, staged_folder, write_json
+from revelator.errors import ConfigError
+from revelator.registry import CHAMPION, NAME, home_folder
+
+FOLDER = click.Path(path_type=Path)
+RECORD = "merged.json"  # what the folder was made from; written last
+
+
+@click.command()
+@click.argument("adapter", default=CHAMPION)
+@click.option("--base", help="`tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
+@click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
+@click.option("--home", type=FOLDER, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
+@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to standard output.")
+def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+    """Write base and adapter as one model in bf16, for engines that load no adapters.
+
+    ADAPTER is a folder, a version number, `latest`, or an alias (default: champion). An adapter that was trained on a
+    4-bit base (`quantization: nf4`) goes into the bf16 weights that the 4-bit ones were made from, as any other does.
+
+    \b
+    Examples:
+      revelator merge --out runs/merged
+      revelator merge runs/adapters/qwen --out runs/merged/qwen
+      revelator merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
+    """
+    if out.exists() and not (out / RECORD).is_file() and (out.is_file() or any(out.iterdir())):
+        raise ConfigError(
+            "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
+        )
+    if (Path(adapter) / MANIFEST).is_file():
+        record = merge_adapter(Path(adapter), base, out)
+    else:
+        registry.connect(tracking_uri, home)
+        version = registry.resolve(NAME, adapter)
+        with tempfile.TemporaryDirectory() as folder:
+            record = merge_adapter(registry.download(version, Path(folder) / "adapter"), base, out)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), **record}))
+    else:
+        click.echo(f"merged model {out}: base {record['base']['name']} with adapter {record['adapter'][:12]}…, bf16")
+
+
+def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
+    """Writes the model to `out`, by one rename; returns its record (base, adapter's sha256, prompts, grammar).
+
+    Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
+    base's own weights are quantised.
+    """
+    folder = base_folder(base or verify_files(adapter).base_name)
+    manifest = verify_adapter(adapter, folder)
+
+    import torch
+    from peft import PeftModel
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from training.base_model import refuse_quantized
+
+    refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
+    with disk_errors(out), staged_folder(out) as stage:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
+        )
+        with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
+            warnings.simplefilter("ignore", FutureWarning)
+            PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True).save_pretrained(stage)
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(stage)
+        record = {
+            "base": {"name": manifest.base_name, "digest": manifest.base_digest},
+            "adapter": sha256_file(adapter / "adapter_model.safetensors"),
+            "prompt_hash": manifest.prompt_hash,
+            "grammar_hash": manifest.grammar_hash,
+        }
+        write_json(stage / RECORD, record)
+    return record
