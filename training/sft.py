@@ -190,7 +190,9 @@ def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTra
         callbacks=[WholeCheckpoints(), report],
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.model.peft_config["default"].base_model_name_or_path = lasting_name(config.base)
+    saved = trainer.model.peft_config["default"]
+    saved.base_model_name_or_path = lasting_name(config.base)
+    saved.target_modules = sorted(saved.target_modules)  # a set would be written in another order by each process
     return trainer
 
 
