@@ -1,0 +1,262 @@
+"""Tokens a second, memory and share of the matrix rate of `revelator train`'s trainer, beside a plain TRL script.
+
+    python benchmarks/training.py [--shape tiny] [--device cpu] [--steps 6] [--batch 32] [--repeats 3]
+    python benchmarks/training.py --shape qwen2.5-0.5b --device cuda --steps 20
+    python benchmarks/training.py --shape llama-3.2-3b --device cuda --steps 20 --batch 16
+
+The plain script is TRL's SFTTrainer on the same rows as prompt and completion, with the same LoRA, batch and number of
+steps, and its own defaults for all else (bf16 autocast, gradient checkpointing, rows in an order of its own, padded to
+the longest of a batch). Each measurement is a process of its own, ours and theirs in turn. Rows are drawn from a world
+that the benchmark builds, by the weights of `real.yaml`; shapes other than `tiny` have random weights and read the
+embedded base's tokens.
+
+Tokens are those of rows, padding apart, after the first step; on a CPU they are counted by its processor time, too:
+other work on the machine changes that little. The matrix rate is that of one product of a batch's tokens with a layer's
+largest matrix, taken in the same process. What it is held against is the work that a token needs: 2 operations a weight
+forward and 2 back, 4 back for an adapter's, nothing for what is computed again or for padding.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+SHAPES: dict[str, dict[str, Any]] = {
+    "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
+    "qwen2.5-0.5b": {
+        "model_type": "qwen2",
+        "hidden_size": 896,
+        "intermediate_size": 4864,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 14,
+        "num_key_value_heads": 2,
+        "vocab_size": 151_936,
+        "tie_word_embeddings": True,
+    },
+    "llama-3.2-3b": {
+        "hidden_size": 3072,
+        "intermediate_size": 8192,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 24,
+        "num_key_value_heads": 8,
+        "vocab_size": 128_256,
+        "tie_word_embeddings": True,
+    },
+}
+
+
+def write_base(shape: str, folder: Path) -> None:
+    """A base of that shape with random weights in bf16, and the embedded base's tokenizer."""
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from revelator.artifact import base_folder
+
+    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
+    values = {"model_type": "llama", "vocab_size": len(tokenizer), "max_position_embeddings": 2048} | SHAPES[shape]
+    ends = {"bos_token_id": None, "eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    torch.manual_seed(0)
+    settings = AutoConfig.for_model(**values, **ends)
+    AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def build_set(folder: Path) -> Path:
+    """An instruction set of a world of 400 questions."""
+    from evaluation.demo import WORLD_CONFIG
+
+    program = [sys.executable, "-c", "from revelator.cli import main; main()", "data"]
+    steps = (["world", "--size", "400", "--seed", "7", "--out", str(folder / "world")],)
+    steps += (["build", str(WORLD_CONFIG), "--out", str(folder / "set")],)
+    for step in steps:
+        environment = os.environ | {"REVELATOR_WORLD": str(folder / "world")}
+        subprocess.run([*program, *step], check=True, env=environment, stdout=sys.stderr)
+    return folder / "set"
+
+
+def ours(config: Any, folder: Path) -> Any:
+    from rich.console import Console
+
+    from training import sft
+    from training.callbacks import Report
+
+    trainer = sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
+    trainer.args.eval_strategy = trainer.args.save_strategy = "no"
+    return trainer
+
+
+def plain(config: Any, folder: Path) -> Any:
+    """What TRL's documentation shows: a model by its name, a data set of prompts and completions, LoRA."""
+    import torch
+    from datasets import Dataset
+    from trl import SFTConfig, SFTTrainer
+
+    from revelator.artifact import base_folder
+    from training import sft
+    from training.instructions import read_split
+
+    rows = read_split(config.set_folder, "train")
+    order = sft.read_inputs(config).order
+    columns = {name: [getattr(row, name) for row in rows] for name in ("prompt", "completion")}
+    return SFTTrainer(
+        model=str(base_folder(config.base)),
+        args=SFTConfig(
+            output_dir=str(folder),
+            max_steps=config.steps,
+            per_device_train_batch_size=config.batch_size,
+            use_cpu=not torch.cuda.is_available(),
+            report_to="none",
+            disable_tqdm=True,
+            logging_steps=1,
+            save_strategy="no",
+        ),
+        train_dataset=Dataset.from_dict(columns).select(order),
+        peft_config=sft.lora(config),
+    )
+
+
+def measure(way: str, config: Any, folder: Path) -> dict[str, float]:
+    """Trains and times; the first step is not counted."""
+    import torch
+    import transformers
+    from transformers import TrainerCallback
+
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(config.threads)
+    cuda = torch.cuda.is_available()
+    clocks: list[tuple[float, float]] = []
+
+    class Clock(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            if cuda:
+                torch.cuda.synchronize()
+            clocks.append((time.perf_counter(), time.process_time()))
+
+    trainer = (ours if way == "ours" else plain)(config, folder)
+    trainer.add_callback(Clock())
+    trainer.train()
+    read = [entry["num_tokens"] for entry in trainer.state.log_history if "num_tokens" in entry]
+    tokens = read[-1] - read[0]
+    wall, processor = (last - first for first, last in zip(clocks[0], clocks[-1], strict=True))
+    peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    rate = matrix_rate(trainer.model, int(tokens / (config.steps - 1)), cuda)
+    seconds = wall if cuda else processor
+    return {
+        "tokens": tokens,
+        "wall": tokens / wall,
+        "processor": tokens / processor,
+        "GiB": peak / 2**30,
+        "rate": rate / 1e9,
+        "share": needed(trainer.model) * tokens / seconds / rate,
+    }
+
+
+def needed(model: Any) -> float:
+    """Floating point operations for a token that is read, the output layer apart."""
+    matrices = [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
+    return sum(p.numel() * (6 if "lora_" in name else 4) for name, p in matrices if "lm_head" not in name)
+
+
+def matrix_rate(model: Any, tokens: int, cuda: bool) -> float:
+    """Operations a second of (tokens, width) times (width, inner): bf16 on a GPU, fp32 by processor time on a CPU."""
+    import torch
+
+    width, inner = model.config.hidden_size, model.config.intermediate_size
+    device, dtype = ("cuda", torch.bfloat16) if cuda else ("cpu", torch.float32)
+    a, b = (torch.randn(shape, device=device, dtype=dtype) for shape in ((tokens, width), (width, inner)))
+    clock = time.perf_counter if cuda else time.process_time
+    times = []
+    for _ in range(20):
+        if cuda:
+            torch.cuda.synchronize()
+        began = clock()
+        a @ b
+        if cuda:
+            torch.cuda.synchronize()
+        times.append(clock() - began)
+    return 2 * tokens * width * inner / statistics.median(times)
+
+
+@click.command()
+@click.option("--shape", default="tiny", show_default=True, type=click.Choice(["tiny", *SHAPES]))
+@click.option("--device", default="cpu", show_default=True, type=click.Choice(["cpu", "cuda"]))
+@click.option(
+    "--set", "set_folder", type=click.Path(path_type=Path), help="Instruction set.  [default: of a new world]"
+)
+@click.option("--steps", default=6, show_default=True, type=click.IntRange(2))
+@click.option("--batch", default=32, show_default=True, type=click.IntRange(1))
+@click.option(
+    "--precision", default="auto", show_default=True, type=click.Choice(["auto", "fp32", "bf16"]), help="Ours."
+)
+@click.option("--threads", default=1, show_default=True, type=click.IntRange(1))
+@click.option("--repeats", default=3, show_default=True, help="Rounds; medians are printed.")
+@click.option("--one", type=click.Choice(["ours", "plain"]), hidden=True)
+@click.option("--base", hidden=True)
+def main(
+    shape: str,
+    device: str,
+    set_folder: Path | None,
+    steps: int,
+    batch: int,
+    precision: str,
+    threads: int,
+    repeats: int,
+    one: str | None,
+    base: str | None,
+) -> None:
+    """Ours and a plain TRL script in turn: tokens/s, peak memory, share of the matrix rate."""
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
+        if one:
+            from training.config import CONFIGS, load_config
+
+            changes = {"base": base, "set_folder": set_folder, "out": folder / "out", "steps": steps}
+            changes |= {"batch_size": batch, "precision": precision, "threads": threads, "log_every": 1}
+            print(json.dumps(measure(one, load_config(CONFIGS / "real.yaml", **changes), folder)))
+            return
+        built = set_folder or build_set(folder)
+        base = "tiny"
+        if shape != "tiny":
+            base = str(folder / "base")
+            write_base(shape, folder / "base")
+        print(
+            f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}, {device}; {shape}, ", end=""
+        )
+        print(f"{steps} steps of {batch} rows, {threads} threads, n = {repeats}\n")
+        command = [sys.executable, __file__, "--set", str(built), "--base", base, "--steps", str(steps)]
+        command += ["--batch", str(batch), "--precision", precision, "--threads", str(threads)]
+        hidden = {} if device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
+        found: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
+        for _ in range(repeats):
+            for way, figures in found.items():
+                done = subprocess.run(
+                    [*command, "--one", way], env=os.environ | hidden, check=True, capture_output=True, text=True
+                )
+                figures.append(json.loads(done.stdout.splitlines()[-1]))
+    report(found)
+
+
+def report(found: dict[str, list[dict[str, float]]]) -> None:
+    names = {"wall": "tokens/s", "processor": "by processor time", "GiB": "peak GiB", "rate": "matrix Gop/s"}
+    names |= {"share": "share of it"}
+    middle = {way: {n: statistics.median(f[n] for f in figures) for n in names} for way, figures in found.items()}
+    print(f"{'':>20}{'plain TRL':>12}{'ours':>12}{'ratio':>8}")
+    for name, title in names.items():
+        theirs, own = middle["plain"][name], middle["ours"][name]
+        print(f"{title:>20}{theirs:12.4g}{own:12.4g}{own / theirs:8.2f}")
+
+
+if __name__ == "__main__":
+    main()
