@@ -35,6 +35,9 @@ SCORE = "score.json"
 class TaskTrainer(SFTTrainer):
     """`dev` are the rows that scores are computed on; `work` is where the best adapter lies until the run is over."""
 
+    model: Any
+    processing_class: Any
+
     def __init__(self, *, dev: Sequence[TokenRow], work: Path, **arguments: Any) -> None:
         super().__init__(**arguments)
         self.dev = sorted(dev, key=lambda row: len(row.input_ids))
