@@ -34,6 +34,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         made.shutdown()
 
 
+@pytest.mark.timeout(900)  # three nodes start a dozen processes, which takes long where the cores are shared
 def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
     from data_gen.ray_engine import on_ray
 
