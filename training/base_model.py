@@ -18,13 +18,13 @@ from transformers import (
 )
 
 from revelator.errors import ArtifactError
-from training.config import TrainConfig
+from training.config import Run
 from training.instructions import TokenRow, check_labels
 
 LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
 
 
-def precision(config: TrainConfig) -> torch.dtype:
+def precision(config: Run) -> torch.dtype:
     if config.precision != "auto":
         return torch.bfloat16 if config.precision == "bf16" else torch.float32
     return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32
@@ -73,7 +73,7 @@ def refuse_quantized(settings: PreTrainedConfig, folder: Path) -> None:
         )
 
 
-def load_base(config: TrainConfig, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
+def load_base(config: Run, folder: Path, dtype: torch.dtype) -> PreTrainedModel:
     quantization = None
     if config.quantization == "nf4":
         quantization = BitsAndBytesConfig(

@@ -16,12 +16,20 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from revelator.errors import ConfigError
 from training.checkpoints import mark_whole
+from training.rewards import REWARDS
 
 NAMES = {"loss": "train/loss", "mean_token_accuracy": "train/token_accuracy", "learning_rate": "train/learning_rate"}
 NAMES |= {"grad_norm": "train/grad_norm", "num_tokens": "train/tokens"}
+NAMES |= {
+    "reward": "rollouts/reward",
+    "reward_std": "rollouts/reward_std",
+    "frac_reward_zero_std": "rollouts/silent_groups",
+}
+NAMES |= {"completions/mean_length": "rollouts/tokens", "completions/clipped_ratio": "rollouts/unended"}
+NAMES |= {"entropy": "rollouts/entropy", "kl": "rollouts/kl"}
+NAMES |= {f"rewards/{name}/mean": f"rollouts/{name}" for name in REWARDS}
 
-
-SAID = re.compile(r"train/(loss|token_accuracy)|dev/(loss|score\w*)")
+SAID = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|score\w*)")
 
 
 class Report(TrainerCallback):
@@ -53,7 +61,7 @@ class Report(TrainerCallback):
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         figures = {}
         for name, value in kwargs["logs"].items():
-            if name in NAMES or name.startswith("eval_"):
+            if value is not None and (name in NAMES or name.startswith("eval_")):
                 figures[NAMES.get(name) or f"dev/{name.removeprefix('eval_')}"] = float(value)
         if not (figures and self.active):
             return

@@ -12,18 +12,19 @@ from pathlib import Path
 
 from revelator.durable import sha256_folder, write_json
 from revelator.errors import ArtifactError, ConfigError
-from training.config import TrainConfig
+from training.config import Run
 
 MARKER = "whole.json"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
-MOVABLE = {
+MOVABLE = {  # fields that may change between a run and its resumption
     "out",
     "threads",
     "log_every",
     "save_every",
     "accelerate",
-}  # fields that may change between a run and its resumption
+}
+PLACES = {"base", "set_folder", "adapter", "world"}  # what lies there is known by its digest
 
 
 def mark_whole(checkpoint: Path) -> None:
@@ -54,10 +55,10 @@ def _is_whole(checkpoint: Path) -> bool:
     )
 
 
-def identity(config: TrainConfig, base_digest: str, data_digest: str) -> dict:
+def identity(config: Run, base_digest: str, data_digest: str) -> dict:
     """What two runs must share for one to go on from the other's checkpoint."""
     return {
-        "config": config.model_dump(mode="json", exclude=MOVABLE | {"base", "set_folder"}),
+        "config": config.model_dump(mode="json", exclude=MOVABLE | PLACES),
         "base_digest": base_digest,
         "data_digest": data_digest,
     }

@@ -20,7 +20,7 @@ from revelator.durable import write_bytes
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.registry import home_folder
 from training.checkpoints import RUN, last_whole, sole_writer
-from training.config import TrainConfig, accelerate_file, find_config, load_config
+from training.config import Run, accelerate_file, find_config, load_config
 from training.instructions import verify_set
 from training.launched import INTERRUPTED, STOP_SECONDS
 
@@ -31,6 +31,9 @@ FOLDER = click.Path(path_type=Path)
 @click.argument("config", metavar="CONFIG.yaml")
 @click.option("--set", "--set-folder", "set_folder", type=FOLDER, help="Instruction set; overrides the file's.")
 @click.option("--base", help="`tiny`, a folder, or a Hub id; overrides the file's.")
+@click.option("--adapter", type=FOLDER, help="stage: grpo: the adapter that it begins with; overrides the file's.")
+@click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
+@click.option("--seed", type=int, help="Overrides the file's.")
 @click.option("--out", type=FOLDER, help="Folder of the adapter.  [default: HOME/adapters/<name of CONFIG>]")
 @click.option("--steps", type=click.IntRange(1), help="Overrides the file's.")
 @click.option("--processes", type=click.IntRange(1), help="Processes, one a GPU; overrides the file's.")
@@ -45,6 +48,9 @@ def train(
     config: str,
     set_folder: Path | None,
     base: str | None,
+    adapter: Path | None,
+    world: Path | None,
+    seed: int | None,
     out: Path | None,
     steps: int | None,
     processes: int | None,
@@ -59,6 +65,7 @@ def train(
     CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, tiny-gpu, qwen2.5-0.5b, llama-3.2-1b,
     llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp, qwen2.5-7b-qlora-ddp.
     The adapter is that of the step with the best mean score of the tasks on dev rows.
+    With `stage: grpo` (grpo-tiny) it goes on from an adapter, by rewards for the plans that it writes itself.
 
     \b
     Examples:
@@ -66,6 +73,7 @@ def train(
       revelator train my.yaml --base Qwen/Qwen2.5-0.5B --out runs/adapters/qwen
       revelator train my.yaml --resume
       revelator train llama-3.2-1b --set DIR --processes 2 --accelerate ddp
+      revelator train grpo-tiny --set DIR --adapter runs/adapters/demo --world runs/demo/world
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
     path = find_config(config)
@@ -73,6 +81,9 @@ def train(
         path,
         set_folder=set_folder,
         base=base,
+        adapter=adapter,
+        world=world,
+        seed=seed,
         steps=steps,
         processes=processes,
         accelerate=accelerate,
@@ -103,7 +114,7 @@ def train(
     click.echo(f"next: revelator promote --home {home} --version {result['version']}{store}")
 
 
-def _check_place(settings: TrainConfig) -> None:
+def _check_place(settings: Run) -> None:
     """The adapter takes the place of what stands at `out`: only another adapter may go for it."""
     out = settings.out
     assert out is not None
@@ -117,7 +128,7 @@ def _check_place(settings: TrainConfig) -> None:
         ) from error
 
 
-def _launch(settings: TrainConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
+def _launch(settings: Run, resume: bool, home: Path, tracking_uri: str | None) -> dict:
     """Runs the training in its own processes; returns its outcome, which is empty when it ended without one."""
     console = Console(stderr=True)
     begun = last_whole(settings.work)
@@ -185,7 +196,7 @@ def _end(process: subprocess.Popen[str], seconds: float) -> None:
         process.wait()
 
 
-def _end_badly(settings: TrainConfig, status: int | None) -> None:
+def _end_badly(settings: Run, status: int | None) -> None:
     """Exits with `status`, whose reason stands above; None is a training that ended without a word of its own."""
     begun = last_whole(settings.work)
     way_on = f"the same command with --resume goes on from {begun}" if begun else None
@@ -197,7 +208,7 @@ def _end_badly(settings: TrainConfig, status: int | None) -> None:
     sys.exit(status)
 
 
-def _processes(settings: TrainConfig) -> list[str]:
+def _processes(settings: Run) -> list[str]:
     threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
     counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
     if settings.accelerate:

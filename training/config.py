@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
+from training.rewards import REWARDS
 
 CONFIGS = Path(__file__).parent / "configs"
 ACCELERATE = CONFIGS / "accelerate"
@@ -40,8 +41,8 @@ class Evaluation(Strict):
     batch_size: int = Field(64, ge=1)
 
 
-class TrainConfig(Strict):
-    """What `revelator train` reads. Lengths are in tokens; `batch_size` rows stand in each process's batch."""
+class Run(Strict):
+    """What every stage of training has. `batch_size` rows stand in each process's batch."""
 
     base: str = "tiny"
     set_folder: Path | None = None
@@ -55,11 +56,6 @@ class TrainConfig(Strict):
     learning_rate: float = Field(gt=0, le=1)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = Field(0.05, ge=0, lt=1)
-    max_length: int = Field(512, ge=16)
-    lost_rows_limit: float = Field(0.01, ge=0, le=1)
-    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
-    sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
-    lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     quantization: Literal["none", "nf4"] = "none"
     gradient_checkpointing: bool = False
@@ -67,6 +63,7 @@ class TrainConfig(Strict):
     log_every: int = Field(10, ge=1)
     save_every: int = Field(100, ge=1)
     evaluation: Evaluation = Field(default_factory=lambda: Evaluation.model_validate({}))
+    tasks: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(TASKS, 1.0))  # weights
 
     @field_validator("tasks")
     @classmethod
@@ -99,6 +96,52 @@ class TrainConfig(Strict):
         return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
+class TrainConfig(Run):
+    """Supervised fine-tuning. Lengths are in tokens."""
+
+    stage: Literal["sft"] = "sft"
+    max_length: int = Field(512, ge=16)
+    lost_rows_limit: float = Field(0.01, ge=0, le=1)
+    sampling_temperature: float | None = Field(None, gt=0, allow_inf_nan=False)  # None: weights alone are shares
+    lora: Lora = Field(default_factory=lambda: Lora.model_validate({}))
+
+
+class GrpoConfig(Run):
+    """GRPO on top of an adapter (training.grpo). A step takes `global_batch` rollouts, `completions` of each prompt.
+
+    `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps
+    plans with a group, with five leaves and more and, given a world, with fan-out. `kl` weighs the distance from the
+    adapter that it began with; `rewards` weighs those of training.rewards.
+    """
+
+    stage: Literal["grpo"]
+    adapter: Path | None = None
+    world: Path | None = None
+    hard: bool = True
+    completions: int = Field(8, ge=2)
+    temperature: float = Field(1.0, gt=0)
+    max_new_tokens: int = Field(128, ge=1)
+    max_prompt: int = Field(384, ge=16)
+    kl: float = Field(0.0, ge=0)
+    rewards: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(REWARDS, 1.0))
+
+    @field_validator("rewards")
+    @classmethod
+    def known_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
+        if unknown := set(rewards) - set(REWARDS):
+            raise ValueError(f"no such reward: {', '.join(sorted(unknown))}; rewards: {', '.join(REWARDS)}")
+        return rewards
+
+    @model_validator(mode="after")
+    def whole_groups(self) -> GrpoConfig:
+        if self.global_batch % self.completions:
+            raise ValueError(f"completions must divide the {self.global_batch} rollouts of a step")
+        return self
+
+
+STAGES: dict[str, type[TrainConfig] | type[GrpoConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig}
+
+
 def find_config(name: str) -> Path:
     """A path, or the name of a configuration that ships with the package (`demo`, `tiny-cpu`, …)."""
     for path in (Path(name), CONFIGS / name, CONFIGS / f"{name}.yaml"):
@@ -108,8 +151,10 @@ def find_config(name: str) -> Path:
     raise ConfigError("no such configuration file", where=name, hint=f"give a path, or one that ships: {shipped}")
 
 
-def load_config(path: Path, **changes: Any) -> TrainConfig:
-    """Reads `path`; `changes` that are not None replace fields. Raises ConfigError naming field, value and reason."""
+def load_config(path: Path, **changes: Any) -> TrainConfig | GrpoConfig:
+    """Reads `path`, by its `stage`; `changes` that are not None replace fields.
+
+    Raises ConfigError naming field, value and reason."""
     try:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except yaml.YAMLError as error:
@@ -120,8 +165,13 @@ def load_config(path: Path, **changes: Any) -> TrainConfig:
         raise ConfigError(
             "a configuration is a mapping of fields", where=str(path), hint="see training/configs/ for examples"
         )
+    stage = values.get("stage", "sft")
+    if stage not in STAGES:
+        raise ConfigError(
+            f"stage: no such stage (given: {stage!r})", where=str(path), hint=f"one of {', '.join(STAGES)}"
+        )
     try:
-        return TrainConfig(**values | {name: value for name, value in changes.items() if value is not None})
+        return STAGES[stage](**values | {name: value for name, value in changes.items() if value is not None})
     except ValidationError as error:
         reasons = [
             f"{'.'.join(map(str, e['loc']))}: {e['msg']}"

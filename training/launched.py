@@ -25,7 +25,7 @@ from pathlib import Path
 import click
 
 from revelator.errors import RevelatorError
-from training.config import load_config
+from training.config import GrpoConfig, load_config
 
 STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, before the process goes at once
 INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
@@ -53,9 +53,15 @@ def main(config: Path, resume: bool) -> None:
     outcome: dict = {"exit_status": 0}
     several, first = "WORLD_SIZE" in os.environ, os.environ.get("RANK", "0") == "0"
     try:
-        from training.sft import train
+        settings = load_config(config)
+        if isinstance(settings, GrpoConfig):
+            from training import grpo
 
-        result = train(load_config(config), resume=resume)
+            result = grpo.train(settings, resume=resume)
+        else:
+            from training import sft
+
+            result = sft.train(settings, resume=resume)
         if result is None:  # not process 0 of a distributed run
             return
         outcome |= result

@@ -16,7 +16,7 @@ from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 
-from training.config import TrainConfig
+from training.config import Run
 
 DIGEST_CHARACTERS = 36  # MLflow keeps no more; the whole digest is a parameter
 SYSTEM_METRICS_SECONDS = 5
@@ -46,7 +46,7 @@ def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
             monitor.mlflow_logger.flush()
 
 
-def log_inputs(config: TrainConfig, manifest: dict, rows: dict[str, int]) -> None:
+def log_inputs(config: Run, manifest: dict, rows: dict[str, int]) -> None:
     """Parameters, the data set, the configuration file and the environment."""
     assert config.set_folder is not None
     mlflow.log_params(_flat(config.model_dump(mode="json")) | {"data_digest": manifest["digest"]})

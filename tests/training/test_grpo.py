@@ -1,0 +1,156 @@
+"""GRPO end to end on a toy: the adapter that it leaves, its curves, resumption after kill -9, and every refusal."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import mlflow
+import psutil
+import pytest
+
+from revelator import registry
+from revelator.artifact import verify_adapter
+from revelator.durable import sha256_file
+from revelator.errors import ArtifactError, ConfigError, DataError
+from tests.training.toy import write_adapter, write_base
+from training import grpo, sft
+from training.config import GrpoConfig, TrainConfig, load_config
+from training.grpo_inputs import read_inputs
+
+PROGRAM = Path(sys.executable).with_name("revelator")
+WEIGHTS = "adapter_model.safetensors"
+LEARNT = {"steps": 30, "batch_size": 8, "learning_rate": 1e-2, "threads": 1, "evaluation": {"every": 30}}
+SETTINGS = {
+    "stage": "grpo",
+    "steps": 5,
+    "batch_size": 16,
+    "completions": 4,
+    "learning_rate": 1e-3,
+    "max_new_tokens": 24,
+    "kl": 0.01,
+    "hard": False,
+    "tasks": {"translate_bnf": 1, "route": 1},
+    "threads": 1,
+    "log_every": 1,
+    "save_every": 2,
+    "evaluation": {"every": 5, "rows_per_task": 4},
+}
+
+
+@dataclass(frozen=True)
+class Trained:
+    home: Path
+    before: Path
+    config: GrpoConfig
+    result: dict
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture(scope="module")
+def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Trained]:
+    """An adapter that has learnt enough to be right now and then, and what GRPO made of it."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REVELATOR_HOME", str(home))
+        patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        before = home / "adapters" / "before"
+        sft.train(TrainConfig(base=str(base), set_folder=set_folder, out=before, **LEARNT), resume=False)
+        config = GrpoConfig(
+            base=str(base), set_folder=set_folder, adapter=before, out=home / "adapters" / "after", **SETTINGS
+        )
+        result = grpo.train(config, resume=False)
+        assert result
+        yield Trained(home, before, config, result)
+
+
+def test_the_adapter_is_a_lora_of_the_same_form_with_other_weights_and_a_version_of_its_own(
+    trained: Trained, base: Path
+) -> None:
+    after = Path(trained.result["adapter"])
+    manifest = verify_adapter(after, base)
+    assert {p.name for p in after.iterdir()} == {p.name for p in trained.before.iterdir()}
+    assert sha256_file(after / WEIGHTS) != sha256_file(trained.before / WEIGHTS)
+    assert manifest.run_id == trained.result["run_id"] and trained.result["version"] == 2
+    config = load_config(after / "config.yaml")
+    assert isinstance(config, GrpoConfig) and config.adapter == trained.before
+
+
+def test_the_run_holds_the_curves_of_every_reward_and_of_the_plans_written_for_dev_rows(trained: Trained) -> None:
+    registry.connect(None, trained.home)
+    run = mlflow.get_run(trained.result["run_id"])
+    curve = mlflow.MlflowClient().get_metric_history(run.info.run_id, "rollouts/reward")
+    assert [point.step for point in curve] == [1, 2, 3, 4, 5] and curve[-1].value > 0
+    names = {"valid", "binding", "entities", "leaves", "label", "silent_groups", "kl", "entropy"}
+    assert {f"rollouts/{name}" for name in names} <= set(run.data.metrics)
+    plans = mlflow.MlflowClient().get_metric_history(run.info.run_id, "dev/exact")
+    assert [point.step for point in plans] == [0, 5]
+    assert run.data.params["adapter_digest"] == sha256_file(trained.before / "manifest.json")
+
+
+def test_resuming_what_is_finished_trains_nothing_again(trained: Trained) -> None:
+    before = sha256_file(Path(trained.result["adapter"]) / "manifest.json")
+    again = grpo.train(trained.config, resume=True)
+    assert again and again["version"] == trained.result["version"]
+    assert sha256_file(Path(trained.result["adapter"]) / "manifest.json") == before
+
+
+def test_a_run_that_was_killed_resumes_to_the_same_adapter(trained: Trained, tmp_path: Path) -> None:
+    path = tmp_path / "toy.yaml"
+    path.write_text(json.dumps(SETTINGS))
+    command = [str(PROGRAM), "train", str(path), "--home", str(tmp_path), "--out", str(tmp_path / "a"), "--json"]
+    command += ["--set", str(trained.config.set_folder), "--base", trained.config.base]
+    command += ["--adapter", str(trained.before)]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        for line in process.stderr:
+            if line.startswith("step 3/5"):
+                for member in [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]:
+                    member.kill()
+                break
+        process.stderr.close()
+    assert not (tmp_path / "a").exists()
+    done = subprocess.run([*command, "--resume"], capture_output=True, text=True, check=True)
+    assert "going on from" in done.stderr and "checkpoint-2" in done.stderr
+    assert sha256_file(tmp_path / "a" / WEIGHTS) == sha256_file(Path(trained.result["adapter"]) / WEIGHTS)
+
+
+def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_folder: Path, tmp_path: Path) -> None:
+    def inputs(**changes: object) -> object:
+        given = {"base": str(base), "set_folder": set_folder, "adapter": adapter, "out": tmp_path / "out"}
+        return read_inputs(GrpoConfig(**SETTINGS | given | changes))
+
+    adapter = write_adapter(tmp_path / "adapter", base)
+    with pytest.raises(ConfigError, match="adapter and out must be given"):
+        inputs(adapter=None)
+    with pytest.raises(DataError, match="no training row fits"):
+        inputs(hard=True, tasks={"translate_bnf": 1})
+    with pytest.raises(DataError, match="the answers cannot be read"):
+        inputs(world=tmp_path)
+    other = write_base(tmp_path / "other", seed=9)
+    with pytest.raises(ArtifactError, match=r"base: sha256 .* when the adapter was trained"):
+        inputs(base=str(other))
+    with pytest.raises(ArtifactError, match="reads 512 tokens at most"):
+        inputs(max_new_tokens=500)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\ncompletions: 5", "completions must divide the 32 rollouts"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {exact: 1}", "no such reward: exact"),
+        ("stage: dpo\nsteps: 1\nlearning_rate: 1.0e-4", r"stage: no such stage \(given: 'dpo'\)"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nlora: {rank: 8}", "lora: Extra inputs"),
+    ],
+)
+def test_a_wrong_configuration_names_field_and_reason(text: str, says: str, tmp_path: Path) -> None:
+    path = tmp_path / "wrong.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load_config(path)

@@ -1,0 +1,112 @@
+"""What GRPO reads, checked: base, adapter, the world's answers, and the prompts of all steps in their order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+from transformers import PreTrainedTokenizerBase
+
+from revelator.artifact import MANIFEST, base_folder, verify_adapter
+from revelator.durable import sha256_file
+from revelator.errors import ConfigError, DataError
+from revelator.language import parse
+from training.answers import is_hard, read_answers
+from training.base_model import check_base, load_tokenizer
+from training.checkpoints import identity
+from training.config import GrpoConfig
+from training.instructions import Instruction, TokenRow, pinned, read_split, verify_set
+from training.rewards import TRANSLATE, Answers
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that a training reads, checked; `order` indexes `rows`, one prompt a group of rollouts."""
+
+    base: Path
+    adapter: Path
+    base_digest: str
+    adapter_digest: str
+    manifest: dict
+    tokenizer: PreTrainedTokenizerBase
+    answers: Answers
+    rows: list[Instruction]
+    order: list[int]
+    dev: list[Instruction]
+
+
+def fitting(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -> list[Instruction]:
+    """Rows of tasks with a share; of plans, with `hard`, those that are."""
+    shared = [row for row in rows if config.tasks.get(row.task, 0) > 0]
+    if not config.hard:
+        return shared
+    return [row for row in shared if row.task != TRANSLATE or is_hard(parse(json.loads(row.gold)), answers)]
+
+
+def read_inputs(config: GrpoConfig) -> Inputs:
+    """Base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
+    if config.set_folder is None or config.out is None or config.adapter is None:
+        raise ConfigError(
+            "set_folder, adapter and out must be given", hint="--set, --adapter and --out, or in the file"
+        )
+    base = base_folder(config.base)
+    before = verify_adapter(config.adapter, base)
+    manifest = verify_set(config.set_folder)
+    answers = read_answers(config.world) if config.world else {}
+    tokenizer = load_tokenizer(base)
+    rows = fitting(read_split(config.set_folder, "train"), config, answers)
+    rows = within(rows, tokenizer, config.max_prompt)
+    if not rows:
+        hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
+        raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
+    dev = [row for row in fitting(read_split(config.set_folder, "dev"), config, answers) if row.task == TRANSLATE]
+    dev = within(pinned(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
+    longest = max(len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"])
+    check_base(base, tokenizer, [TokenRow("", [0] * (longest + config.max_new_tokens), [])])
+    return Inputs(
+        base,
+        config.adapter,
+        before.base_digest,
+        sha256_file(config.adapter / MANIFEST),
+        manifest,
+        tokenizer,
+        answers,
+        rows,
+        prompt_order(rows, config),
+        dev,
+    )
+
+
+def within(rows: list[Instruction], tokenizer: PreTrainedTokenizerBase, most: int) -> list[Instruction]:
+    if not rows:
+        return []
+    lengths = [len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"]]
+    return [row for row, length in zip(rows, lengths, strict=True) if length <= most]
+
+
+def prompt_order(rows: Sequence[Instruction], config: GrpoConfig) -> list[int]:
+    """Indices of the prompts of all steps: tasks by their share, every row of a task once before any again."""
+    random = Random(config.seed)
+    by_task: dict[str, list[int]] = {}
+    for index, row in enumerate(rows):
+        by_task.setdefault(row.task, []).append(index)
+    total = config.steps * config.global_batch // config.completions
+    drawn = random.choices(list(by_task), [config.tasks[task] for task in by_task], k=total)
+    rounds: dict[str, list[int]] = {task: [] for task in by_task}
+    order = []
+    for task in drawn:
+        if not rounds[task]:
+            rounds[task] = random.sample(by_task[task], len(by_task[task]))
+        order.append(rounds[task].pop())
+    return order
+
+
+def wanted_identity(config: GrpoConfig, base_digest: str, adapter_digest: str, data_digest: str) -> dict:
+    world = config.world / "questions.jsonl" if config.world and config.world.is_dir() else config.world
+    return identity(config, base_digest, data_digest) | {
+        "adapter_digest": adapter_digest,
+        "world_digest": sha256_file(world) if world else "",
+    }
