@@ -91,7 +91,7 @@ def _record(
 ) -> Record:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
-    gold = completion.strip() if example.task.startswith("translate") else example.gold
+    gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
     agreement = question.agreement.get(example.task)
     return Record(
         id=identity,
