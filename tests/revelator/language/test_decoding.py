@@ -127,10 +127,11 @@ def test_vllm_takes_the_same_grammar() -> None:
 def test_a_logical_query_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
     assert logic.render(logic.parse(text)) == text and logic.check(logic.parse(text)) == ()
     assert accepts(bytes_only, logic_grammar(), text)
+    assert accepts(bytes_only, logic_grammar(), logic.render_spaced(logic.parse(text)))
 
 
 @pytest.mark.parametrize(
-    "text", ["a", '""', '" a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
+    "text", ["a", '""', '"  a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
 )
 def test_what_is_no_logical_query_or_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
     assert not accepts(bytes_only, logic_grammar(), text)
