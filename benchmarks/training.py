@@ -32,6 +32,8 @@ from typing import Any
 
 import click
 
+sys.path.remove(str(Path(__file__).resolve().parent))  # else this file would be the package `training`
+
 SHAPES: dict[str, dict[str, Any]] = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
     "qwen2.5-0.5b": {
@@ -241,9 +243,9 @@ def main(
         found: dict[str, list[dict[str, float]]] = {"plain": [], "ours": []}
         for _ in range(repeats):
             for way, figures in found.items():
-                done = subprocess.run(
-                    [*command, "--one", way], env=os.environ | hidden, check=True, capture_output=True, text=True
-                )
+                done = subprocess.run([*command, "--one", way], env=os.environ | hidden, capture_output=True, text=True)
+                if done.returncode:
+                    raise click.ClickException(done.stderr)
                 figures.append(json.loads(done.stdout.splitlines()[-1]))
     report(found)
 

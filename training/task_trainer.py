@@ -35,8 +35,8 @@ SCORE = "score.json"
 class TaskTrainer(SFTTrainer):
     """`dev` are the rows that scores are computed on; `work` is where the best adapter lies until the run is over."""
 
-    model: Any
-    processing_class: Any
+    model: Any  # PEFT's, over the base
+    processing_class: Any  # the tokenizer
 
     def __init__(self, *, dev: Sequence[TokenRow], work: Path, **arguments: Any) -> None:
         super().__init__(**arguments)

@@ -141,8 +141,8 @@ def test_a_run_killed_at_any_step_resumes_to_the_same_adapter(trained: Trained, 
 
 def curve(home: Path, run_id: str, name: str) -> list[tuple[int, float]]:
     """(step, value) of a metric: a step that both a killed run and its resumption took is one point if equal."""
-    registry.connect(None, home)
-    return sorted({(m.step, m.value) for m in mlflow.MlflowClient().get_metric_history(run_id, name)})
+    client = mlflow.MlflowClient(f"sqlite:///{home / 'mlflow.db'}")
+    return sorted({(m.step, m.value) for m in client.get_metric_history(run_id, name)})
 
 
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGKILL, -signal.SIGKILL), (signal.SIGINT, 130)])
