@@ -44,8 +44,9 @@ def test_there_is_an_entry_point_for_each_stage() -> None:
 
 def test_an_entry_point_runs_what_it_says_in_the_environment_of_mlflow(tmp_path: Path) -> None:
     programs = Path(sys.executable).parent
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
     environment = {
-        **os.environ,
+        **outside,
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}",
