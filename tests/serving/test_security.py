@@ -154,9 +154,7 @@ def test_no_name_becomes_a_path_or_a_query(tmp_path: Path) -> None:
     assert {label.text for name in names for label in store._labels.entities(name)} == set(names)
 
 
-OWN_PICKLES = {
-    "data_gen/ray_engine.py"
-}  # what tasks of one build hand each other inside its cluster, as Ray itself does
+OWN_PICKLES = {"data_gen/ray_engine.py"}  # what the tasks of a build hand each other inside its cluster, as Ray does
 
 
 def test_models_and_tokenizers_load_without_code_of_others_and_weights_from_safetensors() -> None:
