@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from types import ModuleType
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.leakage import normalise
@@ -23,15 +24,9 @@ def plan_fault(question: AnnotatedQuestion) -> str | None:
     question has its query instead."""
     if not question.expression:
         return "no plan" if question.route == "single" and not question.query else None
-    try:
-        expression = language.parse(question.expression)
-    except ExpressionError as error:
-        return f"plan does not parse ({error.code})"
-    if language.render(expression) != question.expression:
-        return "plan is not canonical"
-    if diagnostics := language.check(expression):
-        return f"plan does not check ({diagnostics[0].code})"
-    language.bind(expression)
+    if fault := _text_fault("plan", question.expression, language):
+        return fault
+    language.bind(language.parse(question.expression))
     return None
 
 
@@ -39,29 +34,32 @@ def query_fault(question: AnnotatedQuestion) -> str | None:
     """A logical query parses, is canonical, can be run, and each of its terms stands in the question."""
     if not question.query:
         return None
-    try:
-        query = logic.parse(question.query)
-    except ExpressionError as error:
-        return f"query does not parse ({error.code})"
-    if logic.render(query) != question.query:
-        return "query is not canonical"
-    if diagnostics := logic.check(query):
-        return f"query does not check ({diagnostics[0].code})"
-    asked = question.question.casefold()
-    return None if all(term.casefold() in asked for term in logic.terms(query)) else "a term is not in the question"
+    if fault := _text_fault("query", question.query, logic):
+        return fault
+    asked, terms = question.question.casefold(), logic.terms(logic.parse(question.query))
+    return None if all(term.casefold() in asked for term in terms) else "a term is not in the question"
 
 
 def tree_fault(question: AnnotatedQuestion) -> str | None:
     """The tree parses, is canonical, checks, and is one that a decoder can write."""
     if not question.tree:
         return None
+    if fault := _text_fault("tree", question.tree, art):
+        return fault
+    return None if is_writable(art.parse(question.tree)) else "tree names what a decoder cannot"
+
+
+def _text_fault(kind: str, text: str, verbs: ModuleType) -> str | None:
+    """The same verbs for each language of plans: the text parses, is canonical, and checks."""
     try:
-        tree = art.parse(question.tree)
+        value = verbs.parse(text)
     except ExpressionError as error:
-        return f"tree does not parse ({error.code})"
-    if art.render(tree) != question.tree:
-        return "tree is not canonical"
-    return None if is_writable(tree) else "tree does not check, or names what a decoder cannot"
+        return f"{kind} does not parse ({error.code})"
+    if verbs.render(value) != text:
+        return f"{kind} is not canonical"
+    if diagnostics := verbs.check(value):
+        return f"{kind} does not check ({diagnostics[0].code})"
+    return None
 
 
 def replay_fault(question: AnnotatedQuestion) -> str | None:

@@ -11,7 +11,6 @@ Design notes:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,49 +25,24 @@ from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
 from revelator import registry
-from revelator.artifact import (
-    MANIFEST,
-    AdapterManifest,
-    disk_errors,
-    lasting_name,
-    verify_files,
-    write_manifest,
-)
-from revelator.durable import staged_folder, write_bytes
+from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
+from revelator.durable import staged_folder
 from training.base_model import load_base, precision
 from training.callbacks import Report, WholeCheckpoints
-from training.checkpoints import begun_run, forget, last_whole, record_run, sole_writer
+from training.checkpoints import forget, record_run, sole_writer
 from training.config import GrpoConfig, load_config
 from training.grpo_inputs import Inputs, read_inputs, wanted_identity
 from training.plans import PlanScores
 from training.rewards import reward_functions
+from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
 from training.tracking import log_inputs, tracked_run
 
 console = Console(stderr=True)
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a training is known by, and the MLflow run and the checkpoint that it goes on from, if any."""
-
-    identity: dict
-    run_id: str | None
-    checkpoint: Path | None
-
-
 def trainer_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
     return GRPOConfig(
-        output_dir=str(config.work),
-        max_steps=config.steps,
-        per_device_train_batch_size=config.batch_size,
-        gradient_accumulation_steps=config.gradient_accumulation,
-        gradient_checkpointing=config.gradient_checkpointing,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
-        warmup_steps=int(config.warmup * config.steps),
-        weight_decay=0.0,
-        bf16=dtype == torch.bfloat16,
-        seed=config.seed,
+        **common_settings(config, dtype),
         num_generations=config.completions,
         max_completion_length=config.max_new_tokens,
         temperature=config.temperature,
@@ -77,16 +51,6 @@ def trainer_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
         reward_weights=list(config.rewards.values()),
         shuffle_dataset=False,  # the order is decided already
         mask_truncated_completions=False,  # a plan that never ends must lose
-        save_strategy="steps",
-        save_steps=config.save_every,
-        save_total_limit=2,  # the older one stays while the newer is written
-        logging_steps=config.log_every,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_num_workers=0,
-        dataloader_pin_memory=torch.cuda.is_available(),
     )
 
 
@@ -101,27 +65,10 @@ def save_adapter(model: Any, config: GrpoConfig, inputs: Inputs, run_id: str) ->
     measures from stays out of it."""
     assert config.out is not None
     with disk_errors(config.out), staged_folder(config.out) as stage:
-        saved = model.peft_config["default"]
-        saved.base_model_name_or_path = lasting_name(config.base)
-        saved.target_modules = sorted(saved.target_modules)  # a set would be written in another order by each process
+        name_lastingly(model.peft_config["default"], config.base)
         model.save_pretrained(stage, safe_serialization=True, selected_adapters=["default"])
         (stage / "README.md").unlink()  # PEFT's empty model card
-        inputs.tokenizer.save_pretrained(stage)
-        write_bytes(stage / "config.yaml", config.to_yaml().encode())
-        return write_manifest(
-            stage,
-            base_name=lasting_name(config.base),
-            base_digest=inputs.base_digest,
-            data_digest=inputs.manifest["digest"],
-            run_id=run_id,
-        )
-
-
-def register(config: GrpoConfig, manifest: AdapterManifest) -> int:
-    assert config.out is not None and config.set_folder is not None
-    tags = {"set_folder": str(config.set_folder.resolve()), "base": manifest.base_name, "stage": config.stage}
-    tags |= {"data_digest": manifest.data_digest}
-    return registry.register_adapter(config.out, registry.NAME, manifest.run_id, tags)
+        return complete_folder(stage, config, inputs, run_id)
 
 
 def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrainer:
@@ -164,7 +111,7 @@ def train(config: GrpoConfig, *, resume: bool) -> dict | None:
     torch.set_num_threads(config.threads or torch.get_num_threads())
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    state = PartialState()
+    state = processes()
     if not state.is_main_process:
         inputs, start = prepare(config, state, resume)
         if not (resume and finished(config, inputs, start.identity)):
@@ -177,7 +124,7 @@ def train(config: GrpoConfig, *, resume: bool) -> dict | None:
         manifest = finished(config, inputs, start.identity) if resume else None
         if manifest is None:
             manifest = tracked_fit(config, inputs, start, report)
-        version = register(config, manifest)
+        version = register(config, config.stage, manifest)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
 
@@ -185,9 +132,7 @@ def train(config: GrpoConfig, *, resume: bool) -> dict | None:
 def prepare(config: GrpoConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
     inputs = read_inputs(config)
     wanted = wanted_identity(config, inputs.base_digest, inputs.adapter_digest, inputs.manifest["digest"])
-    run_id = begun_run(config.work, wanted) if resume else None
-    with state.main_process_first():  # process 0 removes what is not whole before the others look
-        return inputs, Start(wanted, run_id, last_whole(config.work) if run_id else None)
+    return inputs, begin(config, wanted, state, resume)
 
 
 def tracked_fit(config: GrpoConfig, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:

@@ -37,15 +37,13 @@ from revelator.artifact import (
     base_digest,
     base_folder,
     disk_errors,
-    lasting_name,
     verify_files,
-    write_manifest,
 )
-from revelator.durable import staged_folder, write_bytes
+from revelator.durable import staged_folder
 from revelator.errors import ConfigError, DataError
 from training.base_model import check_base, load_base, load_tokenizer, precision
 from training.callbacks import Report, WholeCheckpoints
-from training.checkpoints import BEST, begun_run, forget, identity, last_whole, record_run, sole_writer
+from training.checkpoints import BEST, forget, identity, record_run, sole_writer
 from training.config import TrainConfig, load_config
 from training.instructions import (
     TokenRow,
@@ -57,6 +55,7 @@ from training.instructions import (
     training_order,
     verify_set,
 )
+from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
 from training.task_trainer import TaskTrainer, read_best
 from training.tracking import log_inputs, tracked_run
 
@@ -78,51 +77,20 @@ class Inputs:
     lost_dev: int
 
 
-@dataclass(frozen=True)
-class Start:
-    """What a training is known by, and the MLflow run and the checkpoint that it goes on from, if any."""
-
-    identity: dict
-    run_id: str | None
-    checkpoint: Path | None
-
-
 def as_dataset(rows: list[TokenRow]) -> Dataset:
     return Dataset.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
 
 
 def trainer_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
     return SFTConfig(
-        output_dir=str(config.work),
-        ddp_find_unused_parameters=False,
-        use_cpu=not torch.cuda.is_available(),
-        max_steps=config.steps,
-        per_device_train_batch_size=config.batch_size,
+        **common_settings(config, dtype),
         per_device_eval_batch_size=config.evaluation.batch_size,
-        gradient_accumulation_steps=config.gradient_accumulation,
-        gradient_checkpointing=config.gradient_checkpointing,
-        learning_rate=config.learning_rate,
-        lr_scheduler_type=config.schedule,
-        warmup_steps=int(config.warmup * config.steps),
-        weight_decay=0.0,
-        bf16=dtype == torch.bfloat16,
-        seed=config.seed,
         train_sampling_strategy="sequential",  # the order is decided already
         eval_strategy="steps",
         eval_steps=config.evaluation.every,
-        save_strategy="steps",
-        save_steps=config.save_every,
-        save_total_limit=2,  # the older one stays while the newer is written
-        logging_steps=config.log_every,
-        logging_first_step=True,
-        logging_nan_inf_filter=False,  # a loss that is no number must be seen: see Report
         dataset_kwargs={"skip_prepare_dataset": True},
         max_length=None,
         packing=False,
-        report_to="none",
-        disable_tqdm=True,
-        dataloader_num_workers=0,
-        dataloader_pin_memory=torch.cuda.is_available(),
     )
 
 
@@ -143,15 +111,7 @@ def save_adapter(config: TrainConfig, inputs: Inputs, run_id: str) -> AdapterMan
     with disk_errors(config.out), staged_folder(config.out) as stage:
         for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
             shutil.copyfile(config.work / BEST / name, stage / name)
-        inputs.tokenizer.save_pretrained(stage)
-        write_bytes(stage / "config.yaml", config.to_yaml().encode())
-        return write_manifest(
-            stage,
-            base_name=lasting_name(config.base),
-            base_digest=inputs.base_digest,
-            data_digest=inputs.manifest["digest"],
-            run_id=run_id,
-        )
+        return complete_folder(stage, config, inputs, run_id)
 
 
 def read_inputs(config: TrainConfig) -> Inputs:
@@ -190,9 +150,7 @@ def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTra
         callbacks=[WholeCheckpoints(), report],
     )
     trainer.remove_callback(PrinterCallback)
-    saved = trainer.model.peft_config["default"]
-    saved.base_model_name_or_path = lasting_name(config.base)
-    saved.target_modules = sorted(saved.target_modules)  # a set would be written in another order by each process
+    name_lastingly(trainer.model.peft_config["default"], config.base)
     return trainer
 
 
@@ -205,16 +163,6 @@ def fit(trainer: TaskTrainer, config: TrainConfig, checkpoint: Path | None) -> N
     trainer.best = read_best(config.work) if checkpoint else {}
     with disk_errors(config.work):
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
-
-
-def register(config: TrainConfig, manifest: AdapterManifest) -> int:
-    assert config.out is not None and config.set_folder is not None
-    tags = {
-        "set_folder": str(config.set_folder.resolve()),
-        "data_digest": manifest.data_digest,
-        "base": manifest.base_name,
-    }
-    return registry.register_adapter(config.out, registry.NAME, manifest.run_id, tags)
 
 
 def finished(config: TrainConfig, wanted: dict) -> AdapterManifest | None:
@@ -233,7 +181,7 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
     torch.set_num_threads(config.threads or torch.get_num_threads())
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
-    state = PartialState(cpu=not torch.cuda.is_available())  # several processes on a CPU find one another only if told
+    state = processes()
     if not state.is_main_process:
         inputs, start = prepare(config, state, resume)
         if not (resume and finished(config, start.identity)):
@@ -247,7 +195,7 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
         if manifest is None:
             describe(config, inputs)
             manifest = tracked_fit(config, inputs, start, report)
-        version = register(config, manifest)
+        version = register(config, config.stage, manifest)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
 
@@ -255,9 +203,7 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
 def prepare(config: TrainConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
     inputs = read_inputs(config)
     wanted = identity(config, inputs.base_digest, inputs.manifest["digest"])
-    run_id = begun_run(config.work, wanted) if resume else None
-    with state.main_process_first():  # process 0 removes what is not whole before the others look
-        return inputs, Start(wanted, run_id, last_whole(config.work) if run_id else None)
+    return inputs, begin(config, wanted, state, resume)
 
 
 def tracked_fit(config: TrainConfig, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:

@@ -166,7 +166,9 @@ def test_a_text_that_no_decoder_can_write_gives_no_tree() -> None:
     assert tree_fault(replace(WHOLE, tree='{"question": "a"}')) == "tree does not parse (way)"
     assert tree_fault(replace(WHOLE, tree='{"question":"a", "direct": true}')) == "tree is not canonical"
     named = render(Art("a", children=(Art("b [1]", Search("c")),)))
-    assert tree_fault(replace(WHOLE, tree=named)) == "tree does not check, or names what a decoder cannot"
+    assert tree_fault(replace(WHOLE, tree=named)) == "tree does not check (reference)"
+    bracketed = render(Art("a [[1]]", Search("c")))
+    assert tree_fault(replace(WHOLE, tree=bracketed)) == "tree names what a decoder cannot"
 
 
 WHOLE = AnnotatedQuestion("1", "s", "l", "train", "Who is Ada?", "single", "Who is Ada?")
