@@ -36,18 +36,14 @@ class Recorder:
         if self._teller:
             self._teller.tell(kind, what, self.now_ms())
 
-    def open(self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = ()) -> Node:
-        """A new node, waiting; `after` are the ids of the nodes that had to end before it could start."""
-        self._last = number = self._last + 1
-        return self._add(str(number), kind, question, parent, after)
-
-    def open_members(self, node: Node, count: int) -> list[Node]:
-        """The nodes of a fan-out, numbered below `node`."""
-        self._has_members = True
-        ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
-        return [self._add(id, node.kind, node.question, node.id, ()) for id in ids]
-
-    def _add(self, id: str, kind: Kind, question: str, parent: str | None, after: Sequence[str]) -> Node:
+    def open(
+        self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = (), id: str | None = None
+    ) -> Node:
+        """A new node, waiting, with the next number unless `id` is given; `after` are the ids of the nodes that had to
+        end before it could start."""
+        if id is None:
+            self._last = number = self._last + 1
+            id = str(number)
         now = self.now_ms()
         node = self._nodes[id] = Node(id, kind, question, parent, status="waiting", started_ms=now, ended_ms=now)
         if after:
@@ -55,6 +51,12 @@ class Recorder:
         if self._teller:
             self.tell("opened", node)
         return node
+
+    def open_members(self, node: Node, count: int) -> list[Node]:
+        """The nodes of a fan-out, numbered below `node`."""
+        self._has_members = True
+        ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
+        return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
     def follows(self, node: Node, after: Sequence[str]) -> None:
         self._after[node.id] = after
