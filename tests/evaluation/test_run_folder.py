@@ -1,0 +1,147 @@
+"""A run's folder: what is written is read back, and what would mix two runs is refused by name."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.run_checks import check_digests, check_index
+from evaluation.run_folder import (
+    METRICS,
+    QUESTIONS,
+    RUN,
+    Cost,
+    Label,
+    QuestionRow,
+    RowWriter,
+    Run,
+    begin,
+    read_metrics,
+    read_questions,
+    read_run,
+)
+from revelator.durable import sha256_file, write_json
+from revelator.errors import ArtifactError, ConfigError, DataError
+
+MADE = Run(
+    config={"benchmark": {"format": "musique"}, "concurrency": 2},
+    command="revelator evaluate a.yaml",
+    benchmark={"name": "musique", "version": "1.0", "normaliser": "musique", "files": {"a.jsonl": "1" * 64}},
+    system={"kind": "strategy", "name": "auto"},
+    ablation={"refine": False},
+    ids=("a", "b", "c"),
+    adapter={"manifest": "2" * 64},
+    index={"folder": "i", "digest": "3" * 64},
+)
+
+
+def row(id: str, **values: Any) -> QuestionRow:
+    label = Label("route", "complex", "single", 0.75)
+    return QuestionRow(id, "musique", f"Who is {id}?", ("Ada", "A"), labels=(label,), cost=Cost(3, 4), **values)
+
+
+def write(folder: Path, *ids: str) -> None:
+    writer = RowWriter(folder)
+    for id in ids:
+        writer.append(row(id))
+    writer.close()
+
+
+def test_rows_are_read_back_as_they_were_written_in_the_order_of_the_run(tmp_path: Path) -> None:
+    assert begin(tmp_path / "run", MADE) == []
+    write(tmp_path / "run", "c", "a")
+    assert begin(tmp_path / "run", MADE) == [row("a"), row("c")]
+    write(tmp_path / "run", "b")
+    assert read_questions(tmp_path / "run") == [row("a"), row("b"), row("c")]
+    assert read_run(tmp_path / "run") == MADE
+
+
+def test_a_row_that_a_kill_cut_short_is_asked_again(tmp_path: Path) -> None:
+    begin(tmp_path / "run", MADE)
+    write(tmp_path / "run", "a", "b")
+    path = tmp_path / "run" / QUESTIONS
+    path.write_bytes(path.read_bytes()[:-9])
+    assert begin(tmp_path / "run", MADE) == [row("a")]
+    write(tmp_path / "run", "b", "c")
+    assert len(read_questions(tmp_path / "run")) == 3
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"benchmark": MADE.benchmark | {"files": {"a.jsonl": "9" * 64}}}, "benchmark.files (sha256): ['1111"),
+        ({"benchmark": MADE.benchmark | {"version": "2"}}, "benchmark.version: 1.0 there, 2 now"),
+        ({"index": {"digest": "4" * 64}}, "index.digest: 3333"),
+        ({"adapter": {"manifest": "5" * 64}}, "adapter.manifest"),
+        ({"ablation": {}}, "ablation"),
+        ({"ids": ("a", "b", "d")}, "ids: 3 questions there, 3 others now"),
+        ({"code": "x"}, "code"),
+        ({"config": {"benchmark": {"format": "musique"}, "concurrency": 4}}, "config.concurrency: 2 there, 4 now"),
+    ],
+)
+def test_a_folder_of_another_run_is_refused_by_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
+    begin(tmp_path / "run", MADE)
+    with pytest.raises(ArtifactError) as refused:
+        begin(tmp_path / "run", replace(MADE, **change))
+    assert said in str(refused.value)
+
+
+def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="not empty and no run"):
+        begin(tmp_path, MADE)
+    with pytest.raises(ArtifactError, match=r"run\.json is missing"):
+        read_run(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("ids", "said"),
+    [
+        (("a", "b"), "1 id (c) missing"),
+        (("a", "b", "c", "b"), "1 id (b) twice"),
+        (("a", "b", "c", "z"), "1 id (z) of no question"),
+    ],
+)
+def test_missing_doubled_and_foreign_ids_are_named(tmp_path: Path, ids: tuple[str, ...], said: str) -> None:
+    begin(tmp_path / "run", MADE)
+    write(tmp_path / "run", *ids)
+    with pytest.raises(DataError) as refused:
+        read_questions(tmp_path / "run")
+    assert said in str(refused.value)
+
+
+def test_what_was_changed_by_hand_is_noticed(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    begin(folder, MADE)
+    write(folder, "a", "b", "c")
+    with pytest.raises(ArtifactError, match=r"metrics\.json is missing"):
+        read_metrics(folder)
+    write_json(folder / METRICS, {"questions_sha256": sha256_file(folder / QUESTIONS)})
+    read_metrics(folder)
+    with (folder / QUESTIONS).open("a") as file:
+        file.write("no row\n")
+    with pytest.raises(ArtifactError, match="changed after it was measured"):
+        read_metrics(folder)
+    with pytest.raises(DataError, match="line 4"):
+        read_questions(folder)
+    value = json.loads((folder / RUN).read_text())
+    write_json(folder / RUN, value | {"config": {}})
+    with pytest.raises(ArtifactError, match="configuration was changed"):
+        read_run(folder)
+
+
+def test_a_changed_file_and_an_index_of_another_corpus_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ArtifactError, match=r"a\.jsonl: sha256 2222.*, pinned 1111"):
+        check_digests({"a.jsonl": "2" * 64}, {"a.jsonl": "1" * 64}, "benchmark")
+    corpus = tmp_path / "corpus.jsonl"
+    corpus.write_text("{}")
+    made = {"corpora": [{"name": "corpus.jsonl", "sha256": sha256_file(corpus)}]}
+    check_index(made, [corpus], "runs/index")
+    corpus.write_text("{ }")
+    with pytest.raises(ArtifactError) as refused:
+        check_index(made, [corpus], "runs/index")
+    assert "is not in it" in str(refused.value) and "is in it alone" in str(refused.value)
