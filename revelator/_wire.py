@@ -36,6 +36,8 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "CANCELLED": errors.Cancelled,
 }
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
+# Triton's words for a model that is dead or not loaded; in a stream an error has no code
+_GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
 
 
@@ -79,8 +81,7 @@ def read_error(code: str, message: str) -> RevelatorError:
         value = json.loads(message)
         kind = value["error"]
     except (ValueError, KeyError, TypeError):
-        died = message.startswith("Stub process") and message.endswith("is not healthy.")
-        return errors.Unavailable(message) if died else _BY_CODE.get(code, ServingError)(message)
+        return errors.Unavailable(message) if _GONE.match(message) else _BY_CODE.get(code, ServingError)(message)
     if kind == "PlanError":
         found = tuple(Diagnostic(**d) for d in value["diagnostics"])
         return PlanError(value["message"], diagnostics=found, hint=value["hint"])

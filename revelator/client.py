@@ -3,6 +3,10 @@
     with Client("127.0.0.1:8001") as client:
         print(client.ask("Who founded the company that distributed UHF?").answer)
 
+    async with AsyncClient("127.0.0.1:8001") as client:
+        async for event in client.stream("Who founded the company that distributed UHF?"):
+            print(event.kind, event.node, event.changes)
+
 A call that is given up (a timeout, a cancelled task or future, Ctrl-C) is cancelled on the server too. Errors are those
 of `revelator.errors`: ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Overloaded,
 Unavailable, DeadlineExceeded, Cancelled, and ServingError for a fault of the server.
@@ -12,11 +16,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, TypedDict, Unpack
 
+import grpc
 import numpy as np
 import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as aio_client
@@ -25,9 +30,11 @@ from tritonclient.utils import InferenceServerException
 from revelator._wire import channel_arguments, read_error
 from revelator.errors import DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
 from revelator.trace import Outcome, Trace
+from revelator.trace_events import Event
 
 DEFAULT_URL = "127.0.0.1:8001"
 MODEL = "executor"
+STREAM_MODEL = "executor_stream"
 DAY = 86_400  # seconds: the longest that a call may be waited for
 
 _HINTS: dict[type[RevelatorError], str | None] = {
@@ -92,7 +99,7 @@ class Client:
             if not future.set_running_or_notify_cancel():
                 return
             if error is not None:
-                future.set_exception(_our_error(error, self.url, request))
+                future.set_exception(_our_error(error, self.url, request["client_timeout"]))
             else:
                 future.set_result(_answer(result))
 
@@ -124,7 +131,31 @@ class AsyncClient:
         try:
             return _answer(await self._client.infer(**request))
         except InferenceServerException as error:
-            raise _our_error(error, self.url, request) from error
+            raise _our_error(error, self.url, request["client_timeout"]) from error
+
+    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
+        """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
+
+        `revelator.trace_events.Replay` makes the trace of them as they come. Leaving the loop cancels the work on the
+        server: at once with `contextlib.aclosing`, else when the generator is collected.
+        """
+        request = _request(question, self.timeout, **options)
+        timeout = request.pop("client_timeout")
+        call = self._client.stream_infer(_once({**request, "model_name": STREAM_MODEL}), stream_timeout=timeout)
+        try:
+            async for result, error in call:
+                if error is not None:
+                    raise _our_error(error, self.url, timeout)
+                yield Event.from_json(json.loads(result.as_numpy("event")[0]))
+        except grpc.RpcError as error:
+            status = InferenceServerException(error.details(), str(error.code()))
+            raise _our_error(status, self.url, timeout) from error
+        finally:
+            call.cancel()
+
+
+async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:
+    yield request
 
 
 def _request(
@@ -173,12 +204,12 @@ def _answer(result: grpc_client.InferResult) -> Answer:
     return Answer(result.as_numpy("answer")[0].decode(), tuple(trace.answers), trace.outcome, trace)
 
 
-def _our_error(error: InferenceServerException, url: str, request: Mapping[str, Any]) -> RevelatorError:
+def _our_error(error: InferenceServerException, url: str, timeout: float) -> RevelatorError:
     """The error that the server raised, or the one that never reached it, with the address and what to do."""
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if code == "DEADLINE_EXCEEDED":  # never the server's word: it says CANCELLED, and DeadlineExceeded in the message
-        found = DeadlineExceeded(f"no answer within {request['client_timeout']:g} s")
+        found = DeadlineExceeded(f"no answer within {timeout:g} s")
     if found.where is None and type(found) in _HINTS:
         found.where, found.hint = url, found.hint or _HINTS[type(found)]
     return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.text import Text
 from rich.tree import Tree
 
@@ -29,11 +29,18 @@ def show(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) ->
 
     Control characters in any text are shown as dots.
     """
-    trace = Trace.from_json(_printable(trace.to_json()))
-    for line in _head(trace):
-        console.print(line)
-    console.print(tree(trace, documents=documents))
-    console.print(_answer(trace))
+    console.print(growing(trace, documents=documents))
+    console.print(_answer(_printable_trace(trace)))
+
+
+def growing(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
+    """Route, expression and tree of a trace that may still be written."""
+    trace = _printable_trace(trace)
+    return Group(*_head(trace), tree(trace, documents=documents))
+
+
+def _printable_trace(trace: Trace) -> Trace:
+    return Trace.from_json(_printable(trace.to_json()))
 
 
 def _printable(value: Any) -> Any:

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import aclosing, nullcontext
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.live import Live
 
 from revelator._wire import write_error
 from revelator.errors import ConfigError, DataError, PlanError, RevelatorError
 from revelator.language.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Trace
+from revelator.trace_events import Replay
 from serving.triton.live import find_running
+
+if TYPE_CHECKING:
+    from revelator.client import Options
 
 STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 
@@ -43,6 +51,7 @@ STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "logi
     help="Home folder.  [env: REVELATOR_HOME; default: runs]",
 )
 @click.option("--documents", default=5, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
+@click.option("--stream", is_flag=True, help="Show the plan filling in while it runs; with --json, an event a line.")
 @click.option("--json", "as_json", is_flag=True, help="Write the trace as JSON.")
 def ask(
     question: str,
@@ -54,6 +63,7 @@ def ask(
     url: str | None,
     home: Path,
     documents: int,
+    stream: bool,
     as_json: bool,
 ) -> None:
     """Ask a running server, and see the plan, each step and the answer.
@@ -65,28 +75,53 @@ def ask(
     Examples:
       revelator ask "Who founded the company that distributed UHF?"
       revelator ask "Where was UHF's director born?" --plan "Who directed UHF? * Where was {director} born?"
+      revelator ask "Who directed UHF?" --stream
       revelator ask "Who directed UHF?" --strategy single --json > trace.json
       revelator ask "Which papers deal with gene therapy, but not in mice?" --strategy logic
       revelator ask "Who directed UHF?" --plan "Who directed UHF? * Where was {director} born?" --reuse trace.json
     """
-    from revelator.client import Client
+    from revelator.client import Client, Options
     from revelator.trace_view import show
 
     try:
         earlier = _read_trace(reuse) if reuse else None
-        with Client(_address(home) if url is None else url, timeout) as client:
-            trace = client.ask(question, plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier).trace
+        options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
+        address = _address(home) if url is None else url
+        if stream:
+            trace = asyncio.run(_streamed(address, timeout, question, options, documents, as_json))
+        else:
+            with Client(address, timeout) as client:
+                trace = client.ask(question, **options).trace
     except RevelatorError as error:
         if as_json:
             click.echo(write_error(error))
             raise SystemExit(error.exit_status) from error
         raise _pointed(plan or "", error) from error
-    if as_json:
+    if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
-    else:
+    elif not as_json:
         show(trace, Console(), documents=documents)
     if trace.outcome == "failed":
         raise SystemExit(1)
+
+
+async def _streamed(url: str, seconds: float, question: str, options: Options, documents: int, as_json: bool) -> Trace:
+    """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
+    from revelator.client import AsyncClient
+    from revelator.trace_view import growing
+
+    told = Replay()
+    console = Console()
+    shows = console.is_terminal and not as_json
+    with Live(console=console, transient=True, refresh_per_second=10) if shows else nullcontext() as live:
+        async with AsyncClient(url, seconds) as client, aclosing(client.stream(question, **options)) as events:
+            async for event in events:
+                told.add(event)
+                if as_json:
+                    click.echo(json.dumps(event.to_json(), ensure_ascii=False))
+                elif live:
+                    live.update(growing(told.trace(), documents=documents))
+    return told.trace()
 
 
 def _pointed(plan: str, error: RevelatorError) -> RevelatorError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
@@ -84,7 +84,7 @@ class Executor:
         """
         return await self._run(question, None, **options)
 
-    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncIterator[Event]:
+    async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The same question as events, each when it happens; the last is `finished`. Raises what `run` raises.
 
         `revelator.trace_events.replay` makes the trace of them. Closing the iterator cancels the question:

@@ -1,4 +1,4 @@
-"""What the four models share inside Triton's Python backend: parameters, text tensors, responses, errors.
+"""What the models share inside Triton's Python backend: parameters, text tensors, responses, errors.
 
 Imported by model_repo/*/model.py only: `triton_python_backend_utils` exists in the stub process and nowhere else.
 """
@@ -69,5 +69,5 @@ def failure(error: Exception) -> Any:
 
 
 def send(sender: Any, answer: Any) -> None:
-    """Sends the one response of a request."""
+    """Sends the last response of a request, the only one of a model that is not decoupled; None: only that it ended."""
     sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

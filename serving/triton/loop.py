@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
 from revelator.errors import Cancelled, Overloaded
@@ -23,7 +23,8 @@ POLLED_OFTEN = 16  # requests in flight up to which each is looked at so often: 
 DRAIN_SECONDS = 5.0
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
-Begin = Callable[[Any], Coroutine[Any, Any, Any]]  # from a request, the coroutine of its response
+Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
+Begin = Callable[[Any], Answer]
 
 
 class RequestLoop:
@@ -41,7 +42,8 @@ class RequestLoop:
         collector.settle()
 
     def accept(self, request: Any, begin: Begin) -> None:
-        """Answers `request` with the result or the error of the coroutine that `begin` makes of it.
+        """Answers `request` with the result or the error of the coroutine that `begin` makes of it, or, of a decoupled
+        model, with each response of an asynchronous generator.
 
         `begin` copies the inputs before it returns. Beyond the limit the answer is Overloaded, at once.
         """
@@ -57,13 +59,13 @@ class RequestLoop:
         self._running.add(sender)
         self._loop.call_soon_threadsafe(self._start, sender, answer)
 
-    def _start(self, sender: Any, answer: Coroutine[Any, Any, Any]) -> None:
+    def _start(self, sender: Any, answer: Answer) -> None:
         task = self._loop.create_task(self._serve(sender, answer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _serve(self, sender: Any, answer: Coroutine[Any, Any, Any]) -> None:
-        work = asyncio.ensure_future(answer)
+    async def _serve(self, sender: Any, answer: Answer) -> None:
+        work = asyncio.create_task(_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer)
         watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
         try:
             reply = await work
@@ -94,3 +96,10 @@ class RequestLoop:
                 task.cancel()
             await asyncio.gather(*late)
         await self._stack.aclose()
+
+
+async def _parts(sender: Any, answers: AsyncGenerator[Any, None]) -> None:
+    """Sends all responses of a decoupled model but the flag that ends them."""
+    async with aclosing(answers):
+        async for answer in answers:
+            sender.send(answer)

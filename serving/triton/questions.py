@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from pydantic_core import ValidationError, from_json
 
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
+from revelator.trace_events import Event
 from serving.executor import Executor
+from serving.executor.executor import Options as ExecutorOptions
 from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
@@ -41,12 +44,26 @@ class Questions:
 
     async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
+        trace = await self._executor.run(question, **self._wanted(options, deadline_ms))
+        return replace(trace, versions=self._versions(trace.versions))
+
+    async def stream(self, question: str, options: str, deadline_ms: object) -> AsyncGenerator[Event, None]:
+        """The same question's events, each when it happens. Closing the generator cancels the question."""
+        async with aclosing(self._executor.stream(question, **self._wanted(options, deadline_ms))) as events:
+            async for event in events:
+                if event.kind == "finished":
+                    event.changes["versions"] = self._versions(event.changes.get("versions", {}))
+                yield event
+
+    def _wanted(self, options: str, deadline_ms: object) -> ExecutorOptions:
         wanted = read_options(options)
         wanted["limits"] = self._executor.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
-        trace = await self._executor.run(question, deadline_ms=_milliseconds(deadline_ms), **wanted)
-        return replace(trace, versions={**trace.versions, **self._models.versions})
+        return ExecutorOptions(deadline_ms=_milliseconds(deadline_ms), **wanted)
+
+    def _versions(self, others: dict[str, str]) -> dict[str, str]:
+        return {**others, **self._models.versions}
 
 
 def read_options(text: str) -> dict[str, Any]:

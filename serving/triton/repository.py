@@ -19,7 +19,8 @@ from revelator import durable
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError
 
-PLAIN_MODELS = ("retriever", "generator", "executor")  # one version, 1: their code is this package's
+EXECUTORS = ("executor", "executor_stream")
+PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
 EMBEDDED = "embedded"
 ADAPTER = "adapter"  # inside a version folder of the revelator
@@ -59,7 +60,7 @@ def lay_out(home: Path, settings: Settings) -> None:
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
-        "executor": _admission(home, settings) | _sources(home, settings),
+        **dict.fromkeys(EXECUTORS, _admission(home, settings) | _sources(home, settings)),
     }
     for name in PLAIN_MODELS:
         write_code(home, name, 1)

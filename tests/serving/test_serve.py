@@ -63,7 +63,8 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
         wait_until((home / "serve.json").exists, process)
         running = find_running(home)
         assert running is not None and running.pid == process.pid
-        assert running.models == {"retriever": 1, "generator": 1, "executor": 1, "revelator": 1}
+        models = {"retriever": 1, "generator": 1, "executor": 1, "executor_stream": 1, "revelator": 1}
+        assert running.models == models
         plan = "Who directed Lantern Row? * Where was {director} born?"
         asked = run("ask", "Where was the director of Lantern Row born?", "--home", home, "--plan", plan)
         assert asked.returncode == 0, asked.stderr

@@ -33,32 +33,10 @@ from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.repository import Settings
 from serving.triton.watch import Watch
+from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
-FAST = "Where is Sarnath?"
-WAIT = 30.0
-
-
-@pytest.fixture
-def world(served):
-    """The served world with its endpoint's knowledge as it was before."""
-    served.endpoint.knowledge |= {
-        "Who directed Lantern Row?": ["Ines Calloway"],
-        "Where was Ines Calloway born?": ["Port Velm"],
-        FAST: ["Orland"],
-    }
-    yield served
-    for gate in served.endpoint.gates.values():
-        gate.set()
-    served.endpoint.gates.clear()
-    served.endpoint.down.clear()
-
-
-@pytest.fixture
-def client(world) -> Iterator[Client]:
-    with Client(world.url, timeout=WAIT) as client:
-        yield client
 
 
 @pytest.fixture
