@@ -14,8 +14,10 @@ import triton_python_backend_utils as pb_utils
 
 from revelator._wire import grpc_code, write_error
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from serving.triton import heartbeat
 
 log = logging.getLogger(__name__)
+heartbeat.start()
 
 
 def parameters(args: dict[str, str]) -> dict[str, str]:
