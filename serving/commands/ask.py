@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import aclosing, nullcontext
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -113,7 +113,9 @@ async def _streamed(url: str, seconds: float, question: str, options: Options, d
     told = Replay()
     console = Console()
     shows = console.is_terminal and not as_json
-    with Live(console=console, transient=True, refresh_per_second=10) if shows else nullcontext() as live:
+    drawn = Live(console=console, transient=True, refresh_per_second=10)
+    screen: AbstractContextManager[Live | None] = drawn if shows else nullcontext()
+    with screen as live:
         async with AsyncClient(url, seconds) as client, aclosing(client.stream(question, **options)) as events:
             async for event in events:
                 told.add(event)

@@ -15,7 +15,6 @@ from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import Executor
-from serving.executor.executor import Options as ExecutorOptions
 from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
@@ -55,12 +54,12 @@ class Questions:
                     event.changes["versions"] = self._versions(event.changes.get("versions", {}))
                 yield event
 
-    def _wanted(self, options: str, deadline_ms: object) -> ExecutorOptions:
+    def _wanted(self, options: str, deadline_ms: object) -> dict[str, Any]:
         wanted = read_options(options)
         wanted["limits"] = self._executor.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
-        return ExecutorOptions(deadline_ms=_milliseconds(deadline_ms), **wanted)
+        return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
 
     def _versions(self, others: dict[str, str]) -> dict[str, str]:
         return {**others, **self._models.versions}
