@@ -27,6 +27,7 @@ COMMANDS = {
     "deploy": "serving.commands.deploy:deploy",
     "serve": "serving.commands.serve:serve",
     "ask": "serving.commands.ask:ask",
+    "inspect": "serving.commands.inspect:inspect",
     "demo": "evaluation.demo:demo",
     "real": "evaluation.real:real",
     "self-train": "evaluation.self_train:self_train",

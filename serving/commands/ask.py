@@ -86,7 +86,7 @@ def ask(
     try:
         earlier = _read_trace(reuse) if reuse else None
         options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
-        address = _address(home) if url is None else url
+        address = address_of(home) if url is None else url
         if stream:
             trace = asyncio.run(_streamed(address, timeout, question, options, documents, as_json))
         else:
@@ -143,7 +143,8 @@ def _read_trace(path: Path) -> Trace:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
 
 
-def _address(home: Path) -> str:
+def address_of(home: Path) -> str:
+    """The gRPC address of the server of this home folder. Raises ConfigError that says how to start one."""
     running = find_running(home)
     if running is None:
         hint = f"start one with `revelator serve --home {home}`, or name one with --url host:port"

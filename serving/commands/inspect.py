@@ -1,0 +1,108 @@
+"""`revelator inspect`: the inspector's page and its OpenAI-compatible route, until Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import click
+
+from revelator.endpoint import checked_key
+from revelator.errors import ConfigError
+from revelator.registry import home_folder
+from serving.commands.ask import address_of
+
+TOKEN = "REVELATOR_INSPECT_TOKEN"
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+
+
+@click.command()
+@click.option(
+    "--url",
+    "urls",
+    multiple=True,
+    help="host:port of a server's gRPC; give two to compare them.  [default: the server of --home]",
+)
+@click.option(
+    "--home",
+    type=click.Path(path_type=Path),
+    default=home_folder,
+    help="Home folder; runs are kept in its folder `inspected`.  [env: REVELATOR_HOME; default: runs]",
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen at.")
+@click.option("--port", default=8088, show_default=True, type=click.IntRange(0, 65535), help="0: any that is free.")
+@click.option("--allow-host", "names", multiple=True, help="A further name under which browsers may call this server.")
+@click.option("--keep", default=200, show_default=True, type=click.IntRange(1), help="Runs to keep.")
+@click.option(
+    "--timeout",
+    default=120.0,
+    show_default=True,
+    type=click.FloatRange(0, min_open=True),
+    help="Seconds a question may take.",
+)
+def inspect(
+    urls: tuple[str, ...], home: Path, host: str, port: int, names: tuple[str, ...], keep: int, timeout: float
+) -> None:
+    """Watch plans being compiled and run, mend them, run them again, and compare.
+
+    Serves one page, and /v1/chat/completions for chat front ends. With REVELATOR_INSPECT_TOKEN in the environment both
+    ask for that token; beyond loopback there must be one.
+
+    \b
+    Examples:
+      revelator inspect
+      revelator inspect --home runs/demo --port 9090
+      revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001
+      REVELATOR_INSPECT_TOKEN=… revelator inspect --host 0.0.0.0 --allow-host plans.example.org
+    """
+    token = checked_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
+    if host not in LOOPBACK_HOSTS and token is None:
+        raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
+    asked = urls or (address_of(home),)
+    with _listen(host, port) as listening:
+        asyncio.run(_serve(asked, home, listening, {host, *LOOPBACK_HOSTS, *names}, token, keep, timeout))
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "name another --port, or 0 for any that is free"
+        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
+
+
+async def _serve(
+    urls: tuple[str, ...],
+    home: Path,
+    listening: socket.socket,
+    hosts: set[str],
+    token: str | None,
+    keep: int,
+    timeout: float,
+) -> None:
+    import uvicorn
+
+    from revelator.client import AsyncClient
+    from serving.inspector import Runs, Server, create_app
+    from serving.inspector.servers import served_models
+
+    async with AsyncExitStack() as stack:
+        servers = []
+        for url in urls:
+            models = await served_models(url)
+            client = await stack.enter_async_context(AsyncClient(url, timeout))
+            servers.append(Server(url, client.stream, partial(served_models, url)))
+            click.echo(f"asks    {url}  revelator version {models.get('revelator', 'none')}")
+        runs = Runs(home / "inspected", keep)
+        app = create_app(servers, runs, hosts=hosts, token=token)
+        host, port = listening.getsockname()[:2]
+        shown = f"[{host}]" if ":" in host else host
+        click.echo(
+            f"page    http://{shown}:{port}/\nOpenAI  http://{shown}:{port}/v1\nruns    {runs.folder}\nstop: Ctrl-C"
+        )
+        config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=2)
+        await uvicorn.Server(config).serve(sockets=[listening])

@@ -1,0 +1,132 @@
+"""The inspector's routes.
+
+    GET  /                          the page; /web/… its files
+    GET  /api/servers               whom one can ask, and the versions they serve
+    POST /api/check                 {"text", "language"} → what `revelator check` says, each fault with its excerpt
+    POST /api/runs                  `asking.Wanted` → JSON lines: the events, then {"kind": "saved", "run": id}
+    GET  /api/runs                  the runs that are kept, newest first
+    GET  /api/runs/{id}             one of them
+    GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
+    POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
+
+An error is {"error": {…}} with the fields of `revelator._wire.write_error`; in a stream that has begun it is the last line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from revelator._wire import write_error
+from revelator.errors import RevelatorError, ServingError
+from serving.inspector.asking import Asking, Wanted, begun
+from serving.inspector.bodies import read_body
+from serving.inspector.chat import Chat
+from serving.inspector.checking import Plan, verdict
+from serving.inspector.protection import LOOPBACK, Protection
+from serving.inspector.runs import Runs
+from serving.inspector.servers import Server
+from serving.inspector.statuses import status_of
+
+WEB = Path(__file__).with_name("web")
+log = logging.getLogger(__name__)
+
+
+def create_app(
+    servers: Sequence[Server], runs: Runs, *, hosts: Collection[str] = LOOPBACK, token: str | None = None
+) -> Starlette:
+    """The ASGI application. `hosts` and `token` are those of `serving.inspector.protection`."""
+    by_name = {server.name: server for server in servers}
+    pages = Pages(by_name, runs)
+    chat = Chat(by_name, runs)
+    routes = [
+        Route("/", pages.page),
+        Mount("/web", StaticFiles(directory=WEB)),
+        Route("/api/servers", pages.servers),
+        Route("/api/check", pages.check, methods=["POST"]),
+        Route("/api/runs", pages.list_runs),
+        Route("/api/runs", pages.ask, methods=["POST"]),
+        Route("/api/runs/{id}", pages.run),
+        Route("/api/runs/{id}/trace.json", pages.trace),
+        Route("/v1/models", chat.models),
+        Route("/v1/chat/completions", chat.complete, methods=["POST"]),
+    ]
+    return Starlette(
+        routes=routes,
+        middleware=[Middleware(Protection, hosts=hosts, token=token)],
+        exception_handlers={RevelatorError: _told, Exception: _told},
+    )
+
+
+class Pages:
+    """What the page asks for."""
+
+    def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
+        self._servers = servers
+        self._runs = runs
+
+    async def page(self, request: Request) -> Response:
+        return FileResponse(WEB / "index.html")
+
+    async def servers(self, request: Request) -> Response:
+        return JSONResponse(await asyncio.gather(*[server.describe() for server in self._servers.values()]))
+
+    async def check(self, request: Request) -> Response:
+        plan = await read_body(request, Plan)
+        return JSONResponse(await asyncio.to_thread(verdict, plan.text, plan.language))
+
+    async def ask(self, request: Request) -> Response:
+        asking = Asking(self._servers, self._runs, await read_body(request, Wanted))
+        events = await begun(asking.events())
+
+        async def told() -> AsyncIterator[str]:
+            try:
+                async for event in events:
+                    yield _line(event.to_json())
+                yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
+            except Exception as error:
+                run = asking.id if asking.saved else None
+                yield _line({"kind": "error", "run": run, **json.loads(write_error(_ours(error)))})
+
+        return StreamingResponse(told(), media_type="application/x-ndjson")
+
+    async def list_runs(self, request: Request) -> Response:
+        return JSONResponse(await asyncio.to_thread(self._runs.summaries))
+
+    async def run(self, request: Request) -> Response:
+        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+        return JSONResponse(run.to_json())
+
+    async def trace(self, request: Request) -> Response:
+        run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
+        text = json.dumps(run.trace.to_json(), ensure_ascii=False, indent=2)
+        named = {"Content-Disposition": f'attachment; filename="trace-{run.id}.json"'}
+        return Response(text + "\n", media_type="application/json", headers=named)
+
+
+def _line(value: dict[str, Any]) -> str:
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _ours(error: Exception) -> RevelatorError:
+    """The error, or for a fault of this program one that can be told."""
+    if isinstance(error, RevelatorError):
+        return error
+    log.exception("unexpected error", exc_info=error)
+    return ServingError(f"{type(error).__name__}: {error}", hint="the inspector's log holds the traceback")
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    told = _ours(error)
+    return JSONResponse({"error": json.loads(write_error(told))}, status_of(told))

@@ -1,0 +1,98 @@
+"""A question on its way through the inspector: put to a server, told event by event, kept as a run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+
+from pydantic import BaseModel, ConfigDict
+
+from revelator._wire import write_error
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.trace_events import Event, Replay
+from serving.inspector.runs import Run, Runs
+from serving.inspector.servers import Server
+
+log = logging.getLogger(__name__)
+
+
+class Wanted(BaseModel):
+    """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    question: str
+    plan: str | None = None
+    strategy: str = "auto"
+    server: str | None = None
+    reuse: str | None = None
+    deadline_ms: float | None = None
+
+
+class Asking:
+    """One question: `events` gives what happens, and `run` is there when they have ended."""
+
+    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: Wanted) -> None:
+        self.wanted = wanted
+        self.server = chosen(servers, wanted.server)
+        self.id = runs.new_id()
+        self.run: Run | None = None
+        self.saved = False
+        self._runs = runs
+        self._replay = Replay()
+
+    async def events(self) -> AsyncIterator[Event]:
+        """Raises what the server raises; the run is kept if it had begun. A question that is given up is not kept."""
+        wanted = self.wanted
+        earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
+        options = {"plan": wanted.plan, "strategy": wanted.strategy, "deadline_ms": wanted.deadline_ms}
+        asked = self.server.stream(wanted.question, **options, reuse=earlier.trace if earlier else None)
+        begun = False
+        try:
+            async with aclosing(asked) as events:  # type: ignore[type-var]
+                async for event in events:
+                    begun = True
+                    self._replay.add(event)
+                    if event.kind == "finished":
+                        await self._keep(None)
+                    yield event
+        except RevelatorError as error:
+            if begun and not self.run:
+                await self._keep(error)
+            raise
+
+    async def _keep(self, error: RevelatorError | None) -> None:
+        described = json.loads(write_error(error)) if error else None
+        self.run = Run(self.id, self.server.name, self._replay.trace(), self.wanted.reuse, described)
+        try:
+            await asyncio.to_thread(self._runs.save, self.run)
+            self.saved = True
+        except OSError as failure:
+            log.warning("run %s is not kept: %s", self.id, failure)
+
+
+def chosen(servers: Mapping[str, Server], name: str | None) -> Server:
+    """The server of this name, or the first. Raises InvalidRequest."""
+    if name is None:
+        return next(iter(servers.values()))
+    if name not in servers:
+        raise InvalidRequest(f"there is no server {name!r}", hint=f"one of {', '.join(servers)}")
+    return servers[name]
+
+
+async def begun(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+    """The same events, the first of them already there: what refuses a question at once is raised here."""
+    first = await anext(events, None)
+    if first is None:
+        raise ServingError("the server ended the question without a word", hint="its log may say why")
+
+    async def again() -> AsyncIterator[Event]:
+        async with aclosing(events) as rest:  # type: ignore[type-var]
+            yield first
+            async for event in rest:
+                yield event
+
+    return again()

@@ -1,0 +1,181 @@
+"""OpenAI's chat completions over the executor, so that chat front ends can ask it.
+
+The question is the text of the last message, which must be the user's; what was said before is not read. Sampling
+parameters are accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first server;
+with several, `revelator@NAME` is one of them. The plan and each step's answer come as `reasoning_content`, which front
+ends show as thinking; the answer comes as `content`. Every run is kept, and its id is `chatcmpl-ID`.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any, Literal
+
+from pydantic import BaseModel
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+
+from revelator.errors import DataError, InvalidRequest, RevelatorError
+from revelator.trace import Trace
+from revelator.trace_events import Event
+from serving.inspector.asking import Asking, Wanted, begun
+from serving.inspector.bodies import read_body
+from serving.inspector.runs import Runs
+from serving.inspector.servers import Server
+from serving.inspector.statuses import status_of
+
+MODEL = "revelator"
+NO_ANSWER = "I found no answer to this."
+
+
+class Part(BaseModel):
+    """One piece of a message; only text can be asked."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Message(BaseModel):
+    role: str
+    content: str | list[Part] | None = None
+
+
+class StreamOptions(BaseModel):
+    include_usage: bool = False
+
+
+class Completion(BaseModel):
+    """The body of a request. What would change the kind of answer is refused; other fields are accepted unread."""
+
+    model: str = MODEL
+    messages: list[Message]
+    stream: bool = False
+    stream_options: StreamOptions | None = None
+    n: int | None = 1
+    tools: list[Any] | None = None
+    response_format: dict[str, Any] | None = None
+
+    def question(self) -> str:
+        if self.n not in (None, 1):
+            raise InvalidRequest("there is one answer to a question", where="n", hint="leave n out")
+        if self.tools:
+            raise InvalidRequest("tools are not called", where="tools", hint="leave tools out")
+        if self.response_format and self.response_format.get("type") != "text":
+            raise InvalidRequest("answers are text", where="response_format", hint="leave response_format out")
+        if not self.messages or self.messages[-1].role != "user":
+            raise InvalidRequest("the last message must be the user's: it is the question", where="messages")
+        content = self.messages[-1].content or ""
+        return content if isinstance(content, str) else "\n".join(part.text for part in content)
+
+
+class Chat:
+    """The two routes."""
+
+    def __init__(self, servers: Mapping[str, Server], runs: Runs) -> None:
+        self._servers = servers
+        self._runs = runs
+        named = [f"{MODEL}@{name}" for name in servers] if len(servers) > 1 else []
+        self._models = dict(zip([MODEL, *named], [next(iter(servers)), *servers], strict=False))
+
+    async def models(self, request: Request) -> Response:
+        data = [{"id": name, "object": "model", "created": 0, "owned_by": "revelator"} for name in self._models]
+        return JSONResponse({"object": "list", "data": data})
+
+    async def complete(self, request: Request) -> Response:
+        try:
+            wanted = await read_body(request, Completion)
+            asking = self._asking(wanted)
+            events = await begun(asking.events())
+            if wanted.stream:
+                return StreamingResponse(_told(asking, events, wanted), media_type="text/event-stream")
+            async for _ in events:
+                pass
+        except RevelatorError as error:
+            return JSONResponse(_error(error), status_of(error))
+        assert asking.run is not None
+        message = {"role": "assistant", "content": _answer(asking.run.trace), "refusal": None}
+        choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+        usage = _usage(asking.run.trace)
+        return JSONResponse({**_head(asking, wanted, "chat.completion"), "choices": [choice], "usage": usage})
+
+    def _asking(self, wanted: Completion) -> Asking:
+        if wanted.model not in self._models:
+            raise DataError(
+                f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
+            )
+        asked = Wanted(question=wanted.question(), server=self._models[wanted.model])
+        return Asking(self._servers, self._runs, asked)
+
+
+async def _told(asking: Asking, events: AsyncIterator[Event], wanted: Completion) -> AsyncIterator[str]:
+    """Server-sent events: chunks, then [DONE]. An error that comes after the beginning ends the stream as OpenAI's do."""
+    head = _head(asking, wanted, "chat.completion.chunk")
+    nodes: dict[str | None, dict[str, Any]] = {}
+
+    def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
+        choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
+        return _sent({**head, "choices": [choice]})
+
+    yield chunk({"role": "assistant", "content": ""})
+    try:
+        async with aclosing(events) as stream:  # type: ignore[type-var]
+            async for event in stream:
+                node = nodes.setdefault(event.node, {})
+                node |= event.changes
+                if thought := _thought(event, node):
+                    yield chunk({"reasoning_content": thought})
+    except RevelatorError as error:
+        yield _sent(_error(error))
+        return
+    assert asking.run is not None
+    yield chunk({"content": _answer(asking.run.trace)})
+    yield chunk({}, "stop")
+    if wanted.stream_options and wanted.stream_options.include_usage:
+        yield _sent({**head, "choices": [], "usage": _usage(asking.run.trace)})
+    yield "data: [DONE]\n\n"
+
+
+def _thought(event: Event, node: Mapping[str, Any]) -> str | None:
+    """A line about what has just been found: the plan, and the answer of each step."""
+    if event.kind == "planned":
+        return f"plan: {node['plan']}\n"
+    if event.kind == "answered" and node["kind"] in ("atomic", "direct", "merge") and node["answers"]:
+        return f"{node['asked'] or node['question'] or node['kind']} → {'; '.join(node['answers'])}\n"
+    return None
+
+
+def _answer(trace: Trace) -> str:
+    return trace.answer or NO_ANSWER
+
+
+def _head(asking: Asking, wanted: Completion, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{asking.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
+
+
+def _usage(trace: Trace) -> dict[str, int]:
+    spent = trace.usage
+    total = spent.tokens_in + spent.tokens_out
+    return {"prompt_tokens": spent.tokens_in, "completion_tokens": spent.tokens_out, "total_tokens": total}
+
+
+def _sent(value: dict[str, Any]) -> str:
+    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+
+
+_TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
+
+
+def _error(error: RevelatorError) -> dict[str, Any]:
+    """OpenAI's shape: what the request named wrong is `param`, the kind of the error `code`."""
+    status = status_of(error)
+    kind = _TYPES.get(status, "server_error")
+    param = error.where if status in (400, 404) else None
+    message = f"{error.message} ({error.hint})" if error.hint else error.message
+    return {"error": {"message": message, "type": kind, "param": param, "code": _code(error)}}
+
+
+def _code(error: RevelatorError) -> str:
+    return "model_not_found" if isinstance(error, DataError) else type(error).__name__

@@ -1,0 +1,53 @@
+"""What the page shows under a plan as it is typed: the faults of the language's own checker, each with its excerpt."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from revelator import art
+from revelator.errors import ExpressionError
+from revelator.language import Diagnostic, logic
+from revelator.language.commands import verdict_of
+from revelator.language.faults import excerpt
+from revelator.trace import PlanLanguage
+
+
+class Plan(BaseModel):
+    """The body of `POST /api/check`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str
+    language: PlanLanguage = "bnf"
+
+
+def verdict(text: str, language: PlanLanguage = "bnf") -> dict[str, Any]:
+    """`expression, valid, canonical, diagnostics` of a text.
+
+    Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
+    """
+    found = verdict_of(text) if language == "bnf" else _verdict(text, language)
+    pointed = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found["diagnostics"]]
+    return {**found, "diagnostics": pointed}
+
+
+def _verdict(text: str, language: Literal["logic", "art"]) -> dict[str, Any]:
+    canonical, faults = None, []
+    try:
+        if language == "logic":
+            query = logic.parse(text)
+            canonical, faults = logic.render(query), [vars(d) for d in logic.check(query)]
+        else:
+            tree = art.parse(text)
+            canonical = art.render(tree)
+            faults = [_whole(text, fault) for fault in art.check(tree)]
+    except ExpressionError as error:
+        faults = [vars(Diagnostic(error.code, error.message, error.start, error.end, error.hint or ""))]
+    return {"expression": text, "valid": not faults, "canonical": canonical, "diagnostics": faults}
+
+
+def _whole(text: str, fault: art.Fault) -> dict[str, Any]:
+    """A tree's fault names its node by number, not by its place in the text."""
+    return vars(Diagnostic(fault.code, f"{fault.place}: {fault.message}", 0, len(text), fault.hint))

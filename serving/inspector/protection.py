@@ -1,0 +1,95 @@
+"""What stands before every route: whose requests are taken, and what a browser may do with the replies.
+
+A page of another site can make a browser send requests to a server on loopback, and by rebinding a name of its own to
+127.0.0.1 it can even read the replies. The first is refused by `Origin`, the second by `Host`. No reply carries a CORS
+header. The page itself may load nothing but its own files, and may not put text into the document as markup.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import JSONResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+POLICY = "; ".join(
+    [
+        "default-src 'none'",
+        "script-src 'self'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "connect-src 'self'",
+        "base-uri 'none'",
+        "form-action 'none'",
+        "frame-ancestors 'none'",
+        "require-trusted-types-for 'script'",
+        "trusted-types 'none'",
+    ]
+)
+HEADERS = {
+    "Content-Security-Policy": POLICY,
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+OPEN_TO_ALL = ("/", "/web/")  # the page holds no data: it asks for the token, and sends it with what it fetches
+
+
+class Protection:
+    """ASGI middleware. `hosts` are the names under which this server may be called; `token`, if there is one, must be
+    given as `Authorization: Bearer …` for everything but the page's own files."""
+
+    def __init__(self, app: ASGIApp, hosts: Collection[str], token: str | None) -> None:
+        self.app = app
+        self.hosts = frozenset(host.lower() for host in hosts)
+        self.token = token
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+            await send(message)
+
+        refusal = self._refusal(scope)
+        await (refusal or self.app)(scope, receive, protected)
+
+    def _refusal(self, scope: Scope) -> JSONResponse | None:
+        headers = Headers(scope=scope)
+        if _host(f"//{headers.get('host', '')}") not in self.hosts:
+            return refused(400, "this server is not called by that name", "host", "name it with --allow-host")
+        if (origin := headers.get("origin")) and urlsplit(origin).netloc != headers["host"]:
+            return refused(403, "a page of another origin may not ask here", "origin", None)
+        path = scope["path"]
+        if self.token is None or path == OPEN_TO_ALL[0] or path.startswith(OPEN_TO_ALL[1]):
+            return None
+        given = headers.get("authorization", "")
+        if secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
+            return None
+        return refused(401, "the bearer token is missing or wrong", "invalid_api_key", "send Authorization: Bearer …")
+
+
+def refused(status: int, message: str, code: str, hint: str | None) -> JSONResponse:
+    """One shape that both the page and OpenAI's clients read."""
+    error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "hint": hint}
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
+    return JSONResponse({"error": error}, status, headers)
+
+
+def _host(url: str) -> str | None:
+    """The name in `//name:port`, in lower case; None where there is none that can be read."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None

@@ -1,0 +1,93 @@
+"""Runs on disk: one JSON file each, `ID.json`, of which the newest are kept.
+
+An id begins with the time in milliseconds, so ids sort by age; its last five characters are drawn at random. Several
+inspectors may share a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from revelator import durable
+from revelator.errors import DataError
+from revelator.trace import Trace
+
+KEPT = 200
+_ID = re.compile(r"[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One question and what came of it.
+
+    `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
+    `error` (JSON of `revelator._wire.write_error`) what ended the question before its trace was finished.
+    """
+
+    id: str
+    server: str
+    trace: Trace
+    reuse: str | None = None
+    error: dict[str, Any] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "trace": self.trace.to_json()}
+
+    def summary(self) -> dict[str, Any]:
+        """A line of the list of runs."""
+        trace = self.trace
+        found = {"id": self.id, "server": self.server, "question": trace.question, "plan": trace.plan}
+        outcome = "failed" if self.error else trace.outcome
+        version = trace.versions.get("revelator")
+        times = {"started_at": trace.started_at, "wall_ms": trace.wall_ms}
+        return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **times}
+
+
+class Runs:
+    """The runs of one folder; beyond `kept` the oldest are removed."""
+
+    def __init__(self, folder: Path, kept: int = KEPT) -> None:
+        self.folder = folder
+        self.kept = kept
+        self._summaries: dict[str, dict[str, Any]] = {}
+
+    def new_id(self) -> str:
+        return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
+
+    def save(self, run: Run) -> None:
+        """Raises OSError when it cannot be written; nothing half-written stays."""
+        durable.write_json(self.folder / f"{run.id}.json", run.to_json())
+        for id in self._ids()[self.kept :]:
+            (self.folder / f"{id}.json").unlink(missing_ok=True)
+
+    def read(self, id: str) -> Run:
+        """Raises DataError for an id that no run has, and for a file that is damaged."""
+        path = self.folder / f"{id}.json"
+        if not _ID.fullmatch(id) or not path.is_file():
+            raise DataError(f"there is no run {id}", hint=f"the newest {self.kept} are kept, in {self.folder}")
+        try:
+            value = json.loads(path.read_bytes())
+            return Run(**{**value, "trace": Trace.from_json(value["trace"])})
+        except (ValueError, KeyError, TypeError) as error:
+            raise DataError("this is no run", where=str(path), hint="remove the file") from error
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Newest first. A file that is no run is left out."""
+        known, ids = self._summaries, self._ids()
+        self._summaries = {id: known.get(id) or self._summary(id) for id in ids}
+        return [self._summaries[id] for id in ids if self._summaries[id]]
+
+    def _summary(self, id: str) -> dict[str, Any]:
+        try:
+            return self.read(id).summary()
+        except DataError:
+            return {}
+
+    def _ids(self) -> list[str]:
+        return sorted((p.stem for p in self.folder.glob("*.json") if _ID.fullmatch(p.stem)), reverse=True)

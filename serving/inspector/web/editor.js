@@ -1,0 +1,131 @@
+// The plan as text, checked as it is typed. Faults are underlined in place; the one at the cursor is told in full.
+
+import { check } from "./api.js";
+import { h, say } from "./element.js";
+
+// The checker counts characters, JavaScript counts UTF-16 units.
+const units = (text, characters) => Array.from(text).slice(0, characters).join("").length;
+
+export class Editor {
+  #checking = null;
+  #faults = [];
+  #original = "";
+  #hasRun = false;
+
+  // `run(plan, language, reuse)` runs the text; `reuse` says whether what has not changed is to be taken over.
+  constructor(run) {
+    this.language = "bnf";
+    this.text = h("textarea", { id: "plan-text", rows: "2", spellcheck: "false", autocomplete: "off", autocapitalize: "off",
+      "aria-label": "Plan", "aria-describedby": "faults",
+      placeholder: "The plan stands here as soon as it is compiled. You can also write one: Who directed UHF? * When was {director} born?",
+      oninput: () => this.#changed(), onkeydown: (event) => this.#key(event),
+      onkeyup: () => this.#tell(), onclick: () => this.#tell() });
+    this.underlay = h("pre", { class: "underlay", "aria-hidden": "true" });
+    this.faults = h("div", { id: "faults" });
+    this.changes = h("button", { type: "button", class: "primary", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));
+    this.anew = h("button", { type: "button", onclick: () => this.#run(run, false) }, "Run it all");
+    this.undo = h("button", { type: "button", class: "quiet", onclick: () => this.show(this.#original, this.language, this.#hasRun) }, "As it was");
+    this.go = () => this.#run(run, true);
+    this.element = h("div", { class: "card" },
+      h("h2", {}, "Plan"),
+      h("div", { class: "editor" }, this.underlay, this.text), this.faults,
+      h("div", { class: "buttons" }, this.changes, this.anew, this.undo));
+    this.show("", "bnf", false);
+  }
+
+  get edited() {
+    return this.text.value !== this.#original;
+  }
+
+  // A plan that has run (or is being written by the model).
+  show(plan, language, hasRun) {
+    this.#original = this.text.value = plan;
+    this.#hasRun = hasRun;
+    this.language = language;
+    this.#changed();
+  }
+
+  async #changed() {
+    const text = this.text.value;
+    this.#checking?.abort();
+    this.#checking = new AbortController();
+    this.#paint();
+    if (!text.trim()) {
+      this.#faults = [];
+      this.verdict = null;
+      this.#paint();
+      return;
+    }
+    try {
+      this.verdict = await check(text, this.language, this.#checking.signal);
+    } catch (error) {
+      if (error.name !== "AbortError") this.faults.replaceChildren(h("p", { class: "notice bad" }, error.message));
+      return;
+    }
+    this.#faults = this.verdict.diagnostics.map((fault) => ({ ...fault, from: units(text, fault.start), to: units(text, fault.end) }));
+    this.#paint();
+  }
+
+  #paint() {
+    const text = this.text.value;
+    const pieces = [];
+    let done = 0;
+    for (const { from, to } of this.#faults) {
+      if (from < done) continue;
+      const end = Math.max(to, from + 1);
+      pieces.push(text.slice(done, from), h("span", { class: "fault" }, text.slice(from, end) || " "));
+      done = end;
+    }
+    this.underlay.replaceChildren(...pieces, text.slice(done), "\n");
+    const empty = !text.trim();
+    this.text.setAttribute("aria-invalid", String(this.#faults.length > 0));
+    this.changes.hidden = !this.#hasRun;
+    this.changes.disabled = this.anew.disabled = empty || this.#faults.length > 0;
+    this.undo.hidden = !this.edited || !this.#original;
+    this.#tell();
+  }
+
+  // The faults below the text: the one under the cursor (else the first) in full, the others in a line each.
+  #tell() {
+    if (!this.#faults.length) {
+      const { letters, leaves } = this.verdict ?? {};
+      const fine = this.text.value.trim() && this.verdict?.valid;
+      this.faults.replaceChildren(fine ? h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : "") : "");
+      this.told = null;
+      return;
+    }
+    const at = this.text.selectionStart;
+    const current = this.#faults.find(({ from, to }) => from <= at && at <= to) ?? this.#faults[0];
+    this.faults.replaceChildren(...this.#faults.map((fault) => (fault === current ? whole(fault) : this.#short(fault))));
+    if (this.told !== current.message) say(`The plan is invalid: ${current.message}`);
+    this.told = current.message;
+  }
+
+  #short(fault) {
+    return h("button", { type: "button", class: "link fault-line", onclick: () => this.#to(fault) }, fault.message);
+  }
+
+  #to({ from }) {
+    this.text.focus();
+    this.text.setSelectionRange(from, from);
+    this.#tell();
+  }
+
+  #key(event) {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.go();
+    else if (event.key === "F8" && this.#faults.length) {
+      const at = this.text.selectionStart;
+      this.#to(this.#faults.find(({ from }) => from > at) ?? this.#faults[0]);
+    } else return;
+    event.preventDefault();
+  }
+
+  #run(run, reuse) {
+    if (this.changes.disabled) return;
+    run(this.text.value, this.language, reuse && this.#hasRun);
+  }
+}
+
+function whole({ message, excerpt, hint }) {
+  return h("div", { class: "fault-whole" }, h("p", {}, message), h("pre", {}, excerpt), h("p", { class: "hint" }, hint));
+}

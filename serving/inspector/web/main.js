@@ -1,0 +1,185 @@
+// The page: what is in the address is what is shown (?run=ID, ?run=ID&with=ID, ?q=question to begin with).
+
+import * as api from "./api.js";
+import { compareNodes, compareWords, summary } from "./differences.js";
+import { Editor } from "./editor.js";
+import { find, h, say } from "./element.js";
+import { Replay } from "./replay.js";
+import { RunView } from "./run_view.js";
+import { runList } from "./runs.js";
+
+const [question, strategy, server, beside] = ["#question", "#strategy", "#server", "#beside"].map(find);
+const editor = new Editor((plan, language, reuse) => ask({ plan, strategy: { art: "atomic", logic: "logic" }[language] ?? strategyOf(), reuse: reuse ? shown[0].record.id : null }));
+let shown = []; // the run views on the page: none, one, or two beside each other
+let stop = null; // ends the questions that are being asked
+
+find("#plan").append(editor.element);
+
+// ---- asking
+
+const strategyOf = () => (["atomic", "logic"].includes(strategy.value) ? "auto" : strategy.value);
+
+async function ask({ plan = null, strategy: way = strategy.value, reuse = null }) {
+  const text = question.value.trim();
+  if (!text || stop) return text || question.focus();
+  const names = plan === null ? [server.value, beside.value].filter(Boolean) : [shown[0]?.record?.server ?? server.value];
+  stop = new AbortController();
+  going(true);
+  if (plan === null) editor.show("", "bnf", false);
+  const views = place(names.length || 1);
+  history.pushState(null, "", `/?q=${encodeURIComponent(text)}`);
+  say("Asking.");
+  const asked = views.map((view, at) => follow(view, { question: text, plan, strategy: way, server: names[at] || null, reuse }, stop.signal));
+  const ids = await Promise.all(asked);
+  going(false);
+  stop = null;
+  if (ids.every(Boolean)) history.replaceState(null, "", address(ids));
+  if (ids.length === 2 && ids.every(Boolean)) await open();
+  else await settle();
+}
+
+// Asks one server and shows each event; gives the id of the run that was kept, or null.
+async function follow(view, wanted, signal) {
+  const replay = new Replay();
+  const record = { id: null, server: wanted.server ?? "", trace: { question: wanted.question, nodes: [], versions: {} }, reuse: wanted.reuse };
+  const clock = setInterval(() => view.show(record, (replay.atMs ?? 0) + performance.now() - heard), 100);
+  let heard = performance.now();
+  view.show(record, 0);
+  const hear = (event) => {
+    heard = performance.now();
+    replay.add(event);
+    record.trace = replay.trace();
+    view.show(record, event.at_ms);
+    if (event.kind === "planned" && wanted.plan === null && shown.length === 1) editor.show(record.trace.plan, record.trace.plan_language, false);
+  };
+  try {
+    record.id = await api.ask(wanted, hear, signal);
+    clearInterval(clock);
+    view.show(record);
+    if (!record.id) view.fail({ message: "this run could not be kept", hint: "the inspector's log says why" });
+    say(`Answer: ${record.trace.answer || "none"}`);
+  } catch (error) {
+    clearInterval(clock);
+    record.id = error.run ?? null;
+    record.error = error.name === "AbortError" ? { message: "stopped" } : { message: error.where ? `${error.where}: ${error.message}` : error.message, hint: error.hint };
+    view.show(record);
+    say(`No answer: ${record.error.message}`);
+  }
+  return record.id;
+}
+
+function going(on) {
+  find("#submit").disabled = on;
+  find("#cancel").hidden = !on;
+  document.body.classList.toggle("going", on);
+}
+
+// ---- showing
+
+const address = ([id, other]) => `/?run=${id}${other ? `&with=${other}` : ""}`;
+
+// Makes room for one run, or for two beside each other.
+function place(count) {
+  shown = Array.from({ length: count }, () => new RunView());
+  find("#run").replaceChildren(...shown.map(({ element }) => element));
+  document.body.classList.toggle("two", count === 2);
+  return shown;
+}
+
+// Shows what the address names.
+async function open() {
+  stop?.abort();
+  const wanted = new URLSearchParams(location.search);
+  const ids = [wanted.get("run"), wanted.get("with")].filter(Boolean);
+  if (!ids.length) {
+    place(0);
+    find("#run").replaceChildren(h("div", { class: "card empty" }, "Ask a question, and watch its plan being written and run."));
+    question.value = wanted.get("q") ?? question.value;
+    await settle();
+    return;
+  }
+  const found = await Promise.allSettled(ids.map(api.run));
+  place(ids.length).forEach((view, at) => {
+    const { value, reason } = found[at];
+    view.show(value ?? { trace: { question: "", nodes: [], versions: {} }, error: reason, server: "" });
+  });
+  const [one, other] = found.map(({ value }) => value);
+  if (one) question.value = one.trace.question;
+  if (one && other) setBeside(one.trace, other.trace);
+  else if (one) editor.show(one.trace.plan ?? "", one.trace.plan_language, true);
+  await settle();
+}
+
+function setBeside(left, right) {
+  const marks = compareNodes(left, right);
+  const words = compareWords(left.plan ?? "", right.plan ?? "");
+  find("#run").prepend(h("p", { class: "card differences" }, summary(left, right, marks), " ",
+    h("a", { href: address([shown[0].record.id]) }, "left alone"), " · ", h("a", { href: address([shown[1].record.id]) }, "right alone")));
+  shown.forEach((view, side) => {
+    view.mark(marks[side], words[side]);
+    view.chosen = (id) => shown[1 - side].choose(marks[side].get(id)?.other, true);
+  });
+}
+
+// The rest of the page, once what is shown is there.
+async function settle() {
+  const record = shown[0]?.record;
+  document.title = record?.trace.question ? `${record.trace.question} – Revelator` : "Revelator inspector";
+  if (shown.length === 1 && record.trace.plan && !stop) editor.show(record.trace.plan, record.trace.plan_language, Boolean(record.id));
+  find("#runs").replaceChildren(...runList(await api.runs(), record?.id));
+}
+
+async function describeServers() {
+  const servers = await api.servers();
+  const options = () => servers.map(({ name, models }) => h("option", { value: name }, models.revelator ? `${name} (version ${models.revelator})` : name));
+  server.replaceChildren(...options());
+  beside.replaceChildren(h("option", { value: "" }, "nothing"), ...options());
+  document.querySelectorAll(".several").forEach((label) => (label.hidden = servers.length < 2));
+  find("#servers").replaceChildren(...servers.map(({ name, models, error }) =>
+    h("span", { class: error ? "server bad" : "server", title: error ?? "" }, error ? `${name} does not answer` : `${name}${models.revelator ? ` · version ${models.revelator}` : ""}`)));
+}
+
+// ---- keys and links
+
+find("#ask").addEventListener("submit", (event) => {
+  event.preventDefault();
+  ask({});
+});
+question.addEventListener("keydown", (event) => {
+  if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;
+  event.preventDefault();
+  ask({});
+});
+find("#cancel").addEventListener("click", () => stop?.abort());
+find("#help-button").addEventListener("click", () => find("#help").showModal());
+
+const KEYS = {
+  "/": () => question.select(),
+  e: () => editor.text.focus(),
+  t: () => shown[0]?.tree.focus(),
+  r: () => find("#runs a")?.focus(),
+  c: () => find("#runs .beside")?.click(),
+  "?": () => find("#help").showModal(),
+};
+
+addEventListener("keydown", (event) => {
+  const field = event.target.closest?.("input, textarea, select, dialog");
+  if (event.key === "Escape" && stop) stop.abort();
+  else if (event.key === "Escape" && field && !field.matches("dialog")) field.blur();
+  else if (!field && KEYS[event.key] && !event.ctrlKey && !event.metaKey && !event.altKey) {
+    event.preventDefault();
+    KEYS[event.key]();
+  }
+});
+
+addEventListener("click", (event) => {
+  const link = event.target.closest("a[href^='/?'], a[href='/']");
+  if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  history.pushState(null, "", link.getAttribute("href"));
+  open().then(() => find("#run").focus());
+});
+addEventListener("popstate", open);
+
+await describeServers();
+await open();

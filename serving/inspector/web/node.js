@@ -1,0 +1,88 @@
+// Everything about one node: what was asked, what was found, where it comes from, what it cost.
+
+import { h, milliseconds } from "./element.js";
+import { KINDS, MARKS } from "./tree.js";
+
+const TOLD = ["kept", "probabilities", "method", "shared_from", "reused_from"]; // of detail, each shown in its own way
+
+// `choose(id)` goes to another node of the same run.
+export function nodeDetail(node, choose) {
+  const link = (id) => h("button", { type: "button", class: "link", onclick: () => choose(id) }, `node ${id}`);
+  const took = node.ended_ms - node.started_ms;
+  const { method, shared_from, reused_from } = node.detail;
+  return h("article", { class: "node" },
+    h("h2", {}, h("span", { class: `mark ${node.status}` }, MARKS[node.status]), ` ${node.id} ${KINDS[node.kind] ?? node.kind}`),
+    facts([
+      ["as planned", node.question && node.question !== node.asked && node.question],
+      ["asked", node.asked || (node.question === node.asked ? node.question : null)],
+      ["takes", Object.entries(node.inputs).map(([name, id]) => h("span", {}, `{${name}} from `, link(id), " "))],
+      ["answer", node.answers.length ? h("strong", {}, node.answers.join("; ")) : "none" in node.detail ? "none, for sure" : null],
+      ["sentence", node.sentence],
+      ["source", [method, shared_from && h("span", {}, "the same as ", link(shared_from)),
+        reused_from && `node ${reused_from} of the earlier run`, !method && !shared_from && !reused_from && node.documents.length > 0 && "documents"]],
+      ["error", node.error && h("span", { class: "error" }, node.error)],
+      ["time", ["ok", "failed", "running"].includes(node.status) && `${milliseconds(Math.max(took, 0))}, from ${milliseconds(node.started_ms)} on`],
+      ["cost", cost(node.usage)],
+      ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
+    ]),
+    node.detail.probabilities && likely(node.detail.probabilities),
+    node.documents.length > 0 && documents(node),
+  );
+}
+
+export function facts(pairs) {
+  const told = pairs.map(([name, value]) => [name, Array.isArray(value) ? value.filter(Boolean) : value]);
+  const kept = told.filter(([, value]) => value && value.length !== 0);
+  return h("dl", { class: "facts" }, kept.map(([name, value]) => [h("dt", {}, name), h("dd", {}, value)]));
+}
+
+export function cost(usage) {
+  const counted = [[usage.model_calls, "prompts"], [usage.generator_calls, "readings"], [usage.retrievals, "searches"],
+    [usage.tokens_in, "tokens in"], [usage.tokens_out, "tokens out"]];
+  return counted.filter(([count]) => count).map(([count, name]) => `${count.toLocaleString("en")} ${name}`).join(", ");
+}
+
+const plain = (value) => (typeof value === "string" ? value : JSON.stringify(value));
+
+function likely(probabilities) {
+  const rows = Object.entries(probabilities).sort(([, one], [, other]) => other - one);
+  return h("ul", { class: "likely" }, rows.map(([label, p]) => h("li", {}, h("span", {}, label), meter(p), h("span", {}, p.toFixed(2)))));
+}
+
+function meter(share) {
+  const filled = h("span", { class: "filled" });
+  filled.style.setProperty("--part", share);
+  return h("span", { class: "meter", "aria-hidden": "true" }, filled);
+}
+
+function documents(node) {
+  const kept = node.detail.kept ?? [];
+  const order = [...node.documents].sort((one, other) =>
+    kept.includes(other.id) - kept.includes(one.id) || (other.relevance ?? 0) - (one.relevance ?? 0));
+  return h("section", { "aria-label": "Documents" }, h("h3", {}, `${order.length} documents`, kept.length ? `, ${kept.length} read` : ""),
+    order.map((document, place) => passage(document, kept.includes(document.id), place === 0, node.answers)));
+}
+
+function passage(document, read, open, answers) {
+  return h("details", { class: read ? "document read" : "document", open },
+    h("summary", {},
+      h("span", { class: "title" }, document.title || document.id),
+      read && h("span", { class: "badge reused" }, "read"),
+      h("span", { class: "scores" }, `score ${document.score.toFixed(1)}`,
+        document.relevance === null ? "" : [", relevant ", document.relevance.toFixed(2), meter(document.relevance)])),
+    h("p", {}, marked(document.text, answers)),
+    h("p", { class: "id" }, `document ${document.id}`));
+}
+
+// The text with the answers in it marked.
+function marked(text, answers) {
+  const at = answers.map((answer) => [text.indexOf(answer), answer.length]).filter(([start, length]) => start >= 0 && length > 1);
+  const pieces = [];
+  let done = 0;
+  for (const [start, length] of at.sort(([one], [other]) => one - other)) {
+    if (start < done) continue;
+    pieces.push(text.slice(done, start), h("mark", {}, text.slice(start, start + length)));
+    done = start + length;
+  }
+  return [...pieces, text.slice(done)];
+}

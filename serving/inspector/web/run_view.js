@@ -1,0 +1,82 @@
+// One run: its answer and figures, its tree, and the node that is selected.
+
+import { download } from "./api.js";
+import { h, milliseconds } from "./element.js";
+import { cost, facts, nodeDetail } from "./node.js";
+import { Tree } from "./tree.js";
+
+export class RunView {
+  // `chosen(id)` is told of each selection.
+  constructor(chosen = () => {}) {
+    this.chosen = chosen;
+    this.tree = new Tree((id) => this.choose(id), () => this.detail.focus());
+    this.head = h("div", { class: "card head" });
+    this.plan = h("p", { class: "plan-shown", hidden: true });
+    this.detail = h("div", { class: "card detail", tabindex: "-1", "aria-label": "Node", role: "region" });
+    this.steps = h("div", { class: "card steps" }, h("h2", {}, "Steps"), this.tree.element);
+    this.element = h("div", { class: "run-view" }, this.head, this.plan, this.steps, this.detail);
+    this.marks = new Map();
+  }
+
+  // `record` is a run of the inspector: {id, server, trace, reuse, error}; `atMs` while it goes on.
+  show(record, atMs) {
+    this.record = record;
+    this.atMs = atMs;
+    this.head.replaceChildren(...head(record, atMs !== undefined));
+    this.#draw();
+  }
+
+  mark(marks, words) {
+    this.marks = marks;
+    this.plan.hidden = false;
+    this.plan.replaceChildren(...words.map(([word, differs]) => (differs ? h("mark", {}, word) : word)));
+    this.#draw();
+  }
+
+  // A refusal, or a fault of the way there.
+  fail({ message, where, hint }) {
+    this.head.append(h("p", { class: "notice bad" }, where ? `${where}: ${message}` : message, hint && h("span", { class: "hint" }, hint)));
+  }
+
+  choose(id, quietly = false) {
+    this.selected = id;
+    this.tree.select(id);
+    this.#drawDetail();
+    if (!quietly) this.chosen(id);
+  }
+
+  #draw() {
+    const marks = new Map([...this.marks].map(([id, { mark }]) => [id, mark]));
+    this.tree.show(this.record.trace, { selected: this.selected, atMs: this.atMs, marks });
+    this.#drawDetail();
+  }
+
+  #drawDetail() {
+    const node = this.record.trace.nodes.find(({ id }) => id === this.selected);
+    this.detail.replaceChildren(node ? nodeDetail(node, (id) => this.choose(id)) : h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."));
+  }
+}
+
+function head({ id, server, trace, reuse, error }, going) {
+  const outcome = going ? "running" : error ? "failed" : trace.outcome;
+  const version = trace.versions?.revelator;
+  const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[trace.route];
+  return [
+    h("p", { class: "asked" }, trace.question),
+    h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),
+    trace.degraded && h("p", { class: "notice warn" }, trace.reason || "the model's own plan could not be used"),
+    trace.deadline_exceeded && h("p", { class: "notice warn" }, "time ran out: the answer is made of what had been found by then"),
+    error && h("p", { class: "notice bad" }, error.message, error.hint && h("span", { class: "hint" }, error.hint)),
+    facts([
+      ["route", trace.route && (route === undefined ? trace.route : `${trace.route}, P = ${route.toFixed(2)}`)],
+      ["time", !going && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
+      ["cost", !going && cost(trace.usage)],
+      ["server", `${server}${version ? `, revelator version ${version}` : ""}`],
+      ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
+    ]),
+    id && h("p", { class: "buttons" },
+      h("a", { class: "button", href: `/?run=${id}` }, "Link to this run"),
+      h("button", { type: "button", onclick: () => download(id) }, "Export JSON"),
+      reuse && h("a", { class: "button", href: `/?run=${reuse}&with=${id}` }, "Compare with the run before the edit")),
+  ].filter(Boolean);
+}

@@ -1,0 +1,133 @@
+// The tree of a run: a row a node, kept in place while the run goes on, so that focus and selection stay.
+
+import { h, milliseconds } from "./element.js";
+import { endOf, inTreeOrder } from "./replay.js";
+
+export const MARKS = { waiting: "·", running: "…", ok: "✓", failed: "✗", skipped: "–" };
+export const KINDS = { dependent: "one after the other", sequence: "side by side" };
+
+export class Tree {
+  #rows = new Map();
+  #folded = new Set();
+  #choose;
+  #enter;
+  #trace = { nodes: [] };
+
+  // `choose(id)` is called when a node is selected, `enter(id)` when one goes on from it.
+  constructor(choose, enter) {
+    this.#choose = choose;
+    this.#enter = enter;
+    this.element = h("div", { class: "tree", role: "tree", "aria-label": "Steps", onkeydown: (event) => this.#key(event) });
+  }
+
+  show(trace, { selected, atMs, marks = new Map() }) {
+    this.#trace = trace;
+    const order = inTreeOrder(trace.nodes);
+    const end = endOf(trace, atMs);
+    let hiddenBelow = Infinity;
+    order.forEach(({ node, level, children }, place) => {
+      if (level <= hiddenBelow) hiddenBelow = Infinity;
+      const row = this.#row(node.id);
+      row.hidden = level > hiddenBelow;
+      if (children && this.#folded.has(node.id)) hiddenBelow = Math.min(hiddenBelow, level);
+      this.#fill(row, node, { level, children, end, atMs, mark: marks.get(node.id) });
+      if (this.element.children[place] !== row) this.element.insertBefore(row, this.element.children[place] ?? null);
+    });
+    for (const [id, row] of this.#rows) {
+      if (!order.some(({ node }) => node.id === id)) {
+        row.remove();
+        this.#rows.delete(id);
+      }
+    }
+    this.select(selected);
+  }
+
+  select(id) {
+    this.selected = this.#rows.has(id) ? id : undefined;
+    const reachable = this.selected ?? this.#rows.keys().next().value;
+    for (const [key, row] of this.#rows) {
+      row.setAttribute("aria-selected", String(key === this.selected));
+      row.tabIndex = key === reachable ? 0 : -1;
+    }
+  }
+
+  focus() {
+    this.element.querySelector('[tabindex="0"]')?.focus();
+  }
+
+  #row(id) {
+    if (!this.#rows.has(id)) {
+      const row = h("div", { role: "treeitem", class: "row", "data-node": id, onclick: () => this.#choose(id) });
+      this.#rows.set(id, row);
+    }
+    return this.#rows.get(id);
+  }
+
+  #fill(row, node, { level, children, end, atMs, mark }) {
+    row.className = `row ${node.status} ${mark ?? ""}`;
+    row.setAttribute("aria-level", level);
+    if (children) row.setAttribute("aria-expanded", String(!this.#folded.has(node.id)));
+    row.style.setProperty("--level", level - 1);
+    const until = node.status === "running" ? Math.max(atMs ?? 0, node.ended_ms) : node.ended_ms;
+    const bar = h("span", { class: "bar" });
+    bar.style.setProperty("--from", node.started_ms / end);
+    bar.style.setProperty("--part", Math.max(until - node.started_ms, 0) / end);
+    const asked = node.asked || node.question;
+    row.replaceChildren(
+      h("span", { class: "fold", "aria-hidden": "true", onclick: (event) => this.#toggle(event, node.id) }, children ? "▾" : ""),
+      h("span", { class: "mark", title: node.status, "aria-label": node.status }, MARKS[node.status]),
+      h("span", { class: "number" }, node.id),
+      h("span", { class: "what" },
+        h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
+        node.answers.length ? h("span", { class: "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
+        badges(node), node.error && h("span", { class: "error" }, node.error)),
+      h("span", { class: "time" }, ["ok", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
+      h("span", { class: "track", "aria-hidden": "true" }, bar),
+    );
+  }
+
+  #toggle(event, id) {
+    event.stopPropagation();
+    this.#fold(id, !this.#folded.has(id));
+  }
+
+  #fold(id, folded) {
+    if (folded) this.#folded.add(id);
+    else this.#folded.delete(id);
+    this.show(this.#trace, { selected: this.selected, atMs: undefined });
+  }
+
+  #key(event) {
+    const shown = [...this.#rows.values()].filter((row) => !row.hidden).sort((a, b) => (a.compareDocumentPosition(b) & 4 ? -1 : 1));
+    const row = event.target.closest(".row");
+    const at = shown.indexOf(row);
+    const id = row?.dataset.node;
+    const open = row?.getAttribute("aria-expanded") === "true";
+    const level = Number(row?.getAttribute("aria-level"));
+    const outer = shown.slice(0, at).reverse().find((other) => Number(other.getAttribute("aria-level")) < level);
+    const to = { ArrowDown: shown[at + 1], ArrowUp: shown[at - 1], Home: shown[0], End: shown.at(-1) }[event.key];
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    if (to) this.#go(to);
+    else if (event.key === "ArrowRight" && row.hasAttribute("aria-expanded")) open ? this.#go(shown[at + 1]) : this.#fold(id, false);
+    else if (event.key === "ArrowLeft") open ? this.#fold(id, true) : outer && this.#go(outer);
+    else if (event.key === "Enter" || event.key === " ") this.#enter(id);
+    else return;
+    event.preventDefault();
+  }
+
+  #go(row) {
+    this.#choose(row.dataset.node);
+    row.focus();
+  }
+}
+
+function badges(node) {
+  const { shared_from, reused_from, truncated, method } = node.detail;
+  const computed = node.kind !== "route" && method && method !== "generator" && method !== "embedded";
+  return [
+    shared_from && h("span", { class: "badge" }, `as ${shared_from}`),
+    reused_from && h("span", { class: "badge reused" }, "from the earlier run"),
+    truncated && h("span", { class: "badge warn" }, "cut off"),
+    computed && h("span", { class: "badge" }, method),
+  ];
+}

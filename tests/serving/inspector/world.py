@@ -1,0 +1,108 @@
+"""A small world behind a real inspector on loopback: an executor in this process stands for the Triton server."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from revelator.errors import Unavailable
+from revelator.trace import Passage
+from revelator.trace_events import Event
+from serving.inspector import Runs, Server, create_app
+from tests.serving.executor.world import Toy
+
+QUESTION = "Where was the director of UHF born?"
+PLAN = "Who directed UHF? * Where was {director} born?"
+SCRIPT = "<script>window.injected = true</script><img src=x onerror='window.injected = true'>"
+TEXTS = {
+    "Who directed UHF?": ("UHF", f"UHF is a comedy of 1989. Jay Levey directed it. {SCRIPT}"),
+    "Where was Jay Levey born?": ("Jay Levey", "Jay Levey was born in Detroit in the year 1953."),
+    "When was Jay Levey born?": ("Jay Levey", "Jay Levey was born in Detroit in the year 1953."),
+}
+KNOWLEDGE = {
+    "Who directed UHF?": ["Jay Levey"],
+    "Where was Jay Levey born?": ["Detroit"],
+    "When was Jay Levey born?": ["1953"],
+    "Who sank?": Unavailable("the generator is down", where="generator", hint="start it"),
+}
+OTHER = "What is the capital of Peru?"
+
+
+@dataclass
+class World(Toy):
+    """`Toy`, with documents that say something; it routes every question to a plan."""
+
+    knowledge: Any = field(default_factory=lambda: dict(KNOWLEDGE))
+    outputs: Any = field(default_factory=lambda: {"route": "complex", "translate_bnf": PLAN})
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        await super().search(query, k)
+        title, text = TEXTS.get(query, ("Feathers", "A quill is a feather to write with."))
+        other = Passage("2", "Feathers", "A quill is a feather to write with.", 1.25)
+        return [Passage("1", title, text, 9.5), other]
+
+
+@dataclass
+class Asked:
+    """A world's executor as a server of the inspector: `left` is set when a question was given up."""
+
+    name: str
+    version: str
+    world: World = field(default_factory=World)
+    begun: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+    error: Exception | None = None  # raised instead of an answer
+
+    async def stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
+        if self.error:
+            raise self.error
+        self.begun.set()
+        try:
+            async for event in self.world.executor().stream(question, **options):
+                if event.kind == "finished":
+                    event.changes["versions"] = {"revelator": self.version}
+                yield event
+        except (asyncio.CancelledError, GeneratorExit):
+            self.left.set()
+            raise
+
+    async def look(self) -> dict[str, str]:
+        return {"revelator": self.version}
+
+    def server(self) -> Server:
+        return Server(self.name, self.stream, self.look)
+
+
+@contextmanager
+def inspecting(servers: list[Server], runs: Runs, **options: Any) -> Iterator[str]:
+    """The inspector's address, in a thread of its own."""
+    config = uvicorn.Config(create_app(servers, runs, **options), port=0, log_level="warning")
+    server = uvicorn.Server(config)
+    listening = config.bind_socket()
+    ready = threading.Event()
+
+    async def serve() -> None:
+        running = asyncio.create_task(server.serve(sockets=[listening]))
+        while not server.started:
+            await asyncio.sleep(0.01)
+        ready.set()
+        await running
+
+    thread = threading.Thread(target=asyncio.run, args=(serve(),))
+    thread.start()
+    assert ready.wait(20)
+    host, port = listening.getsockname()
+    yield f"http://{host}:{port}"
+    server.should_exit = True
+    thread.join()
+
+
+def runs_in(folder: Path, kept: int = 50) -> Runs:
+    return Runs(folder / "inspected", kept)
