@@ -8,6 +8,7 @@ import socket
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -16,17 +17,16 @@ from revelator.errors import ConfigError
 from revelator.registry import home_folder
 from serving.commands.ask import address_of
 
+if TYPE_CHECKING:
+    from serving.inspector import Server
+
 TOKEN = "REVELATOR_INSPECT_TOKEN"
-LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
+LOOPBACK = ("127.0.0.1", "localhost", "::1")
+ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
 
 
 @click.command()
-@click.option(
-    "--url",
-    "urls",
-    multiple=True,
-    help="host:port of a server's gRPC; give two to compare them.  [default: the server of --home]",
-)
+@click.option("--url", "urls", multiple=True, help=ADDRESSES)
 @click.option(
     "--home",
     type=click.Path(path_type=Path),
@@ -42,7 +42,7 @@ LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "::1")
     default=120.0,
     show_default=True,
     type=click.FloatRange(0, min_open=True),
-    help="Seconds a question may take.",
+    help="Seconds that a question may take.",
 )
 def inspect(
     urls: tuple[str, ...], home: Path, host: str, port: int, names: tuple[str, ...], keep: int, timeout: float
@@ -60,11 +60,14 @@ def inspect(
       REVELATOR_INSPECT_TOKEN=… revelator inspect --host 0.0.0.0 --allow-host plans.example.org
     """
     token = checked_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
-    if host not in LOOPBACK_HOSTS and token is None:
+    if host not in LOOPBACK and token is None:
         raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
     asked = urls or (address_of(home),)
-    with _listen(host, port) as listening:
-        asyncio.run(_serve(asked, home, listening, {host, *LOOPBACK_HOSTS, *names}, token, keep, timeout))
+    try:
+        with _listen(host, port) as listening:
+            asyncio.run(_serve(asked, timeout, listening, home / "inspected", keep, {host, *LOOPBACK, *names}, token))
+    except KeyboardInterrupt:
+        click.echo("stopped")
 
 
 def _listen(host: str, port: int) -> socket.socket:
@@ -77,32 +80,34 @@ def _listen(host: str, port: int) -> socket.socket:
 
 async def _serve(
     urls: tuple[str, ...],
-    home: Path,
+    patience: float,
     listening: socket.socket,
+    folder: Path,
+    keep: int,
     hosts: set[str],
     token: str | None,
-    keep: int,
-    timeout: float,
 ) -> None:
     import uvicorn
 
-    from revelator.client import AsyncClient
-    from serving.inspector import Runs, Server, create_app
-    from serving.inspector.servers import served_models
+    from serving.inspector import Runs, create_app
 
     async with AsyncExitStack() as stack:
-        servers = []
-        for url in urls:
-            models = await served_models(url)
-            client = await stack.enter_async_context(AsyncClient(url, timeout))
-            servers.append(Server(url, client.stream, partial(served_models, url)))
-            click.echo(f"asks    {url}  revelator version {models.get('revelator', 'none')}")
-        runs = Runs(home / "inspected", keep)
-        app = create_app(servers, runs, hosts=hosts, token=token)
+        servers = [await _server(url, patience, stack) for url in urls]
+        app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token)
         host, port = listening.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        click.echo(
-            f"page    http://{shown}:{port}/\nOpenAI  http://{shown}:{port}/v1\nruns    {runs.folder}\nstop: Ctrl-C"
-        )
+        address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+        click.echo(f"page    {address}/\nOpenAI  {address}/v1\nruns    {folder}\nstop: Ctrl-C")
         config = uvicorn.Config(app, log_level="warning", server_header=False, timeout_graceful_shutdown=2)
         await uvicorn.Server(config).serve(sockets=[listening])
+
+
+async def _server(url: str, patience: float, stack: AsyncExitStack) -> Server:
+    """The Triton server at `url`. Raises Unavailable, with how to start one."""
+    from revelator.client import AsyncClient
+    from serving.inspector import Server
+    from serving.inspector.servers import served_models
+
+    models = await served_models(url)
+    client = await stack.enter_async_context(AsyncClient(url, patience))
+    click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
+    return Server(url, client.stream, partial(served_models, url))

@@ -9,7 +9,8 @@
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
 
-An error is {"error": {…}} with the fields of `revelator._wire.write_error`; in a stream that has begun it is the last line.
+An error is {"error": {…}} with the fields of `revelator._wire.write_error`; of a stream that has begun it is the last
+line.
 """
 
 from __future__ import annotations

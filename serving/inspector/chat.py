@@ -1,9 +1,9 @@
 """OpenAI's chat completions over the executor, so that chat front ends can ask it.
 
 The question is the text of the last message, which must be the user's; what was said before is not read. Sampling
-parameters are accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first server;
-with several, `revelator@NAME` is one of them. The plan and each step's answer come as `reasoning_content`, which front
-ends show as thinking; the answer comes as `content`. Every run is kept, and its id is `chatcmpl-ID`.
+parameters are accepted and change nothing: a plan is written greedily and run. The model `revelator` is the first
+server; with several, `revelator@NAME` is one of them. The plan and each step's answer come as `reasoning_content`,
+which front ends show as thinking; the answer comes as `content`. Every run is kept; a completion's id is `chatcmpl-ID`.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class Chat:
 
 
 async def _told(asking: Asking, events: AsyncIterator[Event], wanted: Completion) -> AsyncIterator[str]:
-    """Server-sent events: chunks, then [DONE]. An error that comes after the beginning ends the stream as OpenAI's do."""
+    """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
     head = _head(asking, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}
 

@@ -22,7 +22,7 @@ export class Editor {
       onkeyup: () => this.#tell(), onclick: () => this.#tell() });
     this.underlay = h("pre", { class: "underlay", "aria-hidden": "true" });
     this.faults = h("div", { id: "faults" });
-    this.changes = h("button", { type: "button", class: "primary", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));
+    this.changes = h("button", { type: "button", onclick: () => this.#run(run, true) }, "Run what has changed ", h("kbd", {}, "Ctrl+Enter"));
     this.anew = h("button", { type: "button", onclick: () => this.#run(run, false) }, "Run it all");
     this.undo = h("button", { type: "button", class: "quiet", onclick: () => this.show(this.#original, this.language, this.#hasRun) }, "As it was");
     this.go = () => this.#run(run, true);
@@ -80,6 +80,7 @@ export class Editor {
     const empty = !text.trim();
     this.text.setAttribute("aria-invalid", String(this.#faults.length > 0));
     this.changes.hidden = !this.#hasRun;
+    this.changes.className = this.edited ? "primary" : "";
     this.changes.disabled = this.anew.disabled = empty || this.#faults.length > 0;
     this.undo.hidden = !this.edited || !this.#original;
     this.#tell();

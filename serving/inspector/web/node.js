@@ -37,9 +37,10 @@ export function facts(pairs) {
 }
 
 export function cost(usage) {
-  const counted = [[usage.model_calls, "prompts"], [usage.generator_calls, "readings"], [usage.retrievals, "searches"],
-    [usage.tokens_in, "tokens in"], [usage.tokens_out, "tokens out"]];
-  return counted.filter(([count]) => count).map(([count, name]) => `${count.toLocaleString("en")} ${name}`).join(", ");
+  const counted = [[usage.model_calls, "prompt", "s"], [usage.generator_calls, "reading", "s"], [usage.retrievals, "search", "es"],
+    [usage.tokens_in, "token", "s", " in"], [usage.tokens_out, "token", "s", " out"]];
+  const told = counted.filter(([count]) => count);
+  return told.map(([count, name, several, where = ""]) => `${count.toLocaleString("en")} ${name}${count === 1 ? "" : several}${where}`).join(", ");
 }
 
 const plain = (value) => (typeof value === "string" ? value : JSON.stringify(value));
@@ -59,7 +60,7 @@ function documents(node) {
   const kept = node.detail.kept ?? [];
   const order = [...node.documents].sort((one, other) =>
     kept.includes(other.id) - kept.includes(one.id) || (other.relevance ?? 0) - (one.relevance ?? 0));
-  return h("section", { "aria-label": "Documents" }, h("h3", {}, `${order.length} documents`, kept.length ? `, ${kept.length} read` : ""),
+  return h("section", { "aria-label": "Documents" }, h("h3", {}, order.length === 1 ? "1 document" : `${order.length} documents`, kept.length ? `, ${kept.length} read` : ""),
     order.map((document, place) => passage(document, kept.includes(document.id), place === 0, node.answers)));
 }
 

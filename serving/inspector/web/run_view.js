@@ -29,7 +29,7 @@ export class RunView {
   mark(marks, words) {
     this.marks = marks;
     this.plan.hidden = false;
-    this.plan.replaceChildren(...words.map(([word, differs]) => (differs ? h("mark", {}, word) : word)));
+    this.plan.replaceChildren(...words.map(([word, differs]) => (differs ? [h("mark", {}, word.trimEnd()), " "] : word)).flat());
     this.#draw();
   }
 
@@ -53,6 +53,9 @@ export class RunView {
 
   #drawDetail() {
     const node = this.record.trace.nodes.find(({ id }) => id === this.selected);
+    const drawn = JSON.stringify(node ?? null);
+    if (drawn === this.drawn) return; // what has been unfolded stays so
+    this.drawn = drawn;
     this.detail.replaceChildren(node ? nodeDetail(node, (id) => this.choose(id)) : h("p", { class: "empty" }, "Select a step to see what it asked, found and cost."));
   }
 }
@@ -69,8 +72,8 @@ function head({ id, server, trace, reuse, error }, going) {
     error && h("p", { class: "notice bad" }, error.message, error.hint && h("span", { class: "hint" }, error.hint)),
     facts([
       ["route", trace.route && (route === undefined ? trace.route : `${trace.route}, P = ${route.toFixed(2)}`)],
-      ["time", !going && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
-      ["cost", !going && cost(trace.usage)],
+      ["time", !going && trace.usage && `${milliseconds(trace.wall_ms)}, longest chain ${milliseconds(trace.critical_path_ms)}`],
+      ["cost", !going && trace.usage && cost(trace.usage)],
       ["server", `${server}${version ? `, revelator version ${version}` : ""}`],
       ["asked", trace.started_at && new Date(trace.started_at * 1000).toLocaleString()],
     ]),

@@ -15,6 +15,6 @@ function item({ id, question, answer, outcome, version, wall_ms, started_at }, o
     h("a", { href: `/?run=${id}`, "aria-current": id === open ? "true" : null },
       h("span", { class: "title" }, question),
       h("span", { class: `answers ${outcome}` }, answer || outcome),
-      h("span", { class: "when" }, `${when}, ${milliseconds(wall_ms)}${version ? `, version ${version}` : ""}`)),
+      h("span", { class: "when" }, `${when}, ${milliseconds(wall_ms)}${version ? `, v${version}` : ""}`)),
     open && id !== open && h("a", { class: "beside", href: `/?run=${open}&with=${id}`, "aria-label": `compare with: ${question}` }, "compare"));
 }

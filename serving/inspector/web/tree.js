@@ -8,10 +8,12 @@ export const KINDS = { dependent: "one after the other", sequence: "side by side
 
 export class Tree {
   #rows = new Map();
+  #drawn = new Map(); // what each row was last drawn from
   #folded = new Set();
   #choose;
   #enter;
   #trace = { nodes: [] };
+  #marks = new Map();
 
   // `choose(id)` is called when a node is selected, `enter(id)` when one goes on from it.
   constructor(choose, enter) {
@@ -23,20 +25,26 @@ export class Tree {
   show(trace, { selected, atMs, marks = new Map() }) {
     this.#trace = trace;
     const order = inTreeOrder(trace.nodes);
-    const end = endOf(trace, atMs);
+    this.#marks = marks;
+    this.element.style.setProperty("--end", endOf(trace, atMs));
     let hiddenBelow = Infinity;
     order.forEach(({ node, level, children }, place) => {
       if (level <= hiddenBelow) hiddenBelow = Infinity;
       const row = this.#row(node.id);
       row.hidden = level > hiddenBelow;
       if (children && this.#folded.has(node.id)) hiddenBelow = Math.min(hiddenBelow, level);
-      this.#fill(row, node, { level, children, end, atMs, mark: marks.get(node.id) });
+      const until = node.status === "running" ? Math.max(atMs ?? 0, node.ended_ms) : node.ended_ms;
+      const mark = marks.get(node.id);
+      const drawn = [node.status, node.asked, node.answers, node.error, Object.keys(node.detail), until, children, mark, this.#folded.has(node.id)].join("|");
+      if (this.#drawn.get(node.id) !== drawn) this.#fill(row, node, { level, children, until, mark });
+      this.#drawn.set(node.id, drawn);
       if (this.element.children[place] !== row) this.element.insertBefore(row, this.element.children[place] ?? null);
     });
     for (const [id, row] of this.#rows) {
       if (!order.some(({ node }) => node.id === id)) {
         row.remove();
         this.#rows.delete(id);
+        this.#drawn.delete(id);
       }
     }
     this.select(selected);
@@ -63,15 +71,13 @@ export class Tree {
     return this.#rows.get(id);
   }
 
-  #fill(row, node, { level, children, end, atMs, mark }) {
+  #fill(row, node, { level, children, until, mark }) {
     row.className = `row ${node.status} ${mark ?? ""}`;
     row.setAttribute("aria-level", level);
     if (children) row.setAttribute("aria-expanded", String(!this.#folded.has(node.id)));
     row.style.setProperty("--level", level - 1);
-    const until = node.status === "running" ? Math.max(atMs ?? 0, node.ended_ms) : node.ended_ms;
-    const bar = h("span", { class: "bar" });
-    bar.style.setProperty("--from", node.started_ms / end);
-    bar.style.setProperty("--part", Math.max(until - node.started_ms, 0) / end);
+    row.style.setProperty("--start", node.started_ms);
+    row.style.setProperty("--took", Math.max(until - node.started_ms, 0));
     const asked = node.asked || node.question;
     row.replaceChildren(
       h("span", { class: "fold", "aria-hidden": "true", onclick: (event) => this.#toggle(event, node.id) }, children ? "▾" : ""),
@@ -80,9 +86,9 @@ export class Tree {
       h("span", { class: "what" },
         h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
         node.answers.length ? h("span", { class: "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
-        badges(node), node.error && h("span", { class: "error" }, node.error)),
+        badges(node, mark), node.error && h("span", { class: "error" }, node.error)),
       h("span", { class: "time" }, ["ok", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
-      h("span", { class: "track", "aria-hidden": "true" }, bar),
+      h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "bar" })),
     );
   }
 
@@ -94,7 +100,7 @@ export class Tree {
   #fold(id, folded) {
     if (folded) this.#folded.add(id);
     else this.#folded.delete(id);
-    this.show(this.#trace, { selected: this.selected, atMs: undefined });
+    this.show(this.#trace, { selected: this.selected, marks: this.#marks });
   }
 
   #key(event) {
@@ -121,10 +127,13 @@ export class Tree {
   }
 }
 
-function badges(node) {
+const DIFFERENCES = { differs: "differs", alone: "only here" };
+
+function badges(node, mark) {
   const { shared_from, reused_from, truncated, method } = node.detail;
   const computed = node.kind !== "route" && method && method !== "generator" && method !== "embedded";
   return [
+    mark && h("span", { class: "badge" }, DIFFERENCES[mark]),
     shared_from && h("span", { class: "badge" }, `as ${shared_from}`),
     reused_from && h("span", { class: "badge reused" }, "from the earlier run"),
     truncated && h("span", { class: "badge warn" }, "cut off"),

@@ -90,7 +90,7 @@ def inspecting(servers: list[Server], runs: Runs, **options: Any) -> Iterator[st
 
     async def serve() -> None:
         running = asyncio.create_task(server.serve(sockets=[listening]))
-        while not server.started:
+        while not server.started:  # noqa: ASYNC110 (uvicorn offers no event)
             await asyncio.sleep(0.01)
         ready.set()
         await running

@@ -1,0 +1,124 @@
+"""The OpenAI-compatible route, asked with OpenAI's own package."""
+
+from __future__ import annotations
+
+import openai
+import pytest
+
+from revelator.errors import DeadlineExceeded, Overloaded, Unavailable
+from tests.serving.inspector.world import QUESTION, Asked, inspecting, runs_in
+
+
+@pytest.fixture
+def client(address):
+    with openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0) as client:
+        yield client
+
+
+def messages(*texts: str) -> list:
+    return [{"role": "user", "content": text} for text in texts]
+
+
+def test_a_question_is_answered(client):
+    said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
+    assert said.choices[0].message.content == "Detroit" and said.choices[0].finish_reason == "stop"
+    assert said.usage.total_tokens == said.usage.prompt_tokens + said.usage.completion_tokens > 0
+
+
+def test_a_stream_thinks_aloud_and_then_answers(client):
+    wanted = {"model": "revelator", "messages": messages("Hello?", QUESTION)}
+    chunks = list(client.chat.completions.create(**wanted, stream=True, stream_options={"include_usage": True}))
+    deltas = [chunk.choices[0].delta for chunk in chunks if chunk.choices]
+    thoughts = [delta.reasoning_content for delta in deltas if hasattr(delta, "reasoning_content")]
+    assert "".join(delta.content or "" for delta in deltas) == "Detroit"
+    assert thoughts[0].startswith("plan: Who directed UHF?") and "Who directed UHF? → Jay Levey\n" in thoughts
+    assert chunks[-1].usage.total_tokens > 0 and chunks[-2].choices[0].finish_reason == "stop"
+
+
+def test_text_parts_are_a_question_too(client):
+    parts = [{"type": "text", "text": QUESTION}]
+    said = client.chat.completions.create(model="revelator", messages=[{"role": "user", "content": parts}])
+    assert said.choices[0].message.content == "Detroit"
+
+
+def test_a_model_for_each_server(client):
+    names = [model.id for model in client.models.list()]
+    assert names == ["revelator", "revelator@127.0.0.1:8001", "revelator@127.0.0.1:9001"]
+    said = client.chat.completions.create(model=names[2], messages=messages(QUESTION))
+    assert said.model == names[2]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": [{"role": "assistant", "content": "Hm."}]}, "messages"),
+        ({"messages": messages(QUESTION), "n": 2}, "n"),
+        ({"messages": messages(QUESTION), "response_format": {"type": "json_object"}}, "response_format"),
+        ({"messages": messages("")}, None),
+    ],
+)
+def test_what_cannot_be_done_is_a_bad_request_that_names_the_field(client, wanted, param):
+    with pytest.raises(openai.BadRequestError) as refused:
+        client.chat.completions.create(model="revelator", **wanted)
+    assert (refused.value.type, refused.value.param) == ("invalid_request_error", param)
+
+
+def test_a_model_that_does_not_exist_is_not_found(client):
+    with pytest.raises(openai.NotFoundError) as refused:
+        client.chat.completions.create(model="gpt-9", messages=messages(QUESTION))
+    assert refused.value.code == "model_not_found" and refused.value.param == "model"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("error", "raised"),
+    [
+        (Overloaded("full", hint="later"), openai.RateLimitError),
+        (Unavailable("down"), openai.InternalServerError),
+        (DeadlineExceeded("late"), openai.InternalServerError),
+    ],
+)
+def test_a_server_that_refuses_is_an_error_of_openais_package(tmp_path, error, raised, stream):
+    with (
+        inspecting([Asked("one", "1", error=error).server()], runs_in(tmp_path)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        pytest.raises(raised) as refused,
+    ):
+        client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=stream)
+    assert refused.value.code == type(error).__name__ and error.message in refused.value.message
+
+
+def test_an_error_in_the_middle_of_a_stream_is_raised(tmp_path):
+    asked = Asked("one", "1")
+    asked.world.outputs["translate_bnf"] = "Who sank?"
+    with (
+        inspecting([asked.server()], runs_in(tmp_path)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as client,
+        pytest.raises(openai.APIError, match="the generator is down"),
+    ):
+        list(client.chat.completions.create(model="revelator", messages=messages("Who sank?"), stream=True))
+
+
+def test_a_client_that_closes_its_stream_ends_the_question(tmp_path):
+    asked = Asked("one", "1")
+    asked.world.gate("Who directed UHF?")
+    with (
+        inspecting([asked.server()], runs_in(tmp_path)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none") as client,
+    ):
+        stream = client.chat.completions.create(model="revelator", messages=messages(QUESTION), stream=True)
+        next(stream)
+        stream.close()
+        assert asked.left.wait(20)
+
+
+def test_the_token_is_openais_key(tmp_path):
+    with inspecting([Asked("one", "1").server()], runs_in(tmp_path), token="secret") as url:
+        with openai.OpenAI(base_url=f"{url}/v1", api_key="secret") as client:
+            assert client.chat.completions.create(model="revelator", messages=messages(QUESTION)).choices
+        with (
+            openai.OpenAI(base_url=f"{url}/v1", api_key="other", max_retries=0) as client,
+            pytest.raises(openai.AuthenticationError),
+        ):
+            client.models.list()

@@ -1,0 +1,254 @@
+"""The page in a real Chromium, driven by its keyboard wherever a person would use it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+
+import pytest
+
+from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed (apt-get install chromium)")
+expect = sync_api.expect
+expect.set_options(timeout=20_000)
+
+WIDTHS, SCHEMES = (400, 1400), ("light", "dark")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def page(browser, address):
+    """A page of the inspector; at the end, nothing was said on its console and nothing was asked of another host."""
+    yield from opened(browser, address)
+
+
+def opened(browser, address: str, **options: object) -> Iterator:
+    context = browser.new_context(**{"viewport": {"width": 1400, "height": 900}, **options})
+    page = context.new_page()
+    page.set_default_timeout(20_000)
+    faults: list[str] = []
+    page.on("console", lambda said: faults.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: faults.append(str(error)))
+    page.on("request", lambda request: request.url.startswith((address, "blob:")) or faults.append(request.url))
+    page.goto(address)
+    expect(page.locator(".server")).not_to_have_count(0)
+    yield page
+    assert faults == []
+    context.close()
+
+
+def ask(page, question: str = QUESTION) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type(question)
+    page.keyboard.press("Enter")
+    expect(page).to_have_url(re.compile(r"\?run="))
+    expect(page.locator(".runs [aria-current]")).to_have_count(1)
+
+
+def answer(page):
+    return page.locator(".answer").first
+
+
+def test_ask_break_the_plan_mend_it_run_it_again_and_reload(page):
+    ask(page)
+    expect(answer(page)).to_contain_text("Detroit")
+    text = page.get_by_role("textbox", name="Plan")
+    expect(text).to_have_value(PLAN)
+
+    page.keyboard.press("Escape")
+    page.keyboard.press("e")
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Who directed {film}? * When was {director} born?")
+    fault = page.locator(".fault-whole")
+    expect(fault).to_contain_text("no earlier question gives {film} its value")
+    assert "\n" + " " * 15 + "^^^^^^" in fault.locator("pre").inner_text()
+    expect(page.get_by_role("button", name="Run what has changed")).to_be_disabled()
+
+    page.keyboard.press("Control+A")
+    page.keyboard.type("Who directed UHF? * When was {director} born?")
+    expect(page.locator(".fine")).to_contain_text("A * B, 2 leaves")
+    page.keyboard.press("Control+Enter")
+    expect(answer(page)).to_contain_text("1953")
+    expect(page.locator(".row", has_text="Who directed UHF?")).to_contain_text("from the earlier run")
+
+    page.reload()
+    expect(answer(page)).to_contain_text("1953")
+    expect(text).to_have_value("Who directed UHF? * When was {director} born?")
+
+
+def test_the_fault_under_the_cursor_is_told_in_full_and_f8_goes_on(page):
+    page.keyboard.press("e")
+    page.keyboard.type("Who is {𝔸}? * Where? + What is {b}?")
+    whole, others = page.locator(".fault-whole"), page.locator(".fault-line")
+    expect(others).to_have_count(2)
+    for key, told in [("Home", "{𝔸}"), ("F8", "{𝔸}"), ("F8", "after *"), ("F8", "{b}"), ("F8", "{𝔸}")]:
+        page.keyboard.press(key)
+        expect(whole).to_contain_text(told)
+    marked = page.locator(".underlay .fault").all_inner_texts()
+    assert marked == ["{𝔸}", "Where?", "{b}"]
+
+
+def test_markup_in_a_document_is_shown_as_text(page):
+    ask(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    for _ in range(3):
+        page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".document").first).to_contain_text("<script>window.injected = true</script><img")
+    assert page.locator(".document script, .document img").count() == 0
+    assert page.evaluate("window.injected") is None
+
+
+def test_the_tree_is_walked_folded_and_unfolded_with_the_keys_of_a_tree(page):
+    ask(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("t")
+    chosen = page.locator('[aria-selected="true"]')
+    visible = page.locator(".row:visible")
+    page.keyboard.press("End")
+    expect(chosen).to_contain_text("merge")
+    page.keyboard.press("Home")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("ArrowDown")
+    expect(chosen).to_have_attribute("aria-expanded", "true")
+    before = visible.count()
+    page.keyboard.press("ArrowLeft")
+    expect(visible).to_have_count(before - 2)
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowRight")
+    expect(chosen).to_contain_text("Jay Levey")
+    page.keyboard.press("ArrowLeft")
+    expect(chosen).to_have_attribute("aria-expanded", "true")
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog", name="Keys")).to_be_hidden()
+
+
+def test_two_runs_stand_side_by_side_and_are_shared_by_their_address(page, browser):
+    ask(page)
+    page.get_by_role("textbox", name="Plan").fill("Who directed UHF? * When was {director} born?")
+    page.get_by_role("button", name="Run it all").click()
+    expect(answer(page)).to_contain_text("1953")
+    expect(page.locator(".runs .beside")).not_to_have_count(0)
+    page.keyboard.press("c")
+    expect(page.locator(".differences")).to_contain_text("The answers differ.")
+    assert page.locator(".plan-shown mark").all_inner_texts() == ["When", "Where"]
+    page.locator(".row", has_text="Who directed UHF?").first.click()
+    expect(page.locator('[aria-selected="true"]')).to_have_count(2)
+    other = browser.new_page()
+    other.goto(page.url)
+    expect(other.locator(".answer")).to_have_text([re.compile("1953"), re.compile("Detroit")])
+    other.close()
+
+
+def test_two_model_versions_answer_side_by_side(page):
+    page.get_by_label("beside").select_option(index=2)
+    ask(page)
+    expect(page.locator(".differences")).to_contain_text("The answers are equal.")
+    expect(page.locator(".head")).to_have_text([re.compile("version 7"), re.compile("version 8")])
+
+
+def test_a_plan_fills_in_while_it_runs_and_escape_stops_it(browser, tmp_path):
+    asked = Asked("one", "1")
+    asked.world.gate("Where was Jay Levey born?")
+    with inspecting([asked.server()], runs_in(tmp_path)) as url:
+        for page in opened(browser, url):
+            page.keyboard.press("/")
+            page.keyboard.type(QUESTION)
+            page.keyboard.press("Enter")
+            expect(page.locator(".row.ok", has_text="Who directed UHF? → Jay Levey")).to_be_visible()
+            expect(page.locator(".row.running", has_text="Where was Jay Levey born?")).to_be_visible()
+            expect(page.get_by_role("textbox", name="Plan")).to_have_value(PLAN)
+            page.keyboard.press("Escape")
+            expect(page.locator(".head")).to_contain_text("stopped")
+            assert asked.left.wait(20)
+
+
+def test_a_server_that_is_down_is_told_with_what_to_do(browser, tmp_path):
+    from revelator.errors import Unavailable
+
+    down = Unavailable("no connection", where="127.0.0.1:8001", hint="`revelator serve` starts one")
+    with inspecting([Asked("one", "1", error=down).server()], runs_in(tmp_path)) as url:
+        context = browser.new_context()
+        page = context.new_page()  # the refused request itself is named on the console
+        page.goto(url)
+        page.locator("#question").fill(QUESTION)
+        page.keyboard.press("Enter")
+        expect(page.locator(".notice.bad")).to_contain_text("`revelator serve` starts one")
+        context.close()
+
+
+def test_the_export_is_the_trace(page):
+    ask(page)
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export JSON").click()
+    trace = json.loads(download.value.path().read_text())
+    assert trace["answer"] == "Detroit" and download.value.suggested_filename.startswith("trace-")
+
+
+def test_the_page_asks_for_a_token_once(browser, tmp_path):
+    with inspecting([Asked("one", "1").server()], runs_in(tmp_path), token="secret") as url:
+        context = browser.new_context()
+        page = context.new_page()
+        page.goto(url)
+        page.locator("#token-text").fill("secret")
+        page.keyboard.press("Enter")
+        expect(page.locator(".server")).to_have_count(1)
+        page.reload()
+        expect(page.locator(".server")).to_have_count(1)
+        context.close()
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+@pytest.mark.parametrize("width", WIDTHS)
+def test_nothing_overflows_and_everything_can_be_read(browser, address, width, scheme):
+    """No sideways scrolling, and a contrast of at least 4.5 for every text (WCAG AA)."""
+    for page in opened(browser, address, viewport={"width": width, "height": 900}, color_scheme=scheme):
+        ask(page)
+        page.get_by_role("textbox", name="Plan").fill("Who directed {a_very_long_placeholder_that_needs_its_room}?")
+        expect(page.locator(".fault-whole")).to_be_visible()
+        page.locator(".row", has_text="Who directed UHF?").first.click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CONTRAST) == []
+
+
+# Texts whose colour stands out less than 4.5 to 1 from what lies behind them; disabled buttons are not meant.
+CONTRAST = """() => {
+  const draw = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+  const pixel = (colours) => {
+    draw.clearRect(0, 0, 1, 1);
+    for (const colour of colours) { draw.fillStyle = colour; draw.fillRect(0, 0, 1, 1); }
+    return draw.getImageData(0, 0, 1, 1).data;
+  };
+  const light = (data) => {
+    const linear = (c) => (c <= .04045 ? c / 12.92 : ((c + .055) / 1.055) ** 2.4);
+    const [r, g, b] = [...data].slice(0, 3).map((c) => linear(c / 255));
+    return .2126 * r + .7152 * g + .0722 * b;
+  };
+  const found = [];
+  for (const element of document.querySelectorAll('body *')) {
+    const own = [...element.childNodes].some((n) => n.nodeType === 3 && n.textContent.trim());
+    if (!own || !element.checkVisibility() || element.closest(':disabled, .underlay, .unseen, .skip, option')) continue;
+    const behind = [];
+    for (let at = element; at; at = at.parentElement) behind.unshift(getComputedStyle(at).backgroundColor);
+    const under = light(pixel(behind));
+    const over = light(pixel([...behind, getComputedStyle(element).color]));
+    const ratio = (Math.max(over, under) + .05) / (Math.min(over, under) + .05);
+    if (ratio < 4.5) found.push(`${element.tagName}.${element.className} ${ratio} ${element.textContent}`);
+  }
+  return found;
+}"""
