@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from pydantic import BaseModel, ConfigDict
@@ -44,7 +44,7 @@ class Asking:
         self._runs = runs
         self._replay = Replay()
 
-    async def events(self) -> AsyncIterator[Event]:
+    async def events(self) -> AsyncGenerator[Event, None]:
         """Raises what the server raises; the run is kept if it had begun. A question that is given up is not kept."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
@@ -52,7 +52,7 @@ class Asking:
         asked = self.server.stream(wanted.question, **options, reuse=earlier.trace if earlier else None)
         begun = False
         try:
-            async with aclosing(asked) as events:  # type: ignore[type-var]
+            async with aclosing(asked) as events:
                 async for event in events:
                     begun = True
                     self._replay.add(event)
@@ -83,14 +83,14 @@ def chosen(servers: Mapping[str, Server], name: str | None) -> Server:
     return servers[name]
 
 
-async def begun(events: AsyncIterator[Event]) -> AsyncIterator[Event]:
+async def begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """The same events, the first of them already there: what refuses a question at once is raised here."""
     first = await anext(events, None)
     if first is None:
         raise ServingError("the server ended the question without a word", hint="its log may say why")
 
-    async def again() -> AsyncIterator[Event]:
-        async with aclosing(events) as rest:  # type: ignore[type-var]
+    async def again() -> AsyncGenerator[Event, None]:
+        async with aclosing(events) as rest:
             yield first
             async for event in rest:
                 yield event

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
 from typing import Any, Literal
 
@@ -110,7 +110,7 @@ class Chat:
         return Asking(self._servers, self._runs, asked)
 
 
-async def _told(asking: Asking, events: AsyncIterator[Event], wanted: Completion) -> AsyncIterator[str]:
+async def _told(asking: Asking, events: AsyncGenerator[Event, None], wanted: Completion) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
     head = _head(asking, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}
@@ -121,7 +121,7 @@ async def _told(asking: Asking, events: AsyncIterator[Event], wanted: Completion
 
     yield chunk({"role": "assistant", "content": ""})
     try:
-        async with aclosing(events) as stream:  # type: ignore[type-var]
+        async with aclosing(events) as stream:
             async for event in stream:
                 node = nodes.setdefault(event.node, {})
                 node |= event.changes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -19,7 +19,7 @@ LOOK_SECONDS = 5.0
 class Stream(Protocol):
     """`revelator.client.AsyncClient.stream` and `serving.executor.Executor.stream`."""
 
-    def __call__(self, question: str, **options: Any) -> AsyncIterator[Event]: ...
+    def __call__(self, question: str, **options: Any) -> AsyncGenerator[Event, None]: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Server:
 
     name: str
     stream: Stream
-    look: Callable[[], Any]
+    look: Callable[[], Awaitable[dict[str, str]]]
 
     async def describe(self) -> dict[str, Any]:
         """What the page shows of it."""

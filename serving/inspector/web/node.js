@@ -25,7 +25,7 @@ export function nodeDetail(node, choose) {
       ["cost", cost(node.usage)],
       ...Object.entries(node.detail).filter(([name]) => !TOLD.includes(name)).map(([name, value]) => [name.replaceAll("_", " "), plain(value)]),
     ]),
-    node.detail.probabilities && likely(node.detail.probabilities),
+    node.detail.probabilities && likely(node.detail.probabilities[0]),
     node.documents.length > 0 && documents(node),
   );
 }

@@ -63,7 +63,7 @@ export class RunView {
 function head({ id, server, trace, reuse, error }, going) {
   const outcome = going ? "running" : error ? "failed" : trace.outcome;
   const version = trace.versions?.revelator;
-  const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[trace.route];
+  const route = trace.nodes.find(({ kind }) => kind === "route")?.detail.probabilities?.[0][trace.route];
   return [
     h("p", { class: "asked" }, trace.question),
     h("p", { class: "answer" }, trace.answer || (going ? "…" : "no answer"), " ", h("span", { class: `badge ${outcome}` }, outcome)),

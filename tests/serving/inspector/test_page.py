@@ -117,6 +117,7 @@ def test_the_tree_is_walked_folded_and_unfolded_with_the_keys_of_a_tree(page):
     page.keyboard.press("Escape")
     page.keyboard.press("t")
     chosen = page.locator('[aria-selected="true"]')
+    assert page.locator("main :focus").get_attribute("role") == "treeitem"
     visible = page.locator(".row:visible")
     page.keyboard.press("End")
     expect(chosen).to_contain_text("merge")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +16,7 @@ from revelator.errors import Unavailable
 from revelator.trace import Passage
 from revelator.trace_events import Event
 from serving.inspector import Runs, Server, create_app
+from serving.protocols import Completion
 from tests.serving.executor.world import Toy
 
 QUESTION = "Where was the director of UHF born?"
@@ -37,10 +38,15 @@ OTHER = "What is the capital of Peru?"
 
 @dataclass
 class World(Toy):
-    """`Toy`, with documents that say something; it routes every question to a plan."""
+    """`Toy`, with documents that say something; every question is a complex one."""
 
     knowledge: Any = field(default_factory=lambda: dict(KNOWLEDGE))
-    outputs: Any = field(default_factory=lambda: {"route": "complex", "translate_bnf": PLAN})
+    outputs: Any = field(default_factory=lambda: {"translate_bnf": PLAN})
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        if task == "route":
+            return [Completion("complex", {"complex": 0.9, "single": 0.06, "compound": 0.04}, 21)]
+        return await super().complete(task, prompts, temperature=temperature)
 
     async def search(self, query: str, k: int) -> list[Passage]:
         await super().search(query, k)
@@ -60,7 +66,7 @@ class Asked:
     left: threading.Event = field(default_factory=threading.Event)
     error: Exception | None = None  # raised instead of an answer
 
-    async def stream(self, question: str, **options: Any) -> AsyncIterator[Event]:
+    async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
         if self.error:
             raise self.error
         self.begun.set()
