@@ -11,6 +11,7 @@ from contextlib import aclosing
 from pydantic import BaseModel, ConfigDict
 
 from revelator._wire import write_error
+from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.trace_events import Event, Replay
 from serving.inspector.runs import Run, Runs
@@ -48,8 +49,9 @@ class Asking:
         """Raises what the server raises; the run is kept if it had begun. A question that is given up is not kept."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
-        options = {"plan": wanted.plan, "strategy": wanted.strategy, "deadline_ms": wanted.deadline_ms}
-        asked = self.server.stream(wanted.question, **options, reuse=earlier.trace if earlier else None)
+        options = Options(plan=wanted.plan, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
+        options["reuse"] = earlier.trace if earlier else None
+        asked = self.server.stream(wanted.question, **options)
         begun = False
         try:
             async with aclosing(asked) as events:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
 import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator._wire import channel_arguments, read_error
+from revelator.client import Options
 from revelator.errors import RevelatorError, Unavailable
 from revelator.trace_events import Event
 
@@ -19,7 +20,7 @@ LOOK_SECONDS = 5.0
 class Stream(Protocol):
     """`revelator.client.AsyncClient.stream` and `serving.executor.Executor.stream`."""
 
-    def __call__(self, question: str, **options: Any) -> AsyncGenerator[Event, None]: ...
+    def __call__(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]: ...
 
 
 @dataclass(frozen=True)
