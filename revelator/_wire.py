@@ -55,8 +55,8 @@ def grpc_code(error: RevelatorError) -> str:
 
 
 def write_error(error: RevelatorError) -> str:
-    """JSON: `error` (class), `code`, `message`, `where`, `hint`; `final` if it is; `diagnostics` of a plan, `place`
-    of an expression."""
+    """JSON: `error` (class), `code`, `message`, `where`, `hint`; `final` if it is; `retry_after_ms` of a server that is
+    full; `diagnostics` of a plan, `place` of an expression."""
     value: dict[str, Any] = {
         "error": type(error).__name__,
         "code": grpc_code(error),
@@ -66,6 +66,8 @@ def write_error(error: RevelatorError) -> str:
     }
     if isinstance(error, errors.Unavailable) and error.final:
         value["final"] = True
+    if isinstance(error, errors.Overloaded):
+        value["retry_after_ms"] = error.retry_after_ms
     if isinstance(error, PlanError):
         value["diagnostics"] = [asdict(d) for d in error.diagnostics]
     if isinstance(error, ExpressionError):
@@ -90,4 +92,7 @@ def read_error(code: str, message: str) -> RevelatorError:
     if kind == "Unavailable":
         final = value.get("final", False)
         return errors.Unavailable(value["message"], where=value["where"], hint=value["hint"], final=final)
+    if kind == "Overloaded":
+        after = value.get("retry_after_ms")
+        return errors.Overloaded(value["message"], where=value["where"], hint=value["hint"], retry_after_ms=after)
     return _BY_NAME.get(kind, ServingError)(value["message"], where=value["where"], hint=value["hint"])

@@ -14,8 +14,11 @@ Unavailable, DeadlineExceeded, Cancelled, and ServingError for a fault of the se
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
+import random
+import time
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -28,13 +31,14 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from revelator._wire import channel_arguments, read_error
-from revelator.errors import DeadlineExceeded, InvalidRequest, RevelatorError, ServingError, Unavailable
+from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, RevelatorError, ServingError, Unavailable
 from revelator.trace import Outcome, Trace
 from revelator.trace_events import Event
 
 DEFAULT_URL = "127.0.0.1:8001"
 MODEL = "executor"
 STREAM_MODEL = "executor_stream"
+SHORTEST_PAUSE_MS = 100.0
 DAY = 86_400  # seconds: the longest that a call may be waited for
 
 _HINTS: dict[type[RevelatorError], str | None] = {
@@ -65,11 +69,16 @@ class Options(TypedDict, total=False):
 
 
 class Client:
-    """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call."""
+    """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call.
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0) -> None:
+    `ask` puts a question that was refused as Overloaded again, at most `retries` times, when the server said that it
+    may be.
+    """
+
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0) -> None:
         self.url = url
         self.timeout = _bounded("timeout", timeout, DAY)
+        self.retries = retries
         self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     def __enter__(self) -> Client:
@@ -83,6 +92,14 @@ class Client:
 
     def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
+        for _ in range(self.retries):
+            try:
+                return self._ask(question, **options)
+            except Overloaded as error:
+                time.sleep(_pause(error))
+        return self._ask(question, **options)
+
+    def _ask(self, question: str, **options: Unpack[Options]) -> Answer:
         future = self.submit(question, **options)
         try:
             return future.result()
@@ -111,9 +128,10 @@ class Client:
 class AsyncClient:
     """The same for asyncio. Cancelling the task that awaits an answer cancels the work on the server."""
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0) -> None:
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0) -> None:
         self.url = url
         self.timeout = _bounded("timeout", timeout, DAY)
+        self.retries = retries
         self._client = aio_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     async def __aenter__(self) -> AsyncClient:
@@ -127,6 +145,14 @@ class AsyncClient:
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
+        for _ in range(self.retries):
+            try:
+                return await self._ask(question, **options)
+            except Overloaded as error:
+                await asyncio.sleep(_pause(error))
+        return await self._ask(question, **options)
+
+    async def _ask(self, question: str, **options: Unpack[Options]) -> Answer:
         request = _request(question, self.timeout, **options)
         try:
             return _answer(await self._client.infer(**request))
@@ -191,6 +217,11 @@ def _text(name: str, text: str) -> grpc_client.InferInput:
     except UnicodeEncodeError as error:
         raise InvalidRequest(f"not a text: {error.reason} at character {error.start}", where=name) from error
     return grpc_client.InferInput(name, [1], "BYTES").set_data_from_numpy(value)
+
+
+def _pause(error: Overloaded) -> float:
+    """Seconds: what the server asked for, and up to as much again, so that many who were refused come one by one."""
+    return (error.retry_after_ms or SHORTEST_PAUSE_MS) / 1000 * random.uniform(1.0, 2.0)
 
 
 def _bounded(name: str, value: float, most: float) -> float:

@@ -115,9 +115,18 @@ class InvalidRequest(ServingError):
 
 
 class Overloaded(ServingError):
-    """The admission limit is reached: try again later."""
+    """The admission limit is reached: try again later.
+
+    `retry_after_ms`: when the server expects to have room again; None when it cannot tell.
+    """
 
     grpc_code = "UNAVAILABLE"
+
+    def __init__(
+        self, message: str, *, where: str | None = None, hint: str | None = None, retry_after_ms: float | None = None
+    ) -> None:
+        super().__init__(message, where=where, hint=hint)
+        self.retry_after_ms = retry_after_ms
 
 
 class Unavailable(ServingError):

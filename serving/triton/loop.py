@@ -2,8 +2,9 @@
 
 `execute` hands each request over and returns at once; the response goes out through the request's sender. (A coroutine
 `execute` would hold the instance until a whole batch is done; decoupled mode would force streaming on clients.) The
-loop admits a fixed number of requests and refuses the next at once; it notices within `POLL_SECONDS` that a client
-went away, so that a question and the reading that it waits for, one loop behind the other, end within 50 ms.
+loop admits a fixed number of requests and refuses the next at once, with the time after which to ask again; it notices
+within `POLL_SECONDS` that a client went away, so that a question and the reading that it waits for, one loop behind the
+other, end within 50 ms.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ from serving.triton.backend import failure, send
 
 POLL_SECONDS = 0.02  # a look costs 0.15 ms of message passing
 POLLED_OFTEN = 16  # requests in flight up to which each is looked at so often: 12 % of a core; more share that
-DRAIN_SECONDS = 5.0
+DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
+SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of what a refused client is told
+SHARE_OF_LAST = 0.1  # of the last request in the mean of all
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
@@ -35,6 +38,7 @@ class RequestLoop:
         self._loop = asyncio.new_event_loop()
         self._running: set[Any] = set()  # senders admitted, from `accept` to the response
         self._tasks: set[asyncio.Task[None]] = set()
+        self._mean_seconds = 0.0  # of requests that ended lately
         self._stack = AsyncExitStack()
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
         self._thread.start()
@@ -50,14 +54,19 @@ class RequestLoop:
         sender = request.get_response_sender()
         try:
             if len(self._running) >= self.limit:
-                hint = "try again later, or raise max_in_flight in the model's config.pbtxt"
-                raise Overloaded(f"{self.limit} requests are in flight already", hint=hint)
+                raise self._overloaded()
             answer = begin(request)
         except Exception as error:
             send(sender, failure(error))
             return
         self._running.add(sender)
         self._loop.call_soon_threadsafe(self._start, sender, answer)
+
+    def _overloaded(self) -> Overloaded:
+        """Room is to be had when those in flight have ended, on average; many who wait come back at different times."""
+        hint = "try again later, or raise max_in_flight in the model's config.pbtxt"
+        after = round(min(max(self._mean_seconds * 1000, SHORTEST_WAIT_MS), LONGEST_WAIT_MS))
+        return Overloaded(f"{self.limit} requests are in flight already", hint=hint, retry_after_ms=after)
 
     def _start(self, sender: Any, answer: Answer) -> None:
         task = self._loop.create_task(self._serve(sender, answer))
@@ -67,6 +76,7 @@ class RequestLoop:
     async def _serve(self, sender: Any, answer: Answer) -> None:
         work = asyncio.create_task(_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer)
         watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
+        began = self._loop.time()
         try:
             reply = await work
         except asyncio.CancelledError:
@@ -74,6 +84,7 @@ class RequestLoop:
         except Exception as error:
             reply = failure(error)
         watch.cancel()
+        self._mean_seconds += SHARE_OF_LAST * (self._loop.time() - began - self._mean_seconds)
         self._running.discard(sender)
         send(sender, reply)
 

@@ -30,6 +30,12 @@ def test_an_error_arrives_as_it_was_raised(kind, message, where, hint):
     assert grpc_code(error) == kind.grpc_code
 
 
+@given(st.none() | st.integers(1, 10_000))
+def test_a_server_that_is_full_says_when_to_ask_again(after):
+    arrived = read_error("UNAVAILABLE", write_error(errors.Overloaded("full", retry_after_ms=after)))
+    assert isinstance(arrived, errors.Overloaded) and arrived.retry_after_ms == after
+
+
 def test_diagnostics_of_a_plan_arrive_whole():
     diagnostics = check(parse("Where was {director} born? + What is {x}?"))
     error = errors.PlanError("cannot be run", diagnostics=diagnostics, hint="mend it")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import psutil
@@ -269,15 +269,18 @@ def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, 
         world.endpoint.gate(question, question[-5:])
     pending = [client.submit(question, strategy="single") for question in held]
     assert all(world.endpoint.started[question].wait(WAIT) for question in held)
-    with pytest.raises(Overloaded, match="4 requests are in flight"):
+    with pytest.raises(Overloaded, match="4 requests are in flight") as refused:
         client.ask(FAST, strategy="single")
+    assert 50 <= (refused.value.retry_after_ms or 0) <= 5_000
     with pytest.raises(InferenceServerException) as raw:
         infer(triton, FAST, {})
     assert raw.value.status() == "StatusCode.UNAVAILABLE"
-    for question in held:
-        world.endpoint.gates[question].set()
-    assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
-    assert client.ask(FAST, strategy="single").answers == ("Orland",)
+    with Client(world.url, timeout=WAIT, retries=100) as patient, ThreadPoolExecutor(1) as thread:
+        waiting = thread.submit(patient.ask, FAST, strategy="single")
+        for question in held:
+            world.endpoint.gates[question].set()
+        assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
+        assert waiting.result(WAIT).answers == ("Orland",)
 
 
 def test_a_deadline_ends_a_question_that_has_no_answer_yet(client, world):
