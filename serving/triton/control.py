@@ -17,6 +17,7 @@ from revelator.errors import ArtifactError, Unavailable
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
+UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `loop.DRAIN_SECONDS`
 _TRACEBACK = re.compile(r"\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
     r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
@@ -55,10 +56,17 @@ def is_ready(url: str, model: str, version: int) -> bool:
 
 
 def unload(url: str, model: str) -> None:
-    """Takes `model` out of service; requests that it is answering are finished first."""
+    """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
     with control(url) as client:
         client.unload_model(model)
-        wait_for(lambda: not client.is_model_ready(model), f"the end of model {model}", READY_SECONDS)
+        wait_for(
+            lambda: not _states(client, model) & {"READY", "UNLOADING"}, f"the end of model {model}", UNLOAD_SECONDS
+        )
+
+
+def _states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
+    """Of its versions: READY, UNLOADING, UNAVAILABLE, …; a version that is being unloaded is not ready any more."""
+    return {found.state for found in client.get_model_repository_index().models if found.name == model}
 
 
 def reason(message: str) -> str:

@@ -22,7 +22,7 @@ from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
 from serving.triton import control, repository
 from serving.triton.install import find_server
-from serving.triton.repository import PLAIN_MODELS, Settings
+from serving.triton.repository import EXECUTORS, PLAIN_MODELS, Settings
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
 REVELATOR = "revelator"
@@ -123,6 +123,16 @@ def live_server(
                 yield server, running
             finally:
                 (home / SERVE_JSON).unlink(missing_ok=True)
+                drain(server)
+
+
+def drain(server: TritonServer) -> None:
+    """Takes the executors out of service while the models that they ask are still there: questions in flight are
+    answered, new ones are Unavailable. A server that is told to end refuses the calls of its own questions, too."""
+    if server.poll() is None:
+        with ThreadPoolExecutor(len(EXECUTORS)) as threads:
+            for name in EXECUTORS:
+                threads.submit(control.unload, server.url, name)
 
 
 def load_all(url: str, models: dict[str, int], report: Callable[[str], None]) -> None:

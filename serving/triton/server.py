@@ -95,7 +95,7 @@ class TritonServer:
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
         # shared memory by the repository's name: what a killed server left can be told from what others use
-        self._regions = f"revelator-{sha256_text(str(repository.resolve()))[:16]}-"
+        self.regions = f"revelator-{sha256_text(str(repository.resolve()))[:16]}-"
 
     @property
     def pid(self) -> int:
@@ -146,7 +146,7 @@ class TritonServer:
             "http-port": self.ports.http,
             "grpc-port": self.ports.grpc,
             "metrics-port": self.ports.metrics,
-            "backend-config": f"python,shm-region-prefix-name={self._regions}",
+            "backend-config": f"python,shm-region-prefix-name={self.regions}",
         }
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice
         return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in options.items())]
@@ -195,7 +195,7 @@ class TritonServer:
         self._clear_shared_memory()
 
     def _clear_shared_memory(self) -> None:
-        for region in SHARED_MEMORY.glob(f"{self._regions}*"):
+        for region in SHARED_MEMORY.glob(f"{self.regions}*"):
             region.unlink(missing_ok=True)
 
 

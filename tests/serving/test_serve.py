@@ -91,7 +91,8 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
     output, _ = process.communicate(timeout=WAIT)
     assert process.returncode == 0, output
     assert running.grpc in output and running.http in output and "revelator version 1: ready" in output
-    assert [child for child in children if child.is_running()] == []
+    _, alive = psutil.wait_procs(children, timeout=WAIT)
+    assert alive == []
     assert shared_memory(home) == []
     assert not (home / "serve.json").exists() and find_running(home) is None
 
