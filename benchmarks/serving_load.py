@@ -1,0 +1,103 @@
+"""The executor's loop under load on a real Triton server: `python benchmarks/serving_load.py`, about three minutes.
+
+Part 1: requests of five calls, one after the other, of a leaf that answers after 5 ms; the leaf is called over loopback
+gRPC (as the executor does), by BLS with a pool of 256 threads, or is a sleep in the model's own process.
+Part 2: a model with a limit of 16 requests in flight and a leaf of 20 ms is offered ten times what it can answer.
+Clients, server and stubs share the machine's cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import statistics
+import sys
+
+from fixed.load import Caller, Load, quantile
+from fixed.server import processes, resident, serving
+
+LEVELS = (1, 16, 64)
+CALLS = 5
+LIMIT = 16
+OVERLOAD = 10
+WAYS = {"grpc": "loopback gRPC", "bls": "BLS", "process": "in process"}
+
+
+async def side_by_side(url: str, seconds: float) -> None:
+    print(f"{'client':16}{'at a time':>10}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'p99/p50':>9}{'n':>8}")
+    for way, name in WAYS.items():
+        async with Caller(url, way, question="q") as caller:
+            for level in LEVELS:
+                await caller.steady(level, 1.0)
+                load = await caller.steady(level, seconds)
+                assert not load.refused, load.refused.keys()
+                p50, p99 = statistics.median(load.answered), quantile(load.answered, 0.99)
+                row = f"{name:16}{level:10}{load.rate:12.1f}{p50:9.1f}{p99:9.1f}{p99 / p50:9.2f}"
+                print(f"{row}{len(load.answered):8}", flush=True)
+
+
+async def overloaded(url: str, pid: int, seconds: float) -> None:
+    async with Caller(url, "limited", question="q") as caller:
+        await caller.steady(LIMIT, 2.0)
+        alone, full = await caller.steady(1, 3.0), await caller.steady(LIMIT, 5.0)
+        print(f"one at a time   {_times(alone.answered)}")
+        print(f"{LIMIT} at a time   {_times(full.answered)}; {full.rate:.1f} requests/s are the capacity", flush=True)
+        held: list[dict[str, float]] = []
+        watching = asyncio.create_task(_watch(pid, held))
+        load = await caller.offered(OVERLOAD * full.rate, seconds)
+        watching.cancel()
+        after = await caller.steady(LIMIT, 3.0)
+    _report(load, alone, full)
+    began = min(after.ends) - min(after.answered) / 1000
+    rates = [sum(begin <= end - began < begin + 0.5 for end in after.ends) / 0.5 for begin in (0.0, 0.5, 1.0, 1.5)]
+    print(f"after it        {', '.join(f'{rate:.0f}' for rate in rates)} requests/s in the first half seconds")
+    tenth = max(1, len(held) // 10)
+    parts = held[tenth : 2 * tenth], held[-tenth:]
+    for name in held[0]:
+        early, late = (statistics.median(row[name] for row in part) for part in parts)
+        print(f"memory {name:9}{early:7.1f} MB in the second tenth of the time, {late:.1f} MB in the last")
+
+
+def _report(load: Load, alone: Load, full: Load) -> None:
+    refusals = [took for times in load.refused.values() for took in times]
+    offered = (len(load.answered) + len(refusals)) / load.seconds
+    times = offered / full.rate
+    print(f"offered         {offered:.0f} requests/s for {load.seconds:.0f} s, {times:.1f} times the capacity")
+    times = quantile(load.answered, 0.99) / quantile(alone.answered, 0.99)
+    print(f"admitted        {_times(load.answered)}; {load.rate:.1f} requests/s; p99 {times:.2f} times unloaded")
+    late = sum(took > 20 for took in refusals)
+    print(f"refused         {_times(refusals)}; {', '.join(load.refused)}; {late} after more than 20 ms")
+
+
+def _times(took: list[float]) -> str:
+    middle = f"p50 {statistics.median(took):6.1f} ms, p99 {quantile(took, 0.99):6.1f} ms"
+    return f"{middle}, longest {max(took):6.1f} ms, n={len(took)}"
+
+
+async def _watch(pid: int, held: list[dict[str, float]]) -> None:
+    while True:
+        held.append({name: resident(process) for name, process in processes(pid).items()})
+        await asyncio.sleep(1.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each row of part 1")
+    parser.add_argument("--overload", type=float, default=60.0, help="seconds of overload; 0 leaves part 2 out")
+    parser.add_argument("--leaf-ms", type=float, default=20.0, help="of the leaf of part 2")
+    given = parser.parse_args()
+    print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
+    ways = {way: ("calls", {"way": way, "calls": CALLS, "seconds": 0.005, "max_in_flight": 4096}) for way in WAYS}
+    with serving({"leaf": ("leaf", {"seconds": 0.005}), **ways}) as server:
+        asyncio.run(side_by_side(server.url, given.seconds))
+    if given.overload:
+        limited = {"way": "grpc", "calls": CALLS, "seconds": 0, "max_in_flight": LIMIT}
+        models = {"leaf": ("leaf", {"seconds": given.leaf_ms / 1000}), "limited": ("calls", limited)}
+        with serving(models) as server:
+            print(f"\n{CALLS} calls of a leaf of {given.leaf_ms:g} ms, {LIMIT} requests in flight at most")
+            asyncio.run(overloaded(server.url, server.pid, given.overload))
+
+
+if __name__ == "__main__":
+    main()
