@@ -16,6 +16,7 @@ from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import Executor
 from serving.knowledge.strategy import AtomicStrategy
+from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 
 _TRACE = TypeAdapter(Trace)
@@ -35,7 +36,8 @@ class Questions:
 
     async def open(self, stack: AsyncExitStack) -> None:
         self._models = await stack.enter_async_context(TritonModels(self.url))
-        services = RemoteRevelator(self._models), RemoteRetriever(self._models), RemoteGenerator(self._models)
+        generator = RemoteGenerator(self._models, Lives("generator"))
+        services = RemoteRevelator(self._models), RemoteRetriever(self._models), generator
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
         logical = RemoteRetriever(self._models, "logic")

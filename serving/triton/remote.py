@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
 from serving.protocols import Completion, GenerateRequest, Reading
+from serving.triton.lives import Lives
 
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
@@ -117,13 +119,15 @@ class RemoteRetriever:
 
 
 class RemoteGenerator:
-    """`serving.protocols.Generator` over the Triton model `generator`."""
+    """`serving.protocols.Generator` over the Triton model `generator`; `lives` ends calls that its death left open."""
 
-    def __init__(self, models: TritonModels) -> None:
+    def __init__(self, models: TritonModels, lives: Lives | None = None) -> None:
         self._models = models
+        self._lives = lives
 
     async def answer(self, request: GenerateRequest) -> Reading:
         text = json.dumps(asdict(request), ensure_ascii=False)
-        result = await self._models.infer("generator", request=strings([text]))
+        async with self._lives.call() if self._lives else nullcontext():
+            result = await self._models.infer("generator", request=strings([text]))
         value: dict[str, Any] = json.loads(result.as_numpy("reading")[0])
         return Reading(**{**value, "answers": tuple(value["answers"])})

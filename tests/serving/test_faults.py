@@ -94,14 +94,15 @@ def test_a_model_killed_at_work_fails_what_needs_it_and_comes_back_by_itself(wor
     world.endpoint.gate(held, "a ferry")
     world.endpoint.knowledge[first] = ["Ines Calloway"]
     with Client(world.url, timeout=WAIT) as client:
-        pending = client.submit(held, plan=f"{first} + {held} * Where was {{person}} born?", deadline_ms=8_000)
+        pending = client.submit(held, plan=f"{first} + {held} * Where was {{person}} born?")
         assert world.endpoint.started[held].wait(WAIT)
         world.stubs(model)[0].kill()
-        assert answers(client, FAST, strategy="single", deadline_ms=8_000) in (None, ("Orland",))
+        assert answers(client, FAST, strategy="single") in (None, ("Orland",))
         world.endpoint.gates[held].set()
         answer = pending.result(WAIT)
         assert answer.outcome in ("partial", "complete") and "Ines Calloway" in answer.answer
-        wait_until(lambda: answers(client, FAST, strategy="single", deadline_ms=8_000) == ("Orland",))
+        assert not answer.trace.deadline_exceeded
+        wait_until(lambda: answers(client, FAST, strategy="single") == ("Orland",))
 
 
 def test_a_retriever_that_is_gone_for_a_while_is_asked_again_when_it_is_back(world):
