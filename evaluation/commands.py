@@ -1,4 +1,4 @@
-"""`revelator evaluate`: scores of an adapter on a pinned slice; and what it shares with `revelator promote`."""
+"""`revelator grade`: scores of an adapter on a pinned slice; and what it shares with `revelator promote`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to st
 @HOME
 @URI
 @AS_JSON
-def evaluate(
+def grade(
     adapter: str,
     set_folder: Path | None,
     split: str,
@@ -59,10 +59,10 @@ def evaluate(
 
     \b
     Examples:
-      revelator evaluate --set runs/demo/sets/world
-      revelator evaluate 3 --split test --limit 500 --json
-      revelator evaluate runs/adapters/mine --set runs/mine/set
-      revelator evaluate base --base tiny --set runs/demo/sets/world
+      revelator grade --set runs/demo/sets/world
+      revelator grade 3 --split test --limit 500 --json
+      revelator grade runs/adapters/mine --set runs/mine/set
+      revelator grade base --base tiny --set runs/demo/sets/world
     """
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     from evaluation.scoring import pinned_rows

@@ -76,9 +76,9 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
             resume=("--resume",),
         ),
         Step(
-            "evaluate",
-            "evaluate it on the test split, whose names are all new",
-            ("evaluate", "latest", "--split", "test", "--limit", ROWS, *at_home),
+            "grade",
+            "grade it on the test split, whose names are all new",
+            ("grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
             None,
             needs=(adapter,),
         ),

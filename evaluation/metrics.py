@@ -7,6 +7,7 @@ Every answer metric names its normaliser, because published figures differ by it
   2WikiMultiHopQA scores by the same rule).
 * `musique`: SQuAD's text, the best over the answer and its aliases, and two texts of no words are equal (MuSiQue,
   Trivedi et al. 2022).
+* `atomr`: HotpotQA's rule after each hyphen became a space, so `north-east` is two words (AtomR, Xin et al. 2024).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import re
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -39,23 +40,27 @@ def normalise(text: str) -> str:
 @dataclass(frozen=True)
 class AnswerRule:
     """How a predicted text is held against one gold text. `guard`: HotpotQA's rule for yes, no and noanswer;
-    `empty_equal`: MuSiQue's rule that two texts without words score 1."""
+    `empty_equal`: MuSiQue's rule that two texts without words score 1; `hyphens`: AtomR's, that they part words."""
 
     name: str
     guard: bool = False
     empty_equal: bool = False
+    hyphens: bool = False
+
+    def normalise(self, text: str) -> str:
+        return normalise(text.replace("-", " ") if self.hyphens else text)
 
     def exact(self, prediction: str, gold: str) -> float:
-        return float(normalise(prediction) == normalise(gold))
+        return float(self.normalise(prediction) == self.normalise(gold))
 
     def contained(self, prediction: str, gold: str) -> float:
         """1 if the normalised gold stands in the normalised prediction; a gold without words stands in nothing."""
-        text = normalise(gold)
-        return float(bool(text) and text in normalise(prediction))
+        text = self.normalise(gold)
+        return float(bool(text) and text in self.normalise(prediction))
 
     def f1(self, prediction: str, gold: str) -> float:
         """Harmonic mean of precision and recall over the bag of words."""
-        predicted, wanted = normalise(prediction), normalise(gold)
+        predicted, wanted = self.normalise(prediction), self.normalise(gold)
         if self.guard and predicted != wanted and CLOSED_ANSWERS & {predicted, wanted}:
             return 0.0
         ours, theirs = predicted.split(), wanted.split()
@@ -67,7 +72,12 @@ class AnswerRule:
 
 ANSWER_RULES = {
     rule.name: rule
-    for rule in (AnswerRule("squad"), AnswerRule("hotpotqa", guard=True), AnswerRule("musique", empty_equal=True))
+    for rule in (
+        AnswerRule("squad"),
+        AnswerRule("hotpotqa", guard=True),
+        AnswerRule("musique", empty_equal=True),
+        AnswerRule("atomr", guard=True, hyphens=True),
+    )
 }
 
 
@@ -90,7 +100,8 @@ def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> 
 
 def list_score(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
     """The same three for an answer that is a list of values, all of them wanted: `em` the two sets are equal, `acc` the
-    share of gold values that stand in some prediction, `f1` over whole values; SQuAD's text throughout."""
+    share of gold values that stand in some prediction (HANRAG's compound accuracy, section 6: each gold entity present
+    in the prediction counts), `f1` over whole values; SQuAD's text throughout."""
     ours, wanted = {normalise(p) for p in predictions} - {""}, {normalise(g) for g in golds} - {""}
     if not wanted:
         return AnswerScore(0.0, 0.0, 0.0)
@@ -164,7 +175,13 @@ def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int)
     return len(wanted & found) / len(wanted)
 
 
-def ndcg(ranked: Sequence[int], relevant: Collection[int], depth: int = 10) -> float:
+def title_ndcg(ranking: Sequence[str], gold: Sequence[str], k: int) -> float:
+    """nDCG@k of the distinct gold titles; a title that is found again counts where it stood first."""
+    keys = list(dict.fromkeys(title_key(title) for title in ranking))
+    return ndcg(keys, {title_key(title) for title in gold}, k)
+
+
+def ndcg(ranked: Sequence[Hashable], relevant: Collection[Hashable], depth: int = 10) -> float:
     """nDCG of binary gains at `depth` (Järvelin and Kekäläinen 2002); `relevant` is not empty."""
     discounts = 1 / np.log2(np.arange(2, depth + 2))
     gained = sum(discounts[place] for place, item in enumerate(ranked[:depth]) if item in relevant)

@@ -6,8 +6,8 @@ RUN/metrics.json     written last (`evaluation.run_metrics`): a run without it i
 
 A figure is {n, value, low, high}: mean and 95 % bootstrap interval. Of metrics.json `figures` are the figures by name,
 `groups` the same by what tells questions apart (route, shape, hops, depth, negations, kind) and its value, `confusion`
-counts of predicted routes by gold route, `calibration` {n, ece, bins [{low, high, n, confidence, accuracy}]} by label
-task, `normaliser` the rule of em, acc and f1, `questions_sha256` the rows that all of it was counted from.
+counts of predicted routes by gold route, `calibration` by label task {n, ece, accuracy, bins [{low, high, n,
+confidence, accuracy}]}, `normaliser` the rule of em, acc and f1, `questions_sha256` the rows that all was counted from.
 
 A run is known by its digests. What would mix two runs in one folder is refused before anything is asked, and the error
 names what differs.
@@ -62,8 +62,8 @@ class QuestionRow:
     `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
     are "" where the benchmark tells nothing; `hops` counts the gold steps, `depth` the stages of the gold plan's
     longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
-    found, leaf after leaf, best first, each once. `trace` is `revelator.trace.Trace.to_json()`, None where traces are
-    not kept.
+    found, each once: the first of every leaf, then the second of every leaf. `trace` is
+    `revelator.trace.Trace.to_json()`, None where traces are not kept.
     """
 
     id: str

@@ -84,7 +84,7 @@ class EndpointGenerator:
             raise self._refusal(error) from error
         except (openai.OpenAIError, json.JSONDecodeError) as error:
             raise Unavailable("the reply is not what the protocol promises", where=self.base_url) from error
-        return self._reading(reply)
+        return self._reading(reply, request)
 
     def _refusal(self, error: openai.APIStatusError) -> ServingError:
         said = without_key(error.message, self._key)[:MESSAGE_CHARACTERS]
@@ -96,10 +96,11 @@ class EndpointGenerator:
             hint = "a redirect is not followed: give the address that answers"
         return ServingError(message, where=self.base_url, hint=hint)
 
-    def _reading(self, reply: Any) -> Reading:
+    def _reading(self, reply: Any, request: GenerateRequest) -> Reading:
         """The openai client checks no reply, so any JSON may be in this one."""
         try:
-            sentence, answers, method = read_reply(reply.choices[0].message.content or "")
+            text = reply.choices[0].message.content or ""
+            sentence, answers, method = read_reply(text) if request.mode != "write" else written(text)
         except (AttributeError, IndexError, TypeError) as error:
             message = "the reply is not what the protocol promises: no choices with a text"
             raise Unavailable(message, where=self.base_url) from error
@@ -113,16 +114,19 @@ class EndpointGenerator:
 
 def messages(request: GenerateRequest) -> Any:
     """The chat of one request: a system prompt, and one user message with everything foreign as JSON."""
+    if request.mode == "write":
+        return [{"role": "user", "content": request.question}]
     passages = [{"title": p.title, "text": p.text[:PASSAGE_CHARACTERS]} for p in request.passages]
     user = Template(_prompt(request.mode)).substitute(
-        question=_as_data(request.question),
-        passages=_as_data(passages),
-        steps=_as_data([asdict(step) for step in request.steps]),
+        question=as_data(request.question),
+        passages=as_data(passages),
+        steps=as_data([asdict(step) for step in request.steps]),
     )
     return [{"role": "system", "content": _prompt("system")}, {"role": "user", "content": user}]
 
 
-def _as_data(value: Any) -> str:
+def as_data(value: Any) -> str:
+    """JSON in which no text can close a `<data>` mark."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
@@ -143,6 +147,12 @@ def read_reply(text: str) -> tuple[str, tuple[str, ...], str]:
         if found is not None:
             return found[0], found[1], "endpoint:embedded"
         start = text.find("{", start + 1)
+    return text, (text,) if text else (), "endpoint:text"
+
+
+def written(text: str) -> tuple[str, tuple[str, ...], str]:
+    """The same three of a text that was asked for as it is."""
+    text = text.strip()
     return text, (text,) if text else (), "endpoint:text"
 
 

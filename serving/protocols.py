@@ -26,9 +26,13 @@ class Completion:
 
 @dataclass(frozen=True, slots=True)
 class GenerateRequest:
-    """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers."""
+    """`direct`: from the question alone; `read`: from passages; `merge`: from sub-questions and their answers.
 
-    mode: Literal["direct", "read", "merge"]
+    `write`: `question` is a whole prompt, and the text written for it is sentence and only answer; without a language
+    model there is none.
+    """
+
+    mode: Literal["direct", "read", "merge", "write"]
     question: str
     passages: tuple[Passage, ...] = ()
     steps: tuple[Step, ...] = ()

@@ -33,6 +33,8 @@ class ExtractiveReader:
             return self.read(request.question, request.passages)
         if request.mode == "merge":
             return _merge(request)
+        if request.mode == "write":
+            return NO_ANSWER
         return answer_directly(request.question) or NO_ANSWER
 
     def read(self, question: str, passages: Sequence[Passage]) -> Reading:

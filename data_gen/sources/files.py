@@ -1,4 +1,5 @@
-"""Rows of a published file, one in memory at a time: JSON lines, a JSON array, CSV or parquet, gzipped or not.
+"""Rows of a published file, one in memory at a time: JSON lines, a JSON array, CSV or parquet, compressed (gzip,
+bzip2) or not.
 
 A file is a path, or an address that fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A line that holds no
 row is handed on as `Malformed`; a file that cannot be read raises DataError.
@@ -6,6 +7,7 @@ row is handed on as `Malformed`; a file that cannot be read raises DataError.
 
 from __future__ import annotations
 
+import bz2
 import csv
 import gzip
 import io
@@ -55,7 +57,7 @@ def unreadable(place: str, error: Exception) -> DataError:
 
 
 def _rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
-    name = path.removesuffix(".gz")
+    name = path.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".parquet"):
         yield from _parquet(path)
         return
@@ -70,8 +72,11 @@ def _rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
 def _opened(path: str) -> IO[str]:
     raw: Any = _binary(path)
     buffered = io.BufferedReader(raw)
-    zipped = buffered.peek(2)[:2] == b"\x1f\x8b"
-    bytes_read: Any = gzip.GzipFile(fileobj=buffered) if zipped else buffered
+    bytes_read: Any = buffered
+    if buffered.peek(2)[:2] == b"\x1f\x8b":
+        bytes_read = gzip.GzipFile(fileobj=buffered)
+    elif buffered.peek(3)[:3] == b"BZh":
+        bytes_read = bz2.BZ2File(buffered)
     return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", newline="")
 
 

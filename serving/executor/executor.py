@@ -55,7 +55,8 @@ class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
-    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries.
+    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries. `share_leaves` False
+    asks equal leaves of a plan each, which only a measurement wants.
     """
 
     def __init__(
@@ -69,11 +70,13 @@ class Executor:
         reading: Guard | None = None,
         atomic: AtomicRunner | None = None,
         logical: Retriever | None = None,
+        share_leaves: bool = True,
     ) -> None:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
         self.atomic = atomic
+        self.share_leaves = share_leaves
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """The trace of one question; `Options` says what may be asked for.
@@ -130,6 +133,7 @@ class Executor:
             routes.read_plan(plan, limits) if plan is not None and strategy not in ("atomic", "logic") else None
         )
         run = Run(question, self.models, limits, Recorder(question, strategy, listener))
+        run.share = self.share_leaves
         run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:

@@ -47,7 +47,13 @@ class PlanRun:
     """
 
     def __init__(
-        self, expression: Expression, answer: Answer, recorder: Recorder, limits: Limits, after: Sequence[str] = ()
+        self,
+        expression: Expression,
+        answer: Answer,
+        recorder: Recorder,
+        limits: Limits,
+        after: Sequence[str] = (),
+        share: bool = True,
     ) -> None:
         self.expression = expression
         self.leaves = leaves(expression)
@@ -57,6 +63,7 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
+        self._share = share  # False, for a measurement: what is asked twice is answered twice
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []  # one a leaf, in the plan's order
@@ -187,7 +194,7 @@ class PlanRun:
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
             self._recorder.follows(node, after)
-        first = self._asked.setdefault(node.asked, node)
+        first = self._asked.setdefault(node.asked, node) if self._share else node
         if first is not node:
             self._recorder.follows(node, (*after, first.id))
             if first.status in ("waiting", "running"):

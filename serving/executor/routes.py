@@ -137,7 +137,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
     run.recorder.tell("planned", trace)
-    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last)
+    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last, run.share)
     await run.plan.run()
     if error := run.plan.unavailable():
         raise error

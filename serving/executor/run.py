@@ -40,6 +40,7 @@ class Run:
     atomic: AtomicRunner | None = None
     given: str | None = None  # the caller's own plan
     earlier: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
+    share: bool = True  # whether leaves that ask the same are asked once
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """A box that comes after the one before it."""

@@ -1,4 +1,4 @@
-"""`revelator promote`, `revelator rollback` and `revelator evaluate` on a real registry with toy adapters."""
+"""`revelator promote`, `revelator rollback` and `revelator grade` on a real registry with toy adapters."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.commands import evaluate
+from evaluation.commands import grade
 from evaluation.promotion import promote, rollback
 from evaluation.score import score
 from revelator import promotions, registry
@@ -113,14 +113,12 @@ def test_each_target_that_a_set_has_rows_for_is_shown_with_what_was_reached(plac
 
 
 def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> None:
-    of_version = json.loads(place.call(evaluate, "1", "--json"))
+    of_version = json.loads(place.call(grade, "1", "--json"))
     of_folder = json.loads(
-        place.call(evaluate, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
+        place.call(grade, str(place.home / "adapters" / "revelator-1"), "--set", str(place.set_folder), "--json")
     )
     assert of_version == of_folder and of_version["route"]["n"] == 3
-    alone = json.loads(
-        place.call(evaluate, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json")
-    )
+    alone = json.loads(place.call(grade, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json"))
     assert set(alone) == set(of_version)
 
 
@@ -128,7 +126,7 @@ def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> 
     with pytest.raises(ArtifactError, match="has no version or alias '9'"):
         place.call(promote, "--version", "9")
     with pytest.raises(ConfigError, match=r"no instruction set at .* to score on"):
-        place.call(evaluate, "1", "--set", str(place.home / "nowhere"))
+        place.call(grade, "1", "--set", str(place.home / "nowhere"))
 
 
 def test_a_champion_whose_base_was_replaced_is_named_before_anything_is_scored(place: Place) -> None:

@@ -1,0 +1,180 @@
+"""The published formats: how each one's files are read, the rule that its answers are scored by, its known versions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from data_gen.annotated import AnnotatedQuestion, Evidence
+from data_gen.sources import READERS, Refused, fields
+from data_gen.sources.files import file_rows
+from data_gen.sources.hotpot import read_hotpot
+from data_gen.sources.rows import Outcome, read_annotated
+from evaluation.questions import KINDS
+from revelator.errors import DataError
+
+
+@dataclass(frozen=True)
+class BenchmarkQuestion:
+    """A question with its gold; `kind` is the benchmark's own word for it ("bridge", "3hop1", "KG-Web")."""
+
+    gold: AnnotatedQuestion
+    kind: str = ""
+
+    @property
+    def id(self) -> str:
+        return self.gold.id
+
+
+Read = Callable[[str], Iterator[BenchmarkQuestion]]
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a benchmark's files are read, the rule that its answers are scored by, the versions that are known, the last
+    one first. `lists`: several gold values are all wanted, elsewhere they are aliases of one. `states`: the file says
+    its version."""
+
+    read: Read
+    normaliser: str
+    versions: tuple[str, ...]
+    lists: bool = False
+    states: bool = False
+
+
+def _whole(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
+    for outcome in outcomes:
+        if isinstance(outcome, Refused):
+            raise DataError(outcome.reason, where=f"{outcome.file}, line {outcome.line}")
+        if isinstance(outcome, AnnotatedQuestion):
+            yield outcome
+
+
+def _planned(name: str, path: str, plain: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
+    """Every plain question, with its gold plan where the format's own reader finds one."""
+    planned = {q.id: q for q in READERS[name](path) if isinstance(q, AnnotatedQuestion)}
+    yield from (planned.get(q.id, q) for q in _whole(plain))
+
+
+def _kinds(path: str, source: str, field: str) -> dict[str, str]:
+    """The text in `field` of each row, by the id that the readers give the row."""
+    rows = (row for _, row in file_rows(path) if isinstance(row, dict) and row.get("question"))
+    return {fields.identity(row, source, fields.question(row), "_id", "id"): str(row.get(field, "")) for row in rows}
+
+
+def _hotpot(path: str) -> Iterator[BenchmarkQuestion]:
+    kinds = _kinds(path, "hotpotqa", "type")
+    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _whole(read_hotpot(path)))
+
+
+def _two_wiki(path: str) -> Iterator[BenchmarkQuestion]:
+    kinds = _kinds(path, "2wiki", "type")
+    plain = read_hotpot(path, "2wiki", "Apache-2.0")  # the same file format
+    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _planned("2wiki", path, plain))
+
+
+def _musique(path: str) -> Iterator[BenchmarkQuestion]:
+    """MuSiQue-Ans; of MuSiQue-Full the answerable questions."""
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        answers = [*fields.texts(row, "answer"), *row.get("answer_aliases", [])]
+        passages = [
+            Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in row.get("paragraphs", [])
+        ]
+        return replace(_plain(row, "musique", answers, "complex"), passages=tuple(passages), licence="CC-BY-4.0")
+
+    answerable = read_annotated(path, annotate, lambda row: (row,) if row.get("answerable", True) else ())
+    for q in _planned("musique", path, answerable):
+        yield BenchmarkQuestion(q, q.id.partition(":")[2].partition("__")[0] if "__" in q.id else "")
+
+
+def _where(
+    path: str, annotate: Callable[[dict[str, Any]], AnnotatedQuestion], keep: Callable[[Any], bool]
+) -> Iterator[Outcome]:
+    return read_annotated(path, annotate, lambda row: (row,) if keep(row) else ())
+
+
+def _plain(row: dict[str, Any], source: str, answers: Sequence[str], route: str, *ids: str) -> AnnotatedQuestion:
+    asked = fields.question(row, "question", "Question", "query")
+    identity = fields.identity(row, source, asked, *(ids or ("id", "_id")))
+    return AnnotatedQuestion(identity, source, "", "", asked, route, answers=tuple(dict.fromkeys(answers)))
+
+
+def _single(name: str) -> Read:
+    return lambda path: (BenchmarkQuestion(q) for q in _whole(READERS[name](path)))
+
+
+def _bamboogle(path: str) -> Iterator[BenchmarkQuestion]:
+    """Bamboogle (Press et al. 2023): `Question, Answer`, CSV or JSON lines."""
+    outcomes = read_annotated(
+        path, lambda row: _plain(row, "bamboogle", fields.texts(row, "Answer", "answer"), "complex")
+    )
+    yield from (BenchmarkQuestion(q) for q in _whole(outcomes))
+
+
+def _compound(path: str) -> Iterator[BenchmarkQuestion]:
+    """HANRAG's compound questions: `question`, `answers` (one a part), and the parts where they are told; or annotated
+    rows of this project's own (`revelator data compound`)."""
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        if "route" in row:
+            return AnnotatedQuestion.from_json(row)
+        answers = fields.texts(row, "answers", "answer")
+        if len(answers) == 1:
+            answers = tuple(part.strip() for part in answers[0].split(";") if part.strip())
+        parts = row.get("parts") or row.get("sub_questions") or ()
+        return replace(_plain(row, "compound", answers, "compound"), parts=tuple(parts))
+
+    for q in _whole(read_annotated(path, annotate)):
+        yield BenchmarkQuestion(q, f"{len(q.parts or q.answers)} parts")
+
+
+def _blend(path: str) -> Iterator[BenchmarkQuestion]:
+    """BlendQA (Xin et al. 2024): `question`, `answer` with `answer_aliases` where there are any; the pair of sources is
+    in `type`, or in the name of the file ("kg-web_132.jsonl")."""
+    stem, kinds = Path(path).name.partition("_")[0].partition(".")[0], {}
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        aliases = row.get("answer_aliases") or row.get("aliases") or []
+        question = _plain(row, "blendqa", [*fields.texts(row, "answer", "answers"), *aliases], "complex")
+        kinds[question.id] = str(row.get("type") or stem)
+        return question
+
+    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _whole(read_annotated(path, annotate)))
+
+
+def _crag(path: str) -> Iterator[BenchmarkQuestion]:
+    """CRAG (Yang et al. 2024): `query`, `answer`, `alt_ans`; kind is `static_or_dynamic`/`question_type`. Its pages are
+    whole web pages and belong into an index, not beside the question."""
+    kinds = {}
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        route = "single" if row.get("question_type") in ("simple", "simple_w_condition") else "complex"
+        answers = [fields.text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
+        question = _plain(row, "crag", answers, route, "interaction_id")
+        kinds[question.id] = f"{row.get('static_or_dynamic', '')}/{row.get('question_type', '')}"
+        return question
+
+    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _whole(read_annotated(path, annotate)))
+
+
+def _world(path: str) -> Iterator[BenchmarkQuestion]:
+    for q in _whole(READERS["world"](path)):
+        yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
+
+
+FORMATS: dict[str, Format] = {
+    "2wiki": Format(_two_wiki, "hotpotqa", ("1.1", "1.0")),
+    "bamboogle": Format(_bamboogle, "squad", ("1",)),
+    "blendqa": Format(_blend, "atomr", ("1",)),
+    "compound": Format(_compound, "squad", ("1",), lists=True),
+    "crag": Format(_crag, "atomr", ("5", "4", "3")),
+    "hotpotqa": Format(_hotpot, "hotpotqa", ("1.1", "1")),
+    "musique": Format(_musique, "musique", ("1.0",)),
+    "nq": Format(_single("nq"), "squad", ("open",)),
+    "squad": Format(_single("squad"), "squad", ("1.1", "1.0"), states=True),
+    "triviaqa": Format(_single("triviaqa"), "squad", ("1.0",), states=True),
+    "world": Format(_world, "squad", ("1",), lists=True),
+}

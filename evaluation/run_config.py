@@ -1,0 +1,144 @@
+"""The configuration of a run: a YAML file, checked field by field, and as it was resolved a part of the run's folder.
+
+Paths may use environment variables (`${REVELATOR_DATA}` falls back to `../shared/data`) and are relative to the current
+folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+
+from data_gen.config import FilePath, read_config
+from serving.retrieval.logical import Conjunction, Disjunction, Negation
+
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
+Count = Annotated[int, Field(ge=1)]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class BenchmarkConfig(_Strict):
+    """Which questions. `sha256` pins the files in their order; `ids` is a file with one id a line; `sample` are the
+    first so many by the sha256 of their id. `kinds` are the benchmark's own ("comparison", "static")."""
+
+    format: str
+    path: tuple[FilePath, ...]
+    version: str = ""
+    sha256: tuple[str, ...] = ()
+    split: str = ""
+    kinds: tuple[str, ...] = ()
+    ids: FilePath = ""
+    sample: Count | None = None
+    name: str = ""
+
+    @field_validator("path", "sha256", mode="before")
+    @classmethod
+    def _listed(cls, value: Any) -> Any:
+        return [value] if isinstance(value, str) else value
+
+    @model_validator(mode="after")
+    def _pins_each_file(self) -> BenchmarkConfig:
+        if self.sha256 and len(self.sha256) != len(self.path):
+            raise ValueError(f"{len(self.sha256)} sha256 for {len(self.path)} files")
+        return self
+
+
+class SystemConfig(_Strict):
+    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`."""
+
+    strategy: Strategy | None = None
+    baseline: str | None = None
+    predictions: FilePath | None = None
+
+    @model_validator(mode="after")
+    def _is_one(self) -> SystemConfig:
+        if sum(value is not None for value in vars(self).values()) != 1:
+            raise ValueError("name one of strategy, baseline, predictions")
+        return self
+
+    @property
+    def kind(self) -> str:
+        return next(kind for kind, value in vars(self).items() if value is not None)
+
+    @property
+    def name(self) -> str:
+        value = str(getattr(self, self.kind))
+        return Path(value).stem if self.kind == "predictions" else value
+
+
+class OperatorsConfig(_Strict):
+    """Of logical retrieval (ITLR, table 2)."""
+
+    conjunction: Conjunction = "product"
+    disjunction: Disjunction = "sum"
+    negation: Negation = "complement"
+
+
+class AblationConfig(_Strict):
+    """One switch each; what stands here is what is changed. HANRAG's table 6: `relevance` (every document is read as it
+    was ranked), `end` (the loop runs to its limit), `refine` (the question itself is searched with, beside what is
+    known); `route` (every question is compiled); `constraint` (plans are written freely); `deduplication` (equal leaves
+    are each asked); `k` documents read a leaf (QCompiler's figure 3); `sources` that are kept (AtomR's table 4);
+    `operators` (ITLR's table 2)."""
+
+    route: Literal[False] | None = None
+    relevance: Literal[False] | None = None
+    end: Literal[False] | None = None
+    refine: Literal[False] | None = None
+    constraint: Literal[False] | None = None
+    deduplication: Literal[False] | None = None
+    k: Annotated[int, Field(ge=1, le=10)] | None = None
+    sources: tuple[str, ...] | None = None
+    operators: OperatorsConfig | None = None
+
+    def switched(self) -> dict[str, Any]:
+        """What is changed, as plain values."""
+        return self.model_dump(mode="json", exclude_none=True)
+
+
+class GeneratorConfig(_Strict):
+    """An OpenAI-compatible endpoint; its key is read from OPENAI_API_KEY."""
+
+    url: str
+    model: str
+    timeout: Annotated[float, Field(gt=0)] = 60.0
+
+
+class RunConfig(_Strict):
+    """One run. Without `url` everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
+    its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked.
+
+    `corpora` are the files that the index must have been built from. `limits` are those of `serving.executor.Limits`.
+    """
+
+    benchmark: BenchmarkConfig
+    system: SystemConfig
+    ablation: AblationConfig = AblationConfig()
+    index: FilePath = ""
+    corpora: tuple[FilePath, ...] = ()
+    home: FilePath = "runs"
+    adapter: str = "champion"
+    base: str = ""
+    decoding: Literal["grammar", "names", "free"] = "grammar"
+    threads: Count | None = None
+    generator: GeneratorConfig | None = None
+    sources: FilePath = ""
+    limits: dict[str, float] = {}
+    url: str = ""
+    concurrency: Count = 2
+    seed: int = 0
+    traces: bool = True
+
+
+def load(path: Path, **given: Any) -> RunConfig:
+    """Reads a configuration; what is `given` on the command line stands in for the file's own. Raises ConfigError."""
+    config = read_config(path, RunConfig)
+    sample = given.pop("sample", None)
+    if sample is not None:
+        given["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
+    return config.model_copy(update={name: value for name, value in given.items() if value is not None})

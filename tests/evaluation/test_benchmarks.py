@@ -1,0 +1,167 @@
+"""Benchmarks in their published forms: every question is kept, pinned, and what does not fit is refused by name."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.benchmarks import Benchmark, open_benchmark
+from revelator.durable import sha256_file
+from revelator.errors import ArtifactError, ConfigError, DataError
+
+CONTEXT = [["Tin Comet", ["Harrow Pictures distributed it."]], ["Quill", ["A feather."]]]
+HOTPOT = {
+    "_id": "h1",
+    "question": "Who founded the distributor of Tin Comet?",
+    "answer": "Ada Quill",
+    "type": "bridge",
+    "supporting_facts": [["Tin Comet", 0]],
+    "context": CONTEXT,
+}
+EVIDENCES = [["Tin Comet", "distributed by", "Harrow Pictures"], ["Harrow Pictures", "founded by", "Ada Quill"]]
+MUSIQUE = {
+    "id": "2hop__1_2",
+    "question": "Who founded the distributor of Tin Comet?",
+    "answer": "Ada Quill",
+    "answer_aliases": ["A. Quill"],
+    "answerable": True,
+    "paragraphs": [],
+    "question_decomposition": [
+        {"id": 1, "question": "Tin Comet >> distributor", "answer": "Harrow Pictures"},
+        {"id": 2, "question": "Who founded #1?", "answer": "Ada Quill"},
+    ],
+}
+SQUAD = {
+    "version": "1.1",
+    "data": [
+        {
+            "title": "Tin_Comet",
+            "paragraphs": [
+                {
+                    "context": "Harrow Pictures distributed Tin Comet.",
+                    "qas": [{"id": "s1", "question": "Who distributed it?", "answers": [{"text": "Harrow Pictures"}]}],
+                }
+            ],
+        }
+    ],
+}
+CRAG = {
+    "interaction_id": "c1",
+    "query": "who founded harrow pictures?",
+    "answer": "ada quill",
+    "alt_ans": ["a. quill"],
+    "question_type": "simple",
+    "static_or_dynamic": "static",
+}
+COMPOUND = {"id": "1", "question": "Who founded it, and when?", "answers": ["Ada Quill", "1941"], "parts": ["a?", "b?"]}
+OWN = {
+    "id": "w1",
+    "source": "world",
+    "licence": "",
+    "split": "test",
+    "route": "single",
+    "question": "Who made it?",
+    "answers": ["Ada"],
+}
+PUBLISHED: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
+    "hotpotqa": ([HOTPOT], "hotpotqa", {"kind": "bridge", "route": "complex", "titles": 2}),
+    "2wiki": (
+        [{**HOTPOT, "type": "compositional", "evidences": EVIDENCES}],
+        "hotpotqa",
+        {"kind": "compositional", "plan": True, "titles": 2},
+    ),
+    "musique": ([MUSIQUE], "musique", {"kind": "2hop", "plan": True, "answers": ("Ada Quill", "A. Quill")}),
+    "bamboogle": ([{"Question": "Who?", "Answer": "Ada"}], "squad", {"route": "complex"}),
+    "nq": ([{"question": "who made it", "answer": ["Ada", "A."]}], "squad", {"answers": ("Ada", "A.")}),
+    "triviaqa": ([{"question": "Who?", "answer": ["Ada"]}], "squad", {"route": "single"}),
+    "compound": ([COMPOUND], "squad", {"kind": "2 parts", "route": "compound", "answers": ("Ada Quill", "1941")}),
+    "blendqa": ([{"id": "b", "question": "Who?", "answer": "Ada", "type": "KG-Web"}], "atomr", {"kind": "KG-Web"}),
+    "crag": ([CRAG], "atomr", {"kind": "static/simple", "answers": ("ada quill", "a. quill")}),
+    "world": ([OWN], "squad", {"kind": "single"}),
+}
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_a_published_row_becomes_a_question_with_its_gold(name: str, tmp_path: Path) -> None:
+    rows, normaliser, wanted = PUBLISHED[name]
+    found = open_benchmark(name, [lines(tmp_path / "rows.jsonl", rows)])
+    [question] = found.questions
+    gold = question.gold
+    assert found.normaliser == normaliser
+    assert question.kind == wanted.get("kind", "")
+    assert gold.route == wanted.get("route", gold.route)
+    assert gold.answers == wanted.get("answers", gold.answers) and gold.answers
+    assert bool(gold.expression) >= wanted.get("plan", False)
+    assert len(gold.passages) == wanted.get("titles", len(gold.passages))
+
+
+def test_squad_says_its_version_and_another_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "dev.json"
+    path.write_text(json.dumps(SQUAD))
+    [question] = open_benchmark("squad", [str(path)]).questions
+    assert question.gold.answers == ("Harrow Pictures",) and question.gold.passages[0].relevant
+    path.write_text(json.dumps(SQUAD | {"version": "v2.0"}))
+    with pytest.raises(DataError, match=r"says that it is version 2\.0, not 1\.1"):
+        open_benchmark("squad", [str(path)])
+    with pytest.raises(ConfigError, match=r"no version '2\.0' of squad"):
+        open_benchmark("squad", [str(path)], version="2.0")
+
+
+def test_files_may_be_compressed_as_they_are_published(tmp_path: Path) -> None:
+    data = json.dumps(CRAG).encode() + b"\n"
+    (tmp_path / "a.jsonl.bz2").write_bytes(bz2.compress(data))
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(data))
+    for name in ("a.jsonl.bz2", "a.jsonl.gz"):
+        assert len(open_benchmark("crag", [str(tmp_path / name)]).questions) == 1
+
+
+def test_a_question_without_a_plan_is_asked_all_the_same(tmp_path: Path) -> None:
+    odd = {**HOTPOT, "_id": "h2", "type": "compositional", "evidences": [["Nobody", "is", "there"]]}
+    found = open_benchmark("2wiki", [lines(tmp_path / "a.jsonl", [odd])])
+    assert [q.gold.expression for q in found.questions] == [""]
+    whole = {**MUSIQUE, "id": "2hop__3_4", "answerable": False}
+    assert len(open_benchmark("musique", [lines(tmp_path / "b.jsonl", [MUSIQUE, whole])]).questions) == 1
+
+
+def test_a_row_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) -> None:
+    path = lines(tmp_path / "a.jsonl", [HOTPOT, {"question": "Who?"}])
+    with pytest.raises(DataError, match=r"a\.jsonl, line 2"):
+        open_benchmark("hotpotqa", [path])
+
+
+def many(tmp_path: Path, **options: Any) -> Benchmark:
+    rows = [{"id": f"q{n}", "question": f"Who made {n}?", "answer": "Ada"} for n in range(9)]
+    return open_benchmark("nq", [lines(tmp_path / "many.jsonl", [*rows, rows[0]])], **options)
+
+
+def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
+    three, five = (many(tmp_path, sample=n) for n in (3, 5))
+    assert {q.id for q in three.questions} < {q.id for q in five.questions}
+    assert [q.id for q in many(tmp_path).questions] == [f"nq:q{n}" for n in range(9)]  # a repeated row counts once
+    assert [q.id for q in many(tmp_path, ids=["nq:q7"]).questions] == ["nq:q7"]
+    with pytest.raises(DataError, match=r"1 id \(nq:z\) of no question"):
+        many(tmp_path, ids=["nq:q7", "nq:z"])
+    with pytest.raises(DataError, match="no question is left"):
+        many(tmp_path, split="test")
+
+
+def test_a_changed_file_is_refused_by_its_digest(tmp_path: Path) -> None:
+    many(tmp_path)
+    pinned = [sha256_file(tmp_path / "many.jsonl")]
+    assert many(tmp_path, pinned=pinned).files == {str(tmp_path / "many.jsonl"): pinned[0]}
+    with pytest.raises(ArtifactError, match=r"benchmark changed:\n.*many\.jsonl: sha256 .*, pinned 0000"):
+        many(tmp_path, pinned=["0" * 64])
+    with pytest.raises(ConfigError, match="no benchmark format 'nqq'"):
+        open_benchmark("nqq", [])
+    with pytest.raises(DataError, match="no such file"):
+        open_benchmark("nq", [str(tmp_path / "gone.jsonl")])

@@ -1,0 +1,196 @@
+"""`revelator evaluate` as a person runs it: a run is whole or goes on; what does not fit is said before it starts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from evaluation.evaluate import evaluate
+from evaluation.run_folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
+from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
+from tests.conftest import Endpoint
+
+ASKED = {
+    "Who directed Lantern Row?": "Ines Calloway",
+    "Where was Ines Calloway born?": "Port Velm",
+    "When was Port Velm founded?": "1402",
+    "Who directed The Glass Orchard?": "Tobias Renn",
+    "Where was Tobias Renn born?": "Sarnath",
+    "When was Sarnath founded?": "1388",
+}
+PROGRAM = Path(sys.executable).with_name("revelator")
+
+
+def benchmark(folder: Path) -> dict[str, Any]:
+    rows = [{"id": str(n), "question": q, "answer": [a]} for n, (q, a) in enumerate(ASKED.items())]
+    (folder / "nq.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return {"format": "nq", "path": str(folder / "nq.jsonl")}
+
+
+def config(folder: Path, searched: Path, **values: Any) -> Path:
+    made = {"benchmark": benchmark(folder), "system": {"baseline": "naive-5"}, "index": str(searched), **values}
+    (folder / "run.yaml").write_text(yaml.safe_dump(made))
+    return folder / "run.yaml"
+
+
+def call(path: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(evaluate, [str(path), *arguments], catch_exceptions=False)
+
+
+def refused(path: Path, out: Path, *arguments: str) -> RevelatorError:
+    with pytest.raises(RevelatorError) as error:
+        call(path, "--out", str(out), *arguments)
+    assert not out.exists(), "something was begun before the fault was found"
+    return error.value
+
+
+def test_a_run_has_every_answer_with_its_score_and_cost(tmp_path: Path, index: Path) -> None:
+    path = config(tmp_path, index, concurrency=3)
+    said = json.loads(call(path, "--out", str(tmp_path / "run"), "--json").stdout)
+    rows = read_questions(tmp_path / "run")
+    assert [row.question for row in rows] == list(ASKED)
+    assert {row.status for row in rows} == {"complete"} and all(row.scores["em"] == 1 for row in rows)
+    assert all(row.cost.retrievals == row.cost.generator_calls == row.cost.steps == 1 for row in rows)
+    assert all(row.retrieved and row.trace and row.cost.wall_s > 0 for row in rows)
+    assert said["figures"]["em"] == {"n": 6, "value": 1.0, "low": 1.0, "high": 1.0}
+    assert read_metrics(tmp_path / "run")["normaliser"] == "squad"
+    run = read_run(tmp_path / "run")
+    assert run.system == {"kind": "baseline", "name": "naive-5"} and run.generator == "embedded"
+    assert run.index["count"] == 6 and len(run.benchmark["files"]) == 1 and len(run.code) == 64
+    again = call(path, "--out", str(tmp_path / "run"))
+    assert "EM" in again.stdout and read_questions(tmp_path / "run") == rows, "a whole run asks nothing again"
+
+
+def test_a_run_that_is_killed_asks_only_what_was_in_flight_again(
+    tmp_path: Path, index: Path, endpoint: Endpoint
+) -> None:
+    for question, answer in ASKED.items():
+        endpoint.knowledge[question] = [answer]
+    held = list(ASKED)[3]
+    endpoint.gate(held, ASKED[held])
+    path = config(tmp_path, index, generator={"url": endpoint.url, "model": "m"}, concurrency=1, seed=5)
+    command = [str(PROGRAM), "evaluate", str(path), "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
+    try:
+        assert endpoint.started[held].wait(60)
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    before = (tmp_path / "run" / QUESTIONS).read_bytes()
+    assert [json.loads(line)["question"] for line in before.splitlines()] == list(ASKED)[:3]
+    assert not (tmp_path / "run" / METRICS).exists()
+    endpoint.gates[held].set()
+    call(path, "--out", str(tmp_path / "run"))
+    assert (tmp_path / "run" / QUESTIONS).read_bytes().startswith(before)
+    rows = read_questions(tmp_path / "run")
+    assert [row.prediction for row in rows] == list(ASKED.values())
+    assert all((row.cost.tokens_in, row.cost.tokens_out) == (11, 5) for row in rows)
+
+
+def test_a_service_that_is_down_stops_the_run_and_the_same_command_goes_on(
+    tmp_path: Path, index: Path, endpoint: Endpoint
+) -> None:
+    for question, answer in ASKED.items():
+        endpoint.knowledge[question] = [answer]
+    gone = list(ASKED)[2]
+    endpoint.gates.pop(list(ASKED)[3], None)
+    endpoint.down.add(gone)
+    path = config(tmp_path, index, generator={"url": endpoint.url, "model": "m"}, concurrency=1)
+    with pytest.raises(Unavailable, match="503") as error:
+        call(path, "--out", str(tmp_path / "run"))
+    assert "the same command goes on" in str(error.value)
+    endpoint.down.clear()
+    call(path, "--out", str(tmp_path / "run"))
+    assert len(read_questions(tmp_path / "run")) == 6
+
+
+def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: Any) -> None:
+    for question, answer in ASKED.items():
+        served.endpoint.knowledge[question] = [answer]
+    made = {"benchmark": benchmark(tmp_path), "url": served.url, "concurrency": 2}
+    for name, system in (("strategy", {"strategy": "single"}), ("baseline", {"baseline": "naive-5"})):
+        path = tmp_path / f"{name}.yaml"
+        path.write_text(yaml.safe_dump(made | {"system": system}))
+        call(path, "--out", str(tmp_path / name))
+        rows = read_questions(tmp_path / name)
+        assert [row.prediction for row in rows] == list(ASKED.values())
+        assert bool(rows[0].cost.model_calls) == (name == "strategy")
+        run = read_run(tmp_path / name)
+        assert run.adapter == {"version": "1"} and run.index["count"] == 6 and served.endpoint.url in run.generator
+    corpus = tmp_path / "other.jsonl"
+    corpus.write_text('{"id": "1", "title": "x", "text": "y"}\n')
+    path.write_text(yaml.safe_dump(made | {"system": {"strategy": "single"}, "corpora": [str(corpus)]}))
+    assert "does not fit the corpus" in str(refused(path, tmp_path / "refused"))
+
+
+def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index: Path) -> None:
+    given = tmp_path / "theirs.json"
+    given.write_text(json.dumps({str(n): answer for n, answer in enumerate(ASKED.values())}))
+    path = config(tmp_path, index, system={"predictions": str(given)})
+    call(path, "--out", str(tmp_path / "run"))
+    assert read_metrics(tmp_path / "run")["figures"]["f1"]["value"] == 1
+    given.write_text('{"answer": ' + json.dumps({f"nq:{n}": "x" for n in range(6)}) + ', "sp": {}}')
+    call(path, "--out", str(tmp_path / "hotpot"))
+    assert read_metrics(tmp_path / "hotpot")["figures"]["f1"]["value"] == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("".join(f'{{"id": "{n}", "predicted_answer": "x"}}\n' for n in range(5)), "1 id (nq:5) missing"),
+        ('{"0": "a", "0": "b", "1": "", "2": "", "3": "", "4": "", "5": ""}', "1 id (nq:0) twice"),
+        ("".join(f'{{"id": "{n}", "prediction": "x"}}\n' for n in range(7)), "1 id (6) of no question"),
+        ('{"id": "1"}\n', "line 1: no prediction with an id"),
+    ],
+)
+def test_predictions_that_do_not_fit_are_refused_before_anything_is_written(
+    tmp_path: Path, index: Path, text: str, said: str
+) -> None:
+    (tmp_path / "theirs.jsonl").write_text(text)
+    path = config(tmp_path, index, system={"predictions": str(tmp_path / "theirs.jsonl")})
+    error = refused(path, tmp_path / "run")
+    assert isinstance(error, DataError) and said in str(error)
+
+
+def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index: Path) -> None:
+    nq, out = benchmark(tmp_path), tmp_path / "run"
+
+    def why(**values: Any) -> str:
+        return str(refused(config(tmp_path, index, **values), out))
+
+    assert "there is no version '9'" in why(benchmark=nq | {"version": "9"})
+    assert "pinned 1111" in why(benchmark=nq | {"sha256": "1" * 64})
+    assert "the index does not fit the corpus: nq.jsonl" in why(corpora=[nq["path"]])
+    assert "not an index" in why(index=str(tmp_path))
+    assert "which index is searched" in why(index="")
+    assert "there is no baseline 'naive-7'" in why(system={"baseline": "naive-7"})
+    assert "prompts a language model" in why(system={"baseline": "ircot"})
+    assert "name one of strategy, baseline, predictions" in why(system={})
+    assert "changes nothing for naive-5" in why(ablation={"refine": False})
+    assert "ablation.k = 11" in why(ablation={"k": 11}).replace("\n", " ")
+    assert "there is no limit 'leafs'" in why(limits={"leafs": 3})
+    assert "cannot be switched so from outside" in why(
+        index="", url="127.0.0.1:1", system={"strategy": "auto"}, ablation={"end": False}
+    )
+    assert "127.0.0.1:1" in why(index="", url="127.0.0.1:1", system={"strategy": "single"})
+    with pytest.raises(ConfigError, match="revelator grade latest"):
+        call(Path("latest"))
+
+
+def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path: Path, index: Path) -> None:
+    path = config(tmp_path, index)
+    call(path, "--out", str(tmp_path / "run"))
+    with pytest.raises(ArtifactError, match=r"system: \{'kind': 'baseline', 'name': 'naive-5'\} there"):
+        call(config(tmp_path, index, system={"baseline": "naive-10"}), "--out", str(tmp_path / "run"))
+    with pytest.raises(ArtifactError, match="ids: 6 questions there, 2 questions now"):
+        call(config(tmp_path, index), "--out", str(tmp_path / "run"), "--sample", "2")
+    assert "nothing was asked" in call(config(tmp_path, index), "--check").stdout
