@@ -25,7 +25,7 @@ AFFECTS = {  # strategies and baselines for which a switch changes anything
     "deduplication": ("auto", "compound", "compile"),
     "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler"),
     "sources": ("atomic",),
-    "operators": ("logic",),
+    "operators": ("logic", "logical ranking"),
 }
 SERVED = ("route",)  # what can be switched from outside a running server
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import platform
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,13 +13,15 @@ from typing import Any
 
 from rich.progress import Progress
 
+from evaluation.ablations import check_ablation
 from evaluation.baselines.table import BASELINES
 from evaluation.benchmark_formats import BenchmarkQuestion
 from evaluation.benchmarks import Benchmark, open_benchmark
 from evaluation.facts import code_digest, memory_gib, processor
 from evaluation.given_predictions import read_given
 from evaluation.question_scores import answer_values, gold_row, scored
-from evaluation.run_config import BenchmarkConfig, RunConfig
+from evaluation.ranking import cases_of, files_of, identity, rank
+from evaluation.run_config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
 from evaluation.run_folder import QuestionRow, RowWriter, Run, begin
 from evaluation.systems import Ask, check_system, describe, open_system
 from revelator.errors import ConfigError, RevelatorError, Unavailable
@@ -49,6 +52,8 @@ def benchmark_of(config: BenchmarkConfig) -> Benchmark:
 
 def prepare(config: RunConfig, command: str) -> tuple[Run, Benchmark]:
     """Everything that can be wrong is looked at here: benchmark, system, index, adapter, server, predictions."""
+    if config.system.ranking:
+        return _prepare_ranking(config, config.system.ranking, command)
     given = bool(config.system.predictions)
     if not given:
         check_system(config)
@@ -59,7 +64,11 @@ def prepare(config: RunConfig, command: str) -> tuple[Run, Benchmark]:
     if given:
         read_given(Path(str(config.system.predictions)), ids)
     about: dict[str, Any] = {} if given else describe(config)
-    run = Run(
+    return _run(config, command, benchmark, ids, about), benchmark
+
+
+def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]) -> Run:
+    return Run(
         config=config.model_dump(mode="json"),
         command=command,
         benchmark=benchmark.to_json(),
@@ -72,12 +81,17 @@ def prepare(config: RunConfig, command: str) -> tuple[Run, Benchmark]:
         started=datetime.now(UTC).isoformat(timespec="seconds"),
         **about,
     )
-    return run, benchmark
+
+
+def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
+    check_ablation(config.ablation, config.system.name, served=bool(config.url))
+    cases, *_ = cases_of(ranking)
+    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), files_of(ranking))
+    ids = tuple(identity(place, case) for place, case in enumerate(cases))
+    return _run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
 
 def machine() -> str:
-    import os
-
     return f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {platform.system()}"
 
 
@@ -94,13 +108,24 @@ def carry_out(config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, p
         progress.advance(bar)
 
     try:
-        if config.system.predictions:
+        if config.system.ranking:
+            for row in ranked_rows(config, config.system.ranking, [id for id in run.ids if id not in done]):
+                write(row)
+        elif config.system.predictions:
             for row in given_rows(Path(config.system.predictions), todo, benchmark, run.ids):
                 write(row)
         elif todo:
             asyncio.run(_with_system(config, benchmark, todo, write))
     finally:
         writer.close()
+
+
+def ranked_rows(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
+    """The rows of the cases in `todo`; without one, no encoder is opened."""
+    cases, texts, titles = cases_of(ranking)
+    left = {place: case for place, case in enumerate(cases) if identity(place, case) in set(todo)}
+    if left:
+        yield from rank(left, texts, titles, ranking, config.ablation.operators or OperatorsConfig())
 
 
 def given_rows(

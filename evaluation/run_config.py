@@ -23,11 +23,12 @@ class _Strict(BaseModel):
 
 
 class BenchmarkConfig(_Strict):
-    """Which questions. `sha256` pins the files in their order; `ids` is a file with one id a line; `sample` are the
-    first so many by the sha256 of their id. `kinds` are the benchmark's own ("comparison", "static")."""
+    """Which questions; of format `itlr` there is no file, `SystemConfig.ranking` makes them. `sha256` pins the files in
+    their order; `ids` is a file with one id a line; `sample` are the first so many by the sha256 of their id. `kinds`
+    are the benchmark's own ("comparison", "static")."""
 
     format: str
-    path: tuple[FilePath, ...]
+    path: tuple[FilePath, ...] = ()
     version: str = ""
     sha256: tuple[str, ...] = ()
     split: str = ""
@@ -43,22 +44,37 @@ class BenchmarkConfig(_Strict):
 
     @model_validator(mode="after")
     def _pins_each_file(self) -> BenchmarkConfig:
+        if bool(self.path) == (self.format == "itlr"):
+            raise ValueError("itlr has no path, every other format has")
         if self.sha256 and len(self.sha256) != len(self.path):
             raise ValueError(f"{len(self.sha256)} sha256 for {len(self.path)} files")
         return self
 
 
+class RankingConfig(_Strict):
+    """ITLR's template benchmark: `corpus` is `world` or SciFact's corpus.jsonl.gz, `way` how documents are ranked,
+    `model` a sentence-transformers model."""
+
+    corpus: FilePath = "world"
+    way: Literal["plain", "logical", "random"] = "logical"
+    per_template: Count = 10
+    seed: int = 2
+    model: str = "minilm"
+
+
 class SystemConfig(_Strict):
-    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`."""
+    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`; of
+    the benchmark itlr a `ranking`."""
 
     strategy: Strategy | None = None
     baseline: str | None = None
     predictions: FilePath | None = None
+    ranking: RankingConfig | None = None
 
     @model_validator(mode="after")
     def _is_one(self) -> SystemConfig:
         if sum(value is not None for value in vars(self).values()) != 1:
-            raise ValueError("name one of strategy, baseline, predictions")
+            raise ValueError("name one of strategy, baseline, predictions, ranking")
         return self
 
     @property
@@ -67,6 +83,8 @@ class SystemConfig(_Strict):
 
     @property
     def name(self) -> str:
+        if self.ranking:
+            return f"{self.ranking.way} ranking"
         value = str(getattr(self, self.kind))
         return Path(value).stem if self.kind == "predictions" else value
 
@@ -133,6 +151,12 @@ class RunConfig(_Strict):
     concurrency: Count = 2
     seed: int = 0
     traces: bool = True
+
+    @model_validator(mode="after")
+    def _ranks_only_itlr(self) -> RunConfig:
+        if (self.benchmark.format == "itlr") != (self.system.ranking is not None):
+            raise ValueError("the benchmark itlr is for a system that is a ranking, and a ranking for itlr")
+        return self
 
 
 def load(path: Path, **given: Any) -> RunConfig:

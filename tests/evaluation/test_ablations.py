@@ -1,0 +1,118 @@
+"""Each switch takes out the one part that it names, and nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evaluation.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
+from evaluation.run_config import AblationConfig, RunConfig
+from evaluation.systems import limits_of, open_system, strategy_of
+from revelator.errors import ConfigError
+from revelator.trace import Trace
+from serving.executor import Executor, Limits
+from serving.knowledge.sources import Sources
+from serving.knowledge.strategy import AtomicStrategy
+from serving.knowledge.text import TextSource
+from serving.retrieval import Index
+from tests.serving.executor.world import Toy
+
+QUESTION = "Where was the writer of Belt born?"
+
+
+async def loop(toy: Toy, **switched: Any) -> Trace:
+    """The refine loop of three rounds at most."""
+    executor = Executor(Ablated(toy, AblationConfig(**switched)), toy, toy, Limits(steps=3))
+    return await executor.run(QUESTION, strategy="iterate")
+
+
+def world(**outputs: Any) -> Toy:
+    said = {"refine": ["Who wrote Belt?", "Where was Ana born?", "Where is Lima?"], "end": ["no", "yes"], **outputs}
+    return Toy({"Who wrote Belt?": ["Ana"], "Where was Ana born?": ["Lima"], QUESTION: ["Ana"]}, said)
+
+
+async def test_without_relevance_every_document_is_read_as_it_was_ranked() -> None:
+    toy = world()
+    toy.relevance = {"text 1 ": 0.1, "text 2 ": 0.2}
+    with_it, without = await loop(world()), await loop(toy, relevance=False)
+    assert {task for task, *_ in toy.calls} == {"refine", "end"}
+    leaf = next(node for node in without.nodes if node.kind == "atomic")
+    assert leaf.detail["kept"] == [passage.id for passage in leaf.documents[:3]]
+    assert without.answers == with_it.answers
+
+
+async def test_without_the_end_judge_the_loop_runs_to_its_limit() -> None:
+    toy = world()
+    trace = await loop(toy, end=False)
+    assert len([node for node in trace.nodes if node.kind == "atomic"]) == 3
+    assert "end" not in {task for task, *_ in toy.calls}
+
+
+async def test_without_refine_the_question_itself_is_searched_with_beside_what_is_known() -> None:
+    toy = world(end=["no", "no", "no"])
+    await loop(toy, refine=False)
+    assert toy.asked == [QUESTION, f"{QUESTION} ({QUESTION} = Ana)", f"{toy.asked[1][:-1]} | {toy.asked[1]} = unknown)"]
+
+
+async def test_without_deduplication_equal_leaves_are_each_asked() -> None:
+    for share, times in ((True, 1), (False, 2)):
+        toy = Toy({"Who wrote Belt?": ["Ana"]})
+        await Executor(toy, toy, toy, share_leaves=share).run("q", plan="Who wrote Belt? + Who wrote Belt?")
+        assert toy.asked == ["Who wrote Belt?"] * times
+
+
+@pytest.mark.parametrize("k", [1, 5, 10])
+async def test_k_documents_are_read_a_leaf(k: int, index: Path) -> None:
+    limits = limits_of(config(index, strategy="single", k=k))
+    toy = Toy({"Who?": ["Ana"]})
+    await Executor(toy, toy, toy, limits).run("Who?", strategy="single")
+    assert len(toy.requests[0].passages) == k
+
+
+def config(index: Path, strategy: str = "compile", **switched: Any) -> RunConfig:
+    benchmark = {"format": "nq", "path": "none"}
+    made = {"benchmark": benchmark, "system": {"strategy": strategy}, "index": str(index), "ablation": switched}
+    return RunConfig.model_validate(made)
+
+
+async def test_without_the_constraint_a_model_writes_what_it_likes(base: Path, index: Path) -> None:
+    written = []
+    for switched in ({}, {"constraint": False}):
+        here = config(index, **switched).model_copy(update={"adapter": "base", "base": str(base)})
+        async with open_system(here) as ask:
+            trace = await ask("Who directed Lantern Row?")
+        written.append(next(node for node in trace.nodes if node.kind == "translate").detail["attempts"][0]["output"])
+    assert written[0] != written[1], "an untrained model, held to the grammar and not"
+
+
+def test_without_the_route_every_question_is_compiled(index: Path) -> None:
+    assert strategy_of(config(index, "auto")) == "auto"
+    assert strategy_of(config(index, "auto", route=False)) == "compile"
+
+
+def test_sources_are_left_out_by_name() -> None:
+    sources = [TextSource(Toy(), name) for name in ("papers", "news")]
+    strategy = AtomicStrategy(Sources(sources))
+    assert [source.name for source in with_sources(strategy, ["news"]).sources.all] == ["news"]
+    with pytest.raises(ConfigError, match="no source graph"):
+        with_sources(strategy, ["graph"])
+
+
+async def test_operators_are_those_that_were_chosen(index: Path) -> None:
+    query, opened = '"film" AND "director"', Index.open(index)
+    ways = [{}, {"conjunction": "sum"}, {"conjunction": "min"}, {"negation": "reciprocal"}]
+    found = [
+        await LogicalRetriever(opened, AblationConfig.model_validate({"operators": way})).search(query, 6)
+        for way in ways
+    ]
+    assert len({tuple(passage.score for passage in passages) for passages in found[:3]}) == 3
+    assert found[3] == found[0], "nothing is negated in this query"
+
+
+@pytest.mark.parametrize("name", AblationConfig.model_fields)
+def test_a_switch_that_would_change_nothing_is_refused(name: str) -> None:
+    value = {"k": 2, "sources": ["text"], "operators": {}}.get(name, False)
+    with pytest.raises(ConfigError, match="changes nothing for direct"):
+        check_ablation(AblationConfig.model_validate({name: value}), "direct", served=False)
