@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.leakage import normalise
 from evaluation.benchmark_formats import FORMATS, BenchmarkQuestion
 from evaluation.questions import by_id_hash
 from evaluation.run_checks import check_digests, check_ids
@@ -109,6 +110,6 @@ def _distinct(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]
     found: dict[str, BenchmarkQuestion] = {}
     for question in questions:
         first = found.setdefault(question.id, question)
-        if first.gold.question != question.gold.question:
+        if normalise(first.gold.question) != normalise(question.gold.question):
             raise DataError(f"two questions have the id {question.id}")
     return list(found.values())

@@ -12,12 +12,14 @@ Every answer metric names its normaliser, because published figures differ by it
 
 from __future__ import annotations
 
+import math
 import re
 import string
 import unicodedata
 from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,13 +62,16 @@ class AnswerRule:
 
     def f1(self, prediction: str, gold: str) -> float:
         """Harmonic mean of precision and recall over the bag of words."""
-        predicted, wanted = self.normalise(prediction), self.normalise(gold)
+        return self.overlap(self.normalise(prediction), self.normalise(gold))
+
+    def overlap(self, predicted: str, wanted: str) -> float:
+        """`f1` of texts that are normalised."""
         if self.guard and predicted != wanted and CLOSED_ANSWERS & {predicted, wanted}:
             return 0.0
         ours, theirs = predicted.split(), wanted.split()
         if self.empty_equal and not (ours and theirs):
             return float(ours == theirs)
-        shared = sum((Counter(ours) & Counter(theirs)).values())
+        shared = len(ours) if ours == theirs else sum((Counter(ours) & Counter(theirs)).values())
         return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
 
 
@@ -91,10 +96,11 @@ class AnswerScore:
 def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> AnswerScore:
     """EM, Acc (gold contained in the answer) and F1, each the best over `golds` (one answer and its aliases)."""
     by = ANSWER_RULES[rule]
+    predicted, wanted = by.normalise(prediction), [by.normalise(gold) for gold in golds]
     return AnswerScore(
-        max((by.exact(prediction, gold) for gold in golds), default=0.0),
-        max((by.contained(prediction, gold) for gold in golds), default=0.0),
-        max((by.f1(prediction, gold) for gold in golds), default=0.0),
+        max((float(predicted == text) for text in wanted), default=0.0),
+        max((float(bool(text) and text in predicted) for text in wanted), default=0.0),
+        max((by.overlap(predicted, text) for text in wanted), default=0.0),
     )
 
 
@@ -158,6 +164,7 @@ def tree_score(output: str, gold: art.Art) -> TreeScore:
     return TreeScore(valid, valid and structure_of(tree) == structure_of(gold), tree == gold)
 
 
+@lru_cache(maxsize=65_536)
 def title_key(title: str) -> str:
     """Titles that differ in case, width, underscores or spaces are one title; white space around punctuation is no
     part of it, so a tokenised `Titanic ( 1997 film )` is `Titanic (1997 film)`."""
@@ -177,15 +184,22 @@ def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int)
 
 def title_ndcg(ranking: Sequence[str], gold: Sequence[str], k: int) -> float:
     """nDCG@k of the distinct gold titles; a title that is found again counts where it stood first."""
-    keys = list(dict.fromkeys(title_key(title) for title in ranking))
-    return ndcg(keys, {title_key(title) for title in gold}, k)
+    keys = list(dict.fromkeys(map(title_key, ranking)))
+    return ndcg(keys, set(map(title_key, gold)), k)
+
+
+def title_scores(ranking: Sequence[str], gold: Sequence[str], cutoffs: Sequence[int]) -> dict[str, float]:
+    """`recall@k` of each cutoff, `recall` of the whole ranking and `ndcg@10`, with each title read once."""
+    keys, wanted = list(dict.fromkeys(map(title_key, ranking))), set(map(title_key, gold))
+    places = [place for place, key in enumerate(keys) if key in wanted]
+    found = {f"recall@{k}": sum(place < k for place in places) / len(wanted) for k in cutoffs}
+    return found | {"recall": len(places) / len(wanted), "ndcg@10": ndcg(keys, wanted)}
 
 
 def ndcg(ranked: Sequence[Hashable], relevant: Collection[Hashable], depth: int = 10) -> float:
     """nDCG of binary gains at `depth` (Järvelin and Kekäläinen 2002); `relevant` is not empty."""
-    discounts = 1 / np.log2(np.arange(2, depth + 2))
-    gained = sum(discounts[place] for place, item in enumerate(ranked[:depth]) if item in relevant)
-    return float(gained / discounts[: min(depth, len(relevant))].sum())
+    gained = sum(1 / math.log2(place + 2) for place, item in enumerate(ranked[:depth]) if item in relevant)
+    return gained / sum(1 / math.log2(place + 2) for place in range(min(depth, len(relevant))))
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
 
 from evaluation.benchmark_formats import BenchmarkQuestion
 from evaluation.benchmarks import Benchmark
-from evaluation.metrics import answer_score, list_score, normalise, title_key, title_ndcg, title_recall
+from evaluation.metrics import answer_score, list_score, normalise, title_key, title_scores
 from evaluation.plan_graph import edit_distance, entity_coverage
 from evaluation.recall import gold_titles
 from evaluation.run_folder import Cost, Label, QuestionRow
@@ -25,7 +26,7 @@ CUTOFFS = (2, 5, 10)
 def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
     """What is known of a question before it is asked."""
     gold = question.gold
-    plan = parse(gold.expression) if gold.expression else None
+    plan = _parsed(gold.expression) if gold.expression else None
     return QuestionRow(
         id=gold.id,
         benchmark=benchmark.name,
@@ -68,9 +69,7 @@ def scored(
     scores = answer_values(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
     found = _retrieved(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
-        scores |= {f"recall@{k}": title_recall([found], row.gold_titles, k) for k in CUTOFFS}
-        scores["recall"] = title_recall([found], row.gold_titles, len(found))
-        scores["ndcg@10"] = title_ndcg(found, row.gold_titles, 10)
+        scores |= title_scores(found, row.gold_titles, CUTOFFS)
     if plans and row.gold_plan and row.gold_route in ("complex", "compound"):
         scores |= plan_values(trace.plan or "", row.gold_plan, question.gold.entities, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
@@ -88,19 +87,22 @@ def scored(
             "labels": tuple(_labels(question, trace)),
             "scores": scores,
             "cost": cost(trace, sequential=sequential, unasked=unasked),
-            "trace": trace.to_json() if keep_trace else None,
+            "trace": trace if keep_trace else None,
         }
     )
+
+
+_parsed = lru_cache(maxsize=256)(parse)
 
 
 def plan_values(plan: str, gold: str, names: Collection[str], *, own: bool) -> dict[str, float]:
     """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
     the two graphs."""
-    wanted = parse(gold)
+    wanted = _parsed(gold)
     found: Expression | None = None
     if own and plan:
         with suppress(ExpressionError):
-            found = parse(plan)
+            found = _parsed(plan)
     edits = {"edits": float(edit_distance(found, wanted))}
     if found is None:
         return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits

@@ -17,13 +17,17 @@ from __future__ import annotations
 
 import json
 import os
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import to_json
+
 from evaluation.run_checks import check_ids
 from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.trace import Trace
 
 FORMAT = 1
 RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
@@ -63,7 +67,7 @@ class QuestionRow:
     are "" where the benchmark tells nothing; `hops` counts the gold steps, `depth` the stages of the gold plan's
     longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
     found, each once: the first of every leaf, then the second of every leaf. `trace` is
-    `revelator.trace.Trace.to_json()`, None where traces are not kept.
+    a `revelator.trace.Trace`, as JSON where it was read back, None where traces are not kept.
     """
 
     id: str
@@ -88,7 +92,7 @@ class QuestionRow:
     labels: tuple[Label, ...] = ()
     scores: dict[str, float] = field(default_factory=dict)
     cost: Cost = field(default_factory=Cost)
-    trace: dict[str, Any] | None = None
+    trace: dict[str, Any] | Trace | None = None
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> QuestionRow:
@@ -236,15 +240,27 @@ def cut_torn_line(path: Path) -> None:
 
 
 class RowWriter:
-    """Appends rows to a run; a row is on the disk when `append` returns. Of one process at a time."""
+    """Appends rows to a run, of one process at a time.
+
+    A row is the kernel's when `append` returns, so that a kill takes none of it; it is synced to the disk behind the
+    caller's back, many at once where the disk is slow, and all of them before `close` returns.
+    """
 
     def __init__(self, folder: Path) -> None:
         self._file = (folder / QUESTIONS).open("ab")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._sync: Future[None] | None = None
 
     def append(self, row: QuestionRow) -> None:
-        self._file.write(json.dumps(asdict(row), ensure_ascii=False).encode() + b"\n")
+        """Raises OSError for this row or an earlier one that the disk did not take."""
+        self._file.write(to_json(row) + b"\n")
         self._file.flush()
-        os.fsync(self._file.fileno())
+        if self._sync is None or self._sync.done():
+            if self._sync:
+                self._sync.result()
+            self._sync = self._thread.submit(os.fsync, self._file.fileno())
 
     def close(self) -> None:
+        self._thread.shutdown()
+        os.fsync(self._file.fileno())
         self._file.close()

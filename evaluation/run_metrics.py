@@ -46,9 +46,9 @@ def write_metrics(folder: Path, run: Run, level: Level = bootstrap) -> dict[str,
     return value
 
 
-def measured(rows: Sequence[QuestionRow], level: Level = bootstrap) -> dict[str, Any]:
+def measured(rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES) -> dict[str, Any]:
     """`figures`, `groups`, `confusion` and `calibration` of `evaluation.run_folder`. A question that was refused scores
-    nothing, and costs are those of the others."""
+    nothing, and costs are those of the others. `resamples` are those of the calibration error."""
     table = _columns(rows)
     figures = {name: _figure(values[~np.isnan(values)], level) for name, values in table.items()}
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
@@ -57,7 +57,7 @@ def measured(rows: Sequence[QuestionRow], level: Level = bootstrap) -> dict[str,
         "figures": {name: figure for name, figure in figures.items() if figure["n"]},
         "groups": {name: _grouped(rows, table, key, level) for name, key in GROUPS.items()},
         "confusion": confusion(pairs),
-        "calibration": _calibration(rows),
+        "calibration": _calibration(rows, resamples),
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
@@ -114,7 +114,7 @@ def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     return found
 
 
-def _calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
+def _calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
     """Whole questions are drawn: the documents of one are judged alike."""
     found: dict[str, Any] = {}
     for task in dict.fromkeys(label.task for row in rows for label in row.labels):
@@ -128,8 +128,8 @@ def _calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
 
         found[task] = {
             "n": len(pairs),
-            "ece": _as_figure(bootstrap_of(error, groups, resamples=ECE_RESAMPLES)),
-            "accuracy": _as_figure(bootstrap(right, groups=groups)),
+            "ece": _as_figure(bootstrap_of(error, groups, resamples=resamples)),
+            "accuracy": _as_figure(bootstrap(right, groups=groups, resamples=20 * resamples)),
             "bins": [asdict(one) for one in reliability(sure, right)],
         }
     return found

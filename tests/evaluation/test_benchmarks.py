@@ -5,11 +5,14 @@ from __future__ import annotations
 import bz2
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
+from evaluation.benchmark_formats import FORMATS
 from evaluation.benchmarks import Benchmark, open_benchmark
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
@@ -165,3 +168,34 @@ def test_a_changed_file_is_refused_by_its_digest(tmp_path: Path) -> None:
         open_benchmark("nqq", [])
     with pytest.raises(DataError, match="no such file"):
         open_benchmark("nq", [str(tmp_path / "gone.jsonl")])
+
+
+CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
+def test_every_example_is_a_configuration_of_a_known_format(path: Path) -> None:
+    from evaluation.baselines.table import BASELINES
+    from evaluation.run_config import load
+
+    config = load(path, concurrency=3)
+    assert config.benchmark.format in FORMATS or config.system.ranking
+    assert config.system.baseline is None or config.system.baseline in BASELINES
+    assert config.concurrency == 3
+
+
+@pytest.mark.parametrize("format", ["musique", "2wiki", "hotpotqa", "nq", "triviaqa"])
+def test_published_files_are_read_whole(format: str) -> None:
+    places = {
+        "musique": "musique/musique_decomposed.jsonl.gz",
+        "2wiki": "2wikimultihopqa/2wiki_dev_with_context.jsonl.gz",
+        "hotpotqa": "hotpotqa/hotpot_dev_with_context.jsonl.gz",
+        "nq": "nq/nq_train_8757.jsonl.gz",
+        "triviaqa": "triviaqa/triviaqa_8837.jsonl.gz",
+    }
+    path = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT)) / places[format]
+    if not path.is_file():
+        pytest.skip(f"{path} is not here: REVELATOR_DATA names the published files")
+    found = open_benchmark(format, [str(path)])
+    rows = len(gzip.decompress(path.read_bytes()).splitlines())
+    assert 0.8 * rows <= len(found.questions) <= rows and all(q.gold.answers for q in found.questions)

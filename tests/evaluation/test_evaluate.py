@@ -81,7 +81,7 @@ def test_a_run_that_is_killed_asks_only_what_was_in_flight_again(
     command = [str(PROGRAM), "evaluate", str(path), "--out", str(tmp_path / "run")]
     process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
     try:
-        assert endpoint.started[held].wait(60)
+        assert endpoint.started[held].wait(240)
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()

@@ -14,7 +14,7 @@ from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibr
 from torchmetrics.text import SQuAD
 
 from evaluation.calibration import calibration_error, reliability
-from evaluation.metrics import answer_score, list_score, normalise, title_ndcg, title_recall
+from evaluation.metrics import answer_score, list_score, normalise, title_ndcg, title_recall, title_scores
 from evaluation.plan_graph import edit_distance, entity_coverage, graph_distance
 from evaluation.run_metrics import confusion
 from revelator.language import parse
@@ -51,6 +51,9 @@ def test_recall_and_ndcg_of_titles_are_those_of_trec_eval(ranking: list[str], go
     evaluator = pytrec_eval.RelevanceEvaluator({"q": dict.fromkeys(gold, 1)}, {f"ndcg_cut.{k}", f"recall.{k}"})
     theirs = evaluator.evaluate({"q": {title: float(-place) for place, title in enumerate(ranking)}})["q"]
     assert title_ndcg(ranking, sorted(gold), k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
+    at_once = title_scores(ranking, sorted(gold), [k])
+    assert at_once[f"recall@{k}"] == pytest.approx(theirs[f"recall_{k}"])
+    assert at_once["ndcg@10"] == title_ndcg(ranking, sorted(gold), 10) and at_once["recall"] == 1
     assert title_recall([ranking], sorted(gold), k) == pytest.approx(theirs[f"recall_{k}"])
 
 
