@@ -267,10 +267,10 @@ def _reachable(gold: str, question: str) -> bool:
 
 def randomly_initialised(base: str) -> Engine:
     """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
-    engine = Engine(base)
+    engine = Engine(base, runtime="transformers")
     torch.manual_seed(0)
     with torch.no_grad():
-        for weights in engine.model.parameters():
+        for weights in engine.model.model.parameters():
             weights.normal_(0.0, 0.3)
     return engine
 

@@ -3,8 +3,8 @@
 Label tasks take one forward pass over all prompts, which gives a probability for each label; prompts that begin alike,
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
 generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
-position of every row is where its output begins. On a CPU the weights are fp32: without bf16 units bf16 is the slower
-of the two there.
+position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
+GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/engines.md).
 """
 
 from __future__ import annotations
@@ -13,22 +13,28 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from peft import PeftModel
 from safetensors import SafetensorError
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
-from revelator.errors import ArtifactError, Cancelled, InvalidRequest
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language.decoding import Grammar
+from serving import onnx_graph
 from serving.constrained import Constraint, Vocabulary
+from serving.onnx_model import OnnxModel
 from serving.packing import pack
+from serving.sampling import go_on
+from serving.transformers_model import Cache, TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 MAX_NEW_TOKENS = 256
+
+Runtime = Literal["auto", "onnx", "transformers"]
 
 
 class Written(NamedTuple):
@@ -49,9 +55,11 @@ class Engine:
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.
 
+    `runtime` is `auto` but for comparisons; `cache` is that of transformers (docs/engines.md).
+
     Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
-    together), `device`. Raises ArtifactError when the adapter is damaged, or was trained on another base, with other
-    prompts or another grammar.
+    together), `device`, `model` (`OnnxModel` or `TransformersModel`). Raises ArtifactError when the adapter is damaged,
+    or was trained on another base, with other prompts or another grammar.
     """
 
     def __init__(
@@ -61,6 +69,8 @@ class Engine:
         *,
         threads: int | None = None,
         device: str = "auto",
+        runtime: Runtime = "auto",
+        cache: Cache = "dynamic",
     ) -> None:
         if threads is not None:
             torch.set_num_threads(threads)
@@ -72,8 +82,10 @@ class Engine:
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self.tokenizer.padding_side = "left"
         self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
-        self.model: Any = _load(folder, adapter, self.device)
-        self.max_positions = int(self.model.config.max_position_embeddings)
+        model = _load(folder, adapter, self.device)
+        self.max_positions = int(model.config.max_position_embeddings)
+        self._vocabulary_size = int(model.config.vocab_size)
+        self.model = _runtime(model, runtime, cache, threads)
 
     def label_probabilities(
         self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never
@@ -82,15 +94,14 @@ class Engine:
 
         Raises InvalidRequest for a prompt that is too long.
         """
-        first = torch.tensor([self._first_token(label) for label in labels], device=self.device)
+        first = torch.tensor([self._first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
         for indices, logits in self._last_logits(prompts, cancelled):
-            probabilities = logits.index_select(1, first).float().softmax(-1).tolist()
+            probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
             for index, row in zip(indices, probabilities, strict=True):
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
-    @torch.inference_mode()
     def _last_logits(
         self, prompts: Sequence[str], cancelled: Callable[[], bool]
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
@@ -98,23 +109,10 @@ class Engine:
         rows = self._tokenized(prompts, reserve=1)
         packs, alone = pack(rows)
         for group in packs:
-            _go_on(cancelled)
-            yield (
-                group.members,
-                self.model(
-                    input_ids=group.ids[None].to(self.device),
-                    attention_mask=group.mask(self.model.dtype, self.device),
-                    position_ids=group.positions[None].to(self.device),
-                    logits_to_keep=group.ends.to(self.device),
-                    use_cache=False,
-                ).logits[0],
-            )
+            go_on(cancelled)
+            yield group.members, self.model.packed(group)
         for indices, ids, mask in self._batches(alone, rows):
-            _go_on(cancelled)
-            yield (
-                indices,
-                self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1],
-            )
+            yield indices, self.model.ends(ids, mask, cancelled)
 
     def generate(
         self,
@@ -135,34 +133,18 @@ class Engine:
         for indices, ids, mask in self._batches(
             [i for i, row in enumerate(rows) if len(row) < self.max_positions], rows
         ):
-            _go_on(cancelled)
+            go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             constraint = Constraint(self._vocabulary, [grammars[i] for i in indices], room) if grammars else None
-            with torch.inference_mode():
-                output = self.model.generate(
-                    input_ids=ids,
-                    attention_mask=mask,
-                    generation_config=self._generation(temperature, room),
-                    logits_processor=[constraint] if constraint else None,
-                    stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
-                )
+            end = self.tokenizer.eos_token_id
+            output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
             degraded = constraint.degraded if constraint else [False] * len(indices)
-            for index, row, failed in zip(indices, output[:, ids.shape[1] :].tolist(), degraded, strict=True):
+            for index, row, failed in zip(indices, output, degraded, strict=True):
                 answers[index] = self._written(row, failed)
         return answers
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
-
-    def _generation(self, temperature: float, room: int) -> GenerationConfig:
-        sampling = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature > 0 else {}
-        return GenerationConfig(
-            max_new_tokens=room,
-            do_sample=temperature > 0,
-            eos_token_id=self.tokenizer.eos_token_id,
-            pad_token_id=self.tokenizer.pad_token_id,
-            **sampling,
-        )
 
     def _written(self, row: list[int], degraded: bool = False) -> Written:
         end = self.tokenizer.eos_token_id
@@ -171,7 +153,7 @@ class Engine:
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
-        return Vocabulary(self.tokenizer, int(self.model.config.vocab_size))
+        return Vocabulary(self.tokenizer, self._vocabulary_size)
 
     def _first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
@@ -201,28 +183,26 @@ class Engine:
             yield self._padded(waiting, rows)
 
     def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
-        batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt").to(self.device)
+        batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt")
         return indices, batch["input_ids"], batch["attention_mask"]
-
-
-class _Cancellation(StoppingCriteria):
-    """Ends a generation after the token at which `cancelled` says yes."""
-
-    def __init__(self, cancelled: Callable[[], bool]) -> None:
-        self._cancelled = cancelled
-
-    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        _go_on(self._cancelled)
-        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
-
-
-def _go_on(cancelled: Callable[[], bool]) -> None:
-    if cancelled():
-        raise Cancelled("nobody waits for this any more")
 
 
 def _device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
+    fits = model.device.type == "cpu" and onnx_graph.supported(model.config)
+    if runtime == "onnx" and not fits:
+        raise ConfigError(
+            f"ONNX Runtime serves {' and '.join(onnx_graph.FAMILIES)} on a CPU, not {model.config.model_type} on"
+            f" {model.device.type}",
+            where="runtime",
+            hint="leave the runtime at auto",
+        )
+    if fits and runtime != "transformers":
+        return OnnxModel(model, threads)
+    return TransformersModel(model, cache)
 
 
 def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:

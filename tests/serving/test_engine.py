@@ -4,7 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable
-from functools import partial
+from functools import partial, wraps
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from revelator.errors import ArtifactError, Cancelled, InvalidRequest
 from revelator.tasks import TASKS, RelevanceInput
 from serving.batching import BatchedRevelator
 from serving.engine import Engine
+from serving.onnx_model import OnnxModel
 from serving.packing import pack
 from serving.revelator_model import LocalRevelator, complete
 from serving.triton.completions import LOOK_SECONDS, Client, Completions, Row
@@ -40,6 +41,12 @@ def adapter(toy_base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def engine(toy_base: Path, adapter: Path) -> Engine:
     return Engine(toy_base, adapter, threads=1)
+
+
+@pytest.fixture(scope="module")
+def plain(toy_base: Path, adapter: Path) -> Engine:
+    """The same model on transformers: what ONNX Runtime is held against."""
+    return Engine(toy_base, adapter, threads=1, runtime="transformers")
 
 
 def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engine) -> None:
@@ -131,14 +138,31 @@ async def test_concurrent_calls_in_one_process_answer_as_they_would_alone(engine
 
 
 class Passes:
-    """The passes that an engine's model makes; number `held` calls `begun` and waits for `go`."""
+    """The passes that an engine's model makes; number `held` calls `begun` and waits for `go`. A context manager."""
 
-    def __init__(self, held: int, begun: Callable[[], object]) -> None:
+    def __init__(self, engine: Engine, held: int = 0, begun: Callable[[], object] = print) -> None:
         self.made = 0
         self.held, self.begun = held, begun
         self.go = threading.Event()
+        self.owner, self.name = (
+            (engine.model, "run") if isinstance(engine.model, OnnxModel) else (engine.model.model, "forward")
+        )
 
-    def __call__(self, *_: object) -> None:
+    def __enter__(self) -> "Passes":
+        run = getattr(self.owner, self.name)
+
+        @wraps(run)
+        def counted(*values: object, **named: object) -> object:
+            self.count()
+            return run(*values, **named)
+
+        setattr(self.owner, self.name, counted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        delattr(self.owner, self.name)
+
+    def count(self) -> None:
         self.made += 1
         if self.made == self.held:
             self.begun()
@@ -153,18 +177,17 @@ DOCUMENTS = [
 
 
 @pytest.mark.parametrize(("task", "prompts", "held"), [("refine", PROMPTS[:1], 3), ("relevance", DOCUMENTS, 1)])
-@pytest.mark.parametrize("batched", [False, True])
+@pytest.mark.parametrize(("batched", "runtime"), [(False, "onnx"), (True, "onnx"), (False, "transformers")])
 async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
-    engine: Engine, task: str, prompts: list[str], held: int, batched: bool
+    engine: Engine, plain: Engine, task: str, prompts: list[str], held: int, batched: bool, runtime: str
 ) -> None:
-    whole = Passes(0, print)
-    with engine.model.register_forward_pre_hook(whole):
+    engine = engine if runtime == "onnx" else plain
+    with Passes(engine) as whole:
         complete(engine, task, prompts)
     assert whole.made > held
     begun = asyncio.Event()
-    passes = Passes(held, partial(asyncio.get_running_loop().call_soon_threadsafe, begun.set))
     local = LocalRevelator(engine)
-    with engine.model.register_forward_pre_hook(passes):
+    with Passes(engine, held, partial(asyncio.get_running_loop().call_soon_threadsafe, begun.set)) as passes:
         call = asyncio.create_task((BatchedRevelator(local) if batched else local).complete(task, prompts))
         await begun.wait()
         call.cancel()
@@ -183,12 +206,11 @@ def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPath
 
 
 def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: Completions) -> None:
-    passes = Passes(0, print)
     gone, waits = (
         [Row(task, PROMPTS[0], cancelled=lambda: True) for task in ("refine", "route")],
         Row("end", PROMPTS[0]),
     )
-    with completions._engine.model.register_forward_pre_hook(passes):
+    with Passes(completions._engine) as passes:
         first, second, third = completions.complete([*gone, waits])
         assert isinstance(first, Cancelled) and isinstance(second, Cancelled) and passes.made == 1
         assert third.text in TASKS["end"].labels
@@ -199,9 +221,8 @@ def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: Com
 def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_under_way(
     completions: Completions,
 ) -> None:
-    passes = Passes(0, print)
-    rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
-    with completions._engine.model.register_forward_pre_hook(passes):
+    with Passes(completions._engine) as passes:
+        rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
         assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
     assert passes.made == 3
 

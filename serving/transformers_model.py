@@ -1,0 +1,83 @@
+"""A causal language model on transformers: what serves on a GPU, and architectures that `onnx_graph` does not know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import torch
+from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+
+from serving.constrained import Constraint
+from serving.packing import Pack
+from serving.sampling import go_on
+
+Cache = Literal["dynamic", "static"]
+
+
+class TransformersModel:
+    """The same calls as `OnnxModel`, on the model's own device.
+
+    With a `static` cache the memory of keys and values is laid out once for a batch, and on a GPU transformers compiles
+    the step into a CUDA graph (`benchmarks/gpu.py` measures where that pays).
+    """
+
+    def __init__(self, model: Any, cache: Cache = "dynamic") -> None:
+        self.model = model
+        self._cache = cache
+
+    @torch.inference_mode()
+    def packed(self, group: Pack) -> torch.Tensor:
+        device = self.model.device
+        return self.model(
+            input_ids=group.ids[None].to(device),
+            attention_mask=group.mask(self.model.dtype, device),
+            position_ids=group.positions[None].to(device),
+            logits_to_keep=group.ends.to(device),
+            use_cache=False,
+        ).logits[0]
+
+    @torch.inference_mode()
+    def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+        go_on(cancelled)
+        ids, mask = ids.to(self.model.device), mask.to(self.model.device)
+        return self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1]
+
+    @torch.inference_mode()
+    def write(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        room: int,
+        end: int,
+        temperature: float,
+        constraint: Constraint | None,
+        cancelled: Callable[[], bool],
+    ) -> list[list[int]]:
+        sampling = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature > 0 else {}
+        output = self.model.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.to(self.model.device),
+            generation_config=GenerationConfig(
+                max_new_tokens=room,
+                do_sample=temperature > 0,
+                eos_token_id=end,
+                pad_token_id=end,
+                cache_implementation="static" if self._cache == "static" else None,
+                **sampling,
+            ),
+            logits_processor=[constraint] if constraint else None,
+            stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
+        )
+        return output[:, ids.shape[1] :].tolist()
+
+
+class _Cancellation(StoppingCriteria):
+    """Ends a generation after the token at which `cancelled` says yes."""
+
+    def __init__(self, cancelled: Callable[[], bool]) -> None:
+        self._cancelled = cancelled
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
+        go_on(self._cancelled)
+        return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)
