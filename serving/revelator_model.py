@@ -9,16 +9,14 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
-from revelator import art
 from revelator.art.decoding import art_grammar
 from revelator.errors import ConfigError
-from revelator.language import Atomic, logic, render
 from revelator.language.decoding import Grammar, plan_grammar
-from revelator.language.expression import without_placeholders
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
-from serving.engine import MAX_NEW_TOKENS, Engine, Written, never
+from serving.degraded import question_itself
+from serving.engine import MAX_NEW_TOKENS, Engine, never
 from serving.protocols import Completion
 
 Decoding = Literal["grammar", "names", "free"]
@@ -50,7 +48,7 @@ def complete(
     budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
     written = engine.generate(prompts, temperature, budget, grammars, cancelled)
     return [
-        Completion(_text(task, prompt, row), {}, n, row.tokens, row.degraded)
+        Completion(question_itself(task, prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
         for prompt, row, n in zip(prompts, written, lengths, strict=True)
     ]
 
@@ -68,18 +66,6 @@ def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Gra
     if decoding == "grammar":
         return [plan_grammar()] * len(prompts)
     return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
-
-
-def _text(task: str, prompt: str, row: Written) -> str:
-    if not row.degraded:
-        return row.text
-    question = TASKS[task].question(prompt)
-    match task:
-        case "translate_logic":
-            return logic.render(logic.Term(question))
-        case "translate_art":
-            return art.render(art.Art(art.escape(question), art.Search(art.escape(question))))
-    return render(Atomic(without_placeholders(question)))
 
 
 class LocalRevelator:

@@ -1,9 +1,9 @@
 """The part of the plan language that a regular expression holds: groups at most `depth` deep.
 
-For servers that take a regular expression and no grammar of ours. What it matches parses, and checks by `scoped`, as what
-`decoding.plan_grammar` lets through does, and for the same reason: a part is written in kinds, by whether it may or must
-hold a placeholder. What is left out: deeper groups, texts written as JSON strings, words that begin with a sign,
-placeholders inside parentheses and quotations of a text.
+For servers that take a regular expression and no grammar of ours. What it matches parses, and checks by `scoped`, as
+what `decoding.plan_grammar` lets through does, and for the same reason: a part is written in kinds, by whether it may
+or must hold a placeholder. What is left out: deeper groups, texts written as JSON strings, words that begin with a
+sign, placeholders inside parentheses and quotations of a text.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ in a queue. Prompts of one task travel together in the batch dimension, so ten r
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict
 from types import TracebackType
@@ -46,16 +46,40 @@ class TritonModels:
 
     async def infer(self, model: str, **inputs: np.ndarray) -> InferResult:
         """One call; raises the error tree. Unavailable names the model when it is not loaded or the server is gone."""
-        tensors = []
-        for name, value in inputs.items():
-            tensor = InferInput(name, list(value.shape), np_to_triton_dtype(value.dtype))
-            tensors.append(tensor.set_data_from_numpy(value))
         try:
-            result = await self._client.infer(model, tensors)
+            result = await self._client.infer(model, _tensors(inputs))
         except InferenceServerException as error:
             raise _named(model, error) from error
         self.versions[model] = result.get_response().model_version
         return result
+
+    async def first(self, model: str, **inputs: np.ndarray) -> InferResult:
+        """The first answer of a decoupled model, over a stream of its own that ends with it; errors as of `infer`."""
+        request = {"model_name": model, "inputs": _tensors(inputs)}
+
+        async def requests() -> AsyncIterator[dict[str, Any]]:
+            yield request
+
+        answers = self._client.stream_infer(requests())
+        try:
+            async for result, error in answers:
+                if error is not None:
+                    raise _named(model, error) from error
+                self.versions[model] = result.get_response().model_version
+                return result
+        except InferenceServerException as error:
+            raise _named(model, error) from error
+        finally:
+            answers.cancel()
+        raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
+
+
+def _tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
+    tensors = []
+    for name, value in inputs.items():
+        tensor = InferInput(name, list(value.shape), np_to_triton_dtype(value.dtype))
+        tensors.append(tensor.set_data_from_numpy(value))
+    return tensors
 
 
 def _named(model: str, error: InferenceServerException) -> Exception:

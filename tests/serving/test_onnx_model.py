@@ -45,7 +45,7 @@ def write(folder: Path, config: PretrainedConfig) -> Path:
     from transformers import AutoModelForCausalLM
 
     tokenizer = AutoTokenizer.from_pretrained(write_base(folder))
-    config.vocab_size, config.eos_token_id = len(tokenizer), tokenizer.eos_token_id
+    config.vocab_size, config.eos_token_id = len(tokenizer) + 8, tokenizer.eos_token_id
     config.bos_token_id, config.pad_token_id = None, tokenizer.pad_token_id
     torch.manual_seed(3)
     model = AutoModelForCausalLM.from_config(config)
