@@ -12,8 +12,8 @@ from serving.triton.questions import Questions
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
-        sources = Path(chosen["sources"]) if chosen.get("sources") else None
-        self.questions = Questions(os.environ["REVELATOR_GRPC"], sources)
+        sources, vllm = (Path(chosen[name]) if chosen.get(name) else None for name in ("sources", "vllm"))
+        self.questions = Questions(os.environ["REVELATOR_GRPC"], sources, vllm)
         self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
 
     def execute(self, requests):

@@ -88,7 +88,8 @@ def models_to_serve(home: Path) -> dict[str, int]:
         where = str(repository.repository(home) / REVELATOR)
         hint = f"put the registry's champion there: revelator deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
-    return {**dict.fromkeys(PLAIN_MODELS, 1), REVELATOR: version}
+    vllm = {repository.VLLM: 1} if repository.served_version(home, repository.VLLM) else {}
+    return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
 
 
 @contextmanager

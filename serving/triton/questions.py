@@ -18,6 +18,7 @@ from serving.executor import Executor
 from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.triton.vllm import VllmRevelator, served
 
 _TRACE = TypeAdapter(Trace)
 
@@ -28,16 +29,19 @@ class Questions:
     """Answers questions with the three other models of the server at `url`.
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
+    `vllm` is the version folder of the model `revelator_vllm`, which then plans in place of `revelator`.
     """
 
-    def __init__(self, url: str, sources: Path | None = None) -> None:
+    def __init__(self, url: str, sources: Path | None = None, vllm: Path | None = None) -> None:
         self.url = url
         self.sources = sources
+        self.vllm = vllm
 
     async def open(self, stack: AsyncExitStack) -> None:
         self._models = await stack.enter_async_context(TritonModels(self.url))
+        planner = VllmRevelator(self._models, served(self.vllm)) if self.vllm else RemoteRevelator(self._models)
         generator = RemoteGenerator(self._models, Lives("generator"))
-        services = RemoteRevelator(self._models), RemoteRetriever(self._models), generator
+        services = planner, RemoteRetriever(self._models), generator
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
         logical = RemoteRetriever(self._models, "logic")

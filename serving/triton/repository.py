@@ -22,6 +22,7 @@ from revelator.errors import ArtifactError, ConfigError
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
+VLLM, VLLM_FACTS = "revelator_vllm", "revelator.json"
 EMBEDDED = "embedded"
 ADAPTER = "adapter"  # inside a version folder of the revelator
 PROMOTION = "promotion.json"
@@ -60,7 +61,7 @@ def lay_out(home: Path, settings: Settings) -> None:
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
-        **dict.fromkeys(EXECUTORS, _admission(home, settings) | _sources(home, settings)),
+        **dict.fromkeys(EXECUTORS, _admission(home, settings) | _sources(home, settings) | _vllm(home)),
     }
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
@@ -120,6 +121,12 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
     read_sources(path)
     return {"sources": str(path.resolve())}
+
+
+def _vllm(home: Path) -> dict[str, str]:
+    """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
+    folder = repository(home) / VLLM / "1"
+    return {"vllm": str(folder.resolve())} if (folder / VLLM_FACTS).is_file() else {}
 
 
 def write_code(home: Path, name: str, version: int) -> None:

@@ -28,9 +28,9 @@ from revelator.tasks import TASKS
 from serving.degraded import question_itself
 from serving.protocols import Completion
 from serving.triton.remote import TritonModels, strings
+from serving.triton.repository import VLLM as MODEL
+from serving.triton.repository import VLLM_FACTS as FACTS
 
-MODEL = "revelator_vllm"
-FACTS = "revelator.json"
 PLAN_TOKENS, TREE_TOKENS = 256, 448
 
 
