@@ -19,7 +19,8 @@ import platform
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,9 @@ from transformers import AutoTokenizer, DynamicCache, StaticCache
 from revelator.artifact import base_folder
 from revelator.language.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from serving.constrained import Constraint
 from serving.engine import Engine
+from serving.onnx_model import OnnxModel
 from serving.transformers_model import TransformersModel
 
 ASKED = [
@@ -58,6 +61,7 @@ DOCUMENTS = [
     ),
 ]
 ROOM = 96  # tokens of a plan at most
+CONSTRAINT = Constraint, "__call__"
 WIDTHS = 28, 18, 10, 20, 18, 14, 22
 
 
@@ -197,6 +201,44 @@ def main() -> None:
         off = np.abs(probabilities[name] - probabilities["transformers"]).max()
         cells = name, both(alone), f"{rate:.0f}", both(together), both(ten), f"{alike} of {chosen.plans}", f"{off:.0e}"
         print("".join(f"{cell:>{width}}" for cell, width in zip(cells, WIDTHS, strict=True)))
+    print(f"\nms of a plan alone, n = {chosen.rounds}{'passes':>9}{'mask':>14}{'the rest':>14}{'all':>14}")
+    for name in ("transformers", "ONNX Runtime"):
+        print(f"{name:22}{shares(found[name], plans[: chosen.plans], chosen.rounds)}")
+
+
+def spent_in(owner: Any, name: str, work: Callable[[], Any]) -> float:
+    """Milliseconds that `work` spends inside the function `name` of `owner`."""
+    inner, total = getattr(owner, name), 0.0
+
+    @wraps(inner)
+    def clocked(*values: Any, **named: Any) -> Any:
+        nonlocal total
+        start = time.perf_counter()
+        try:
+            return inner(*values, **named)
+        finally:
+            total += time.perf_counter() - start
+
+    setattr(owner, name, clocked)
+    try:
+        work()
+    finally:
+        setattr(owner, name, inner)
+    return total * 1e3
+
+
+def shares(engine: Engine, prompts: Sequence[str], rounds: int) -> str:
+    """Where the milliseconds of plans go, in the median round: passes of the model, the grammar's mask, the rest."""
+
+    def work() -> None:
+        for prompt in prompts:
+            engine.generate([prompt], 0.0, ROOM, [plan_grammar()])
+
+    passes = (engine.model, "run") if isinstance(engine.model, OnnxModel) else (engine.model.model, "forward")
+    inside = [statistics.median(spent_in(*place, work) for _ in range(rounds)) for place in (passes, CONSTRAINT)]
+    whole = statistics.median(spent_in(engine, "generate", work) for _ in range(rounds))
+    cells = [value / len(prompts) for value in (*inside, whole - sum(inside), whole)]
+    return "".join(f"{cell:14.1f}" for cell in cells)
 
 
 def both(values: Sequence[float]) -> str:

@@ -11,6 +11,7 @@ from rich.console import Console
 
 from revelator import registry
 from revelator.errors import ArtifactError
+from serving.commands.deploy_vllm import deploy_vllm
 
 HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 
@@ -21,10 +22,20 @@ HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 @click.option("--home", type=click.Path(path_type=Path), default=registry.home_folder, help=HOME)
 @click.option("--index", type=click.Path(path_type=Path), help="Index to search from now on (default: as recorded).")
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
+@click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
+@click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
 @click.option("--tracking-uri", help="MLflow store (default: MLFLOW_TRACKING_URI, else mlflow.db below --home).")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 def deploy(
-    alias: str, name: str, home: Path, index: Path | None, keep: int, tracking_uri: str | None, as_json: bool
+    alias: str,
+    name: str,
+    home: Path,
+    index: Path | None,
+    keep: int,
+    engine: str,
+    also: tuple[str, ...],
+    tracking_uri: str | None,
+    as_json: bool,
 ) -> None:
     """Put a registered version into the live model repository.
 
@@ -35,7 +46,11 @@ def deploy(
     Examples:
       revelator deploy
       revelator deploy --alias 3 --home runs/demo
+      revelator deploy --engine vllm --also 3
     """
+    if engine == "vllm":
+        deploy_vllm(home, name, alias, also, tracking_uri, as_json)
+        return
     from serving.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, recorded_parameters

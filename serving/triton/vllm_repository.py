@@ -3,7 +3,7 @@
     config.pbtxt          the backend's inputs and outputs, written out: `revelator serve` completes no configuration
     1/model.json          vLLM's engine arguments
     1/multi_lora.json     the name of each version's adapter, and its folder; read once, when the model is loaded
-    1/revelator.json      what our client needs (`serving.triton.vllm.Served`); written last, so the folder is whole with it
+    1/revelator.json      what our client needs (`serving.triton.vllm.Served`); written last
     adapters/N/           the adapter of version N, verified
 
 A request names the adapter, so two versions are compared, and one rolled back, without a second copy of the base.

@@ -1,0 +1,173 @@
+"""The revelator behind Triton's vLLM backend: what `deploy --engine vllm` writes, and the executor's client.
+
+vLLM itself does not run here: a model of Triton's Python backend speaks the backend's protocol (`vllm_stand_in`).
+"""
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from google.protobuf import text_format
+from transformers import AutoTokenizer
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+
+from revelator.artifact import base_folder
+from revelator.cli import main
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.language import check, parse
+from revelator.language.decoding import Grammar
+from revelator.language.regular import plan_expression
+from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from serving.constrained import Vocabulary
+from serving.engine import Engine
+from serving.revelator_model import complete
+from serving.triton import control, repository
+from serving.triton.remote import TritonModels, strings
+from serving.triton.vllm import VllmRevelator, served
+from serving.triton.vllm_repository import _rank
+from tests.conftest import Served
+from tests.serving.test_constrained import SIGNS, write
+
+STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
+QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
+DOCUMENTS = [RelevanceInput(QUESTION, "Port Velm", f"a harbour town {n}") for n in range(4)]
+
+
+@pytest.fixture(scope="module")
+def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`revelator_vllm` of a home folder of its own, made by the command from versions 1 and 2."""
+    home = tmp_path_factory.mktemp("vllm")
+    store = f"sqlite:///{registered / 'mlflow.db'}"
+    asked = ["deploy", "--engine", "vllm", "--also", "2", "--home", str(home), "--tracking-uri", store, "--json"]
+    done = CliRunner().invoke(main, asked, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["versions"] == {"1": "revelator_vllm-1", "2": "revelator_vllm-2"}
+    return Path(told["folder"])
+
+
+@pytest.fixture(scope="module")
+def models(folder: Path, served: Served) -> Iterator[str]:
+    """The running server with the stand-in loaded from what was laid out; only the backend's name is another."""
+    live = repository.repository(served.home) / repository.VLLM
+    shutil.copytree(folder, live)
+    shutil.copyfile(STAND_IN, live / "1" / "model.py")
+    config = (live / "config.pbtxt").read_text().replace('backend: "vllm"', 'backend: "python"')
+    (live / "config.pbtxt").write_text(config.replace("KIND_MODEL", "KIND_CPU"))
+    control.load(served.url, repository.VLLM, 1)
+    yield served.url
+    shutil.rmtree(live)
+
+
+def test_the_repository_has_what_the_backend_reads(folder: Path, base: Path) -> None:
+    config = text_format.Parse((folder / "config.pbtxt").read_text(), ModelConfig())
+    assert config.backend == "vllm" and config.model_transaction_policy.decoupled and config.max_batch_size == 0
+    assert [i.name for i in config.input if not i.optional] == ["text_input"]
+    engine, loras = (json.loads((folder / "1" / name).read_text()) for name in ("model.json", "multi_lora.json"))
+    assert Path(engine["model"]) == base.resolve() and engine["max_loras"] == 2 and engine["max_lora_rank"] == 8
+    for number, name in (("1", "revelator_vllm-1"), ("2", "revelator_vllm-2")):
+        assert Path(loras[name]) == folder / "adapters" / number
+        assert (folder / "adapters" / number / "adapter_model.safetensors").is_file()
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    assert tokenizer.decode([served(folder / "1").label_tokens["yes"]]) == " yes"
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [({"modules_to_save": ["lm_head"]}, "modules_to_save"), ({"use_dora": True}, "DoRA"), ({"r": 1024}, "rank 1024")],
+)
+def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
+    tmp_path: Path, setting: dict, says: str
+) -> None:
+    (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "bias": "none", **setting}))
+    with pytest.raises(ArtifactError, match=says) as caught:
+        _rank(tmp_path)
+    assert "revelator merge" in str(caught.value)
+
+
+async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, folder: Path, base: Path) -> None:
+    """The route's and the documents' probabilities of versions 1 and 2, and a plan that parses and checks."""
+    judged = [TASKS["relevance"].render(document) for document in DOCUMENTS]
+    routed = [TASKS["route"].render(RouteInput(QUESTION))]
+    async with TritonModels(models) as channel:
+        for version in (1, 2):
+            engine = Engine(base, folder / "adapters" / str(version), threads=1)
+            client = VllmRevelator(channel, served(folder / "1"), version)
+            for task, prompts in (("relevance", judged), ("route", routed)):
+                for ours, theirs in zip(
+                    await client.complete(task, prompts), complete(engine, task, prompts), strict=True
+                ):
+                    assert ours.text == theirs.text and ours.tokens_in == theirs.tokens_in
+                    assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-4)
+        [plan] = await client.complete("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(QUESTION))])
+        assert check(parse(plan.text)) == () and plan.tokens_out > 0
+        assert channel.versions[repository.VLLM] == "1"
+
+
+async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, folder: Path) -> None:
+    facts = served(folder / "1")
+    with pytest.raises(ConfigError, match="version 7 is not served by vLLM"):
+        VllmRevelator(TritonModels(models), facts, 7)
+    async with TritonModels(models) as channel:
+        for sampling, says in (
+            ({"lora_name": "other"}, "LoRA other is not supported"),
+            ({"lora_name": facts.adapter, "structured_outputs": json.dumps({"grammar": "start: x"})}, "Invalid BNF"),
+        ):
+            with pytest.raises(RevelatorError, match=says):
+                await channel.first(
+                    repository.VLLM,
+                    text_input=strings(["Who?"]),
+                    sampling_parameters=strings([json.dumps(sampling)]),
+                )
+        with pytest.raises(Unavailable, match="nowhere"):
+            await channel.first("nowhere", text_input=strings(["Who?"]))
+
+
+async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder: Path) -> None:
+    from contextlib import AsyncExitStack
+
+    from serving.triton.questions import Questions
+
+    questions = Questions(models, vllm=folder / "1")
+    async with AsyncExitStack() as stack:
+        await questions.open(stack)
+        trace = await questions.answer(QUESTION, '{"strategy": "single"}', None)
+    assert trace.outcome == "complete" and trace.versions[repository.VLLM] == "1" and "revelator" not in trace.versions
+
+
+def test_whatever_fits_the_expression_of_plans_parses_and_checks() -> None:
+    """Random logits held to it, as vLLM's guidance would hold a model: with many signs, and with few."""
+    tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
+    vocabulary = Vocabulary(tokenizer, len(tokenizer))
+    text = "start: /" + f" {plan_expression()}".replace("/", r"\/") + "/"
+    grammar = Grammar(text, ("x", "}", " {x}", "{x}", "x}", " x"), brackets=")", opening="(")
+    for seed in range(12):
+        plan, degraded = write(vocabulary, grammar, 40, seed, 6.0 * (seed % 2), SIGNS)
+        assert degraded or (check(parse(plan[1:])) == () and re.fullmatch(plan_expression(), plan[1:]))
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        "Who founded Tin Comet (1997 film)? * Where was {founder} born?",
+        "(Who wrote A? + Who wrote B?) * Is {writer A} older than {writer B}?",
+        '(Who sang "Hello Love"? * Where is {singer}\'s home? + Which state borders it?) * What is {place}?',
+        "Which continent is Aruba in? + Which country is Prazeres in?",
+    ],
+)
+def test_plans_as_they_are_trained_fit_the_expression(plan: str) -> None:
+    assert check(parse(plan)) == () and re.fullmatch(plan_expression(), plan)
+
+
+@pytest.mark.parametrize("text", ["Who is {x}?", "A * B", "(A + B) * C", "A  B", "A +", "{x} * B {y}"])
+def test_what_does_not_check_does_not_fit(text: str) -> None:
+    assert not re.fullmatch(plan_expression(), text)
+
+
+def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="deploy --engine vllm"):
+        served(tmp_path)
