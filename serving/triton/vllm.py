@@ -88,14 +88,14 @@ class VllmRevelator:
             return_num_input_tokens=np.array([True]),
             return_num_output_tokens=np.array([True]),
         )
-        tokens = [int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output")]
+        read, wrote = (int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output"))
         if labels:
             found = self._probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
-            return Completion(max(found, key=found.__getitem__), found, tokens[0])
+            return Completion(max(found, key=found.__getitem__), found, read)
         text = result.as_numpy("text_output")[0].decode().strip()
         if readable(task, text):
-            return Completion(text, {}, *tokens)
-        return Completion(question_itself(task, prompt), {}, *tokens, degraded=True)
+            return Completion(text, {}, read, wrote)
+        return Completion(question_itself(task, prompt), {}, read, wrote, degraded=True)
 
     def _choice(self, labels: Sequence[str]) -> dict[str, Any]:
         allowed = [self._facts.label_tokens[label] for label in labels]
