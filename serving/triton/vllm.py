@@ -71,9 +71,12 @@ class VllmRevelator:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         """One stream a prompt, all at once; the first error ends the others."""
-        async with asyncio.TaskGroup() as group:
-            rows = [group.create_task(self._one(task, prompt, temperature)) for prompt in prompts]
-        return [row.result() for row in rows]
+        rows = [asyncio.create_task(self._one(task, prompt, temperature)) for prompt in prompts]
+        try:
+            return await asyncio.gather(*rows)
+        finally:
+            for row in rows:
+                row.cancel()
 
     async def _one(self, task: str, prompt: str, temperature: float) -> Completion:
         labels = TASKS[task].labels

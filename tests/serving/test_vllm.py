@@ -27,9 +27,9 @@ from serving.engine import Engine
 from serving.revelator_model import complete
 from serving.triton import control, repository
 from serving.triton.remote import TritonModels, strings
-from serving.triton.vllm import VllmRevelator, served
+from serving.triton.vllm import Served, VllmRevelator, served
 from serving.triton.vllm_repository import _rank
-from tests.conftest import Served
+from tests import conftest
 from tests.serving.test_constrained import SIGNS, write
 
 STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
@@ -51,7 +51,7 @@ def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def models(folder: Path, served: Served) -> Iterator[str]:
+def models(folder: Path, served: conftest.Served) -> Iterator[str]:
     """The running server with the stand-in loaded from what was laid out; only the backend's name is another."""
     live = repository.repository(served.home) / repository.VLLM
     shutil.copytree(folder, live)
@@ -123,6 +123,9 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
                     text_input=strings(["Who?"]),
                     sampling_parameters=strings([json.dumps(sampling)]),
                 )
+        gone = VllmRevelator(channel, Served("other", {}, facts.label_tokens))
+        with pytest.raises(RevelatorError, match="LoRA other is not supported"):
+            await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
             await channel.first("nowhere", text_input=strings(["Who?"]))
 
