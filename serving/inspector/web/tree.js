@@ -78,14 +78,15 @@ export class Tree {
     row.style.setProperty("--level", level - 1);
     row.style.setProperty("--start", node.started_ms);
     row.style.setProperty("--took", Math.max(until - node.started_ms, 0));
-    const asked = node.asked || node.question;
+    const whole = !["atomic", "direct"].includes(node.kind) && node.question === this.#trace.question;
+    const asked = whole ? "" : node.asked || node.question; // the question itself stands above the tree
     row.replaceChildren(
       h("span", { class: "fold", "aria-hidden": "true", onclick: (event) => this.#toggle(event, node.id) }, children ? "▾" : ""),
       h("span", { class: "mark", title: node.status, "aria-label": node.status }, MARKS[node.status]),
       h("span", { class: "number" }, node.id),
       h("span", { class: "what" },
         h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
-        node.answers.length ? h("span", { class: "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
+        node.answers.length ? h("span", { class: node.kind === "translate" ? "" : "answers" }, `→ ${node.answers.join("; ")}`) : "none" in node.detail && "→ none",
         badges(node, mark), node.error && h("span", { class: "error" }, node.error)),
       h("span", { class: "time" }, ["ok", "failed", "running"].includes(node.status) ? milliseconds(until - node.started_ms) : ""),
       h("span", { class: "track", "aria-hidden": "true" }, h("span", { class: "bar" })),

@@ -1,0 +1,78 @@
+"""The examples of README.md and docs/inspector.md, run as printed; only the addresses are those of the test servers."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from serving.triton.live import find_running
+from tests.serving.inspector.test_command import started
+
+ROOT = Path(__file__).parents[2]
+FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+README = FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8").partition("## From a program")[2])
+[(_, OPENAI)] = FENCE.findall((ROOT / "docs" / "inspector.md").read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def printed(served, tmp_path_factory) -> Iterator:
+    """Runs an example and gives what it prints."""
+    served.endpoint.knowledge |= {
+        "Who founded the company that distributed UHF?": ["Arthur Krim"],
+        "Who distributed UHF?": ["Orion Pictures"],
+        "Who founded Orion Pictures?": ["Arthur Krim"],
+    }
+    running = find_running(served.home)
+    assert running
+    addresses = {"127.0.0.1:8001": running.grpc, "http://127.0.0.1:8000": running.http}
+    with ExitStack() as stack:
+
+        def run(language: str, example: str) -> str:
+            if "http://127.0.0.1:8088" in example:
+                home = tmp_path_factory.mktemp("home")
+                addresses["http://127.0.0.1:8088"] = stack.enter_context(started("--url", served.url, "--home", home))
+            for address in addresses:
+                example = example.replace(address, addresses[address].removesuffix("/"))
+            command = [sys.executable, "-"] if language == "python" else ["sh", "-e"]
+            done = subprocess.run(command, input=example, capture_output=True, text=True, timeout=120, check=False)
+            assert done.returncode == 0, done.stderr
+            return done.stdout
+
+        yield run
+
+
+def test_the_readme_shows_every_way():
+    together = "".join(example for _, example in README)
+    for name in (
+        "Client(",
+        "AsyncClient(",
+        "client.stream(",
+        "tritonclient.grpc",
+        "curl -s http://",
+        "/v2/models/executor/infer",
+    ):
+        assert name in together
+
+
+@pytest.mark.parametrize(("language", "example"), README)
+def test_an_example_of_the_readme_works_as_printed(printed, language, example):
+    if language == "sh" and shutil.which("curl") is None:
+        pytest.skip("curl is not installed")
+    said = printed(language, example)
+    assert said.strip()
+    if "Who founded {distributor}?" in example:
+        assert "Arthur Krim" in said
+    if language == "sh":
+        assert json.loads(said)["outputs"][0]["data"] == ["Arthur Krim"]
+
+
+def test_the_example_with_openais_package_works_as_printed(printed):
+    assert printed("python", OPENAI).strip()
