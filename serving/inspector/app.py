@@ -38,7 +38,7 @@ from serving.inspector.checking import Plan, verdict
 from serving.inspector.protection import LOOPBACK, Protection
 from serving.inspector.runs import Runs
 from serving.inspector.servers import Server
-from serving.inspector.statuses import status_of
+from serving.inspector.statuses import headers_of, status_of
 
 WEB = Path(__file__).with_name("web")
 log = logging.getLogger(__name__)
@@ -130,4 +130,4 @@ def _ours(error: Exception) -> RevelatorError:
 
 async def _told(request: Request, error: Exception) -> Response:
     told = _ours(error)
-    return JSONResponse({"error": json.loads(write_error(told))}, status_of(told))
+    return JSONResponse({"error": json.loads(write_error(told))}, status_of(told), headers_of(told))

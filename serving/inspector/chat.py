@@ -25,7 +25,7 @@ from serving.inspector.asking import Asking, Wanted, begun
 from serving.inspector.bodies import read_body
 from serving.inspector.runs import Runs
 from serving.inspector.servers import Server
-from serving.inspector.statuses import status_of
+from serving.inspector.statuses import headers_of, status_of
 
 MODEL = "revelator"
 NO_ANSWER = "I found no answer to this."
@@ -94,7 +94,7 @@ class Chat:
             async for _ in events:
                 pass
         except RevelatorError as error:
-            return JSONResponse(_error(error), status_of(error))
+            return JSONResponse(_error(error), status_of(error), headers_of(error))
         assert asking.run is not None
         message = {"role": "assistant", "content": _answer(asking.run.trace), "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}

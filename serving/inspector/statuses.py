@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from revelator import errors
 from revelator.errors import RevelatorError
 
@@ -19,3 +21,9 @@ _STATUSES: dict[type[RevelatorError], int] = {
 def status_of(error: RevelatorError) -> int:
     """500 for a fault of the server."""
     return _STATUSES.get(type(error), 500)
+
+
+def headers_of(error: RevelatorError) -> dict[str, str]:
+    """When a server that is full may be asked again: whole seconds for HTTP, milliseconds for OpenAI's clients."""
+    after = error.retry_after_ms if isinstance(error, errors.Overloaded) else None
+    return {"Retry-After": str(math.ceil(after / 1000)), "retry-after-ms": f"{after:.0f}"} if after else {}

@@ -89,6 +89,16 @@ def test_a_server_that_refuses_is_an_error_of_openais_package(tmp_path, error, r
     assert refused.value.code == type(error).__name__ and error.message in refused.value.message
 
 
+def test_openais_client_comes_back_when_the_server_has_room(tmp_path):
+    asked = Asked("one", "1", refusals=[Overloaded("full", retry_after_ms=1)])
+    with (
+        inspecting([asked.server()], runs_in(tmp_path)) as url,
+        openai.OpenAI(base_url=f"{url}/v1", api_key="none", max_retries=1) as client,
+    ):
+        said = client.chat.completions.create(model="revelator", messages=messages(QUESTION))
+    assert said.choices[0].message.content == "Detroit" and asked.refusals == []
+
+
 def test_an_error_in_the_middle_of_a_stream_is_raised(tmp_path):
     asked = Asked("one", "1")
     asked.world.outputs["translate_bnf"] = "Who sank?"

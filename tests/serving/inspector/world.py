@@ -64,9 +64,12 @@ class Asked:
     world: World = field(default_factory=World)
     begun: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
-    error: Exception | None = None  # raised instead of an answer
+    error: Exception | None = None  # raised instead of any answer
+    refusals: list[Exception] = field(default_factory=list)  # raised one after the other, instead of the first answers
 
     async def stream(self, question: str, **options: Any) -> AsyncGenerator[Event, None]:
+        if self.refusals:
+            raise self.refusals.pop(0)
         if self.error:
             raise self.error
         self.begun.set()

@@ -1,0 +1,194 @@
+"""What the clients put again, against a gRPC server on loopback that fails as it is told."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tritonclient.grpc import service_pb2
+from tritonclient.utils import serialize_byte_tensor
+
+from revelator import errors
+from revelator._wire import grpc_code, write_error
+from revelator.client import AsyncClient, Client
+from revelator.retries import Attempts
+from revelator.trace import Trace
+from revelator.trace_events import Event
+
+FULL = errors.Overloaded("full", retry_after_ms=1)
+DOWN = errors.Unavailable("restarting")
+LEFT = [errors.InvalidRequest("no"), errors.ServingError("fault"), errors.Cancelled("gone")]
+LEFT += [errors.DeadlineExceeded("late"), errors.Unavailable("refused", final=True)]
+TRACE = Trace("Who?", "auto", answer="Ada", answers=["Ada"])
+EVENTS = [Event(kind, None, 0.0, {}) for kind in ("begun", "finished")]
+
+
+@dataclass
+class Failing:
+    """`faults` are given one after the other, then answers; `calls` counts what came. Of a stream, a fault in `midway`
+    follows its first event. A call waits for `gate` before its answer, a stream after its first event; `left` is set
+    when a call has ended, or its client went away."""
+
+    faults: list[errors.ServingError] = field(default_factory=list)
+    midway: errors.ServingError | None = None
+    calls: int = 0
+    url: str = ""
+    gate: threading.Event = field(default_factory=threading.Event)
+    left: threading.Event = field(default_factory=threading.Event)
+
+    def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
+        self._begin(context)
+        self.gate.wait(20)
+        return response(answer=TRACE.answer, trace=json.dumps(TRACE.to_json()))
+
+    def stream(self, requests: Iterator[Any], context: grpc.ServicerContext) -> Iterator[Any]:
+        next(requests)
+        self._begin(context)
+        for event in EVENTS:
+            if event.kind == "finished":
+                self.gate.wait(20)
+            yield service_pb2.ModelStreamInferResponse(infer_response=response(event=json.dumps(event.to_json())))
+            if self.midway:
+                yield service_pb2.ModelStreamInferResponse(error_message=write_error(self.midway))
+
+    def _begin(self, context: grpc.ServicerContext) -> None:
+        self.calls += 1
+        context.add_callback(lambda: context.is_active() or self.left.set())
+        if self.faults:
+            fault = self.faults.pop(0)
+            code = "CANCELLED" if grpc_code(fault) == "DEADLINE_EXCEEDED" else grpc_code(fault)
+            context.abort(grpc.StatusCode[code], write_error(fault))
+
+
+def response(**texts: str) -> Any:
+    made = service_pb2.ModelInferResponse(model_name="executor", model_version="1")
+    for name, text in texts.items():
+        made.outputs.add(name=name, datatype="BYTES", shape=[1])
+        made.raw_output_contents.append(serialize_byte_tensor(np.array([text.encode()], dtype=object)).item())
+    return made
+
+
+@contextmanager
+def failing(*faults: errors.ServingError, midway: errors.ServingError | None = None) -> Iterator[Failing]:
+    service = Failing(list(faults), midway)
+    service.gate.set()
+    read = service_pb2.ModelInferRequest.FromString
+    handlers = {
+        "ModelInfer": grpc.unary_unary_rpc_method_handler(
+            service.answer, read, service_pb2.ModelInferResponse.SerializeToString
+        ),
+        "ModelStreamInfer": grpc.stream_stream_rpc_method_handler(
+            service.stream, read, service_pb2.ModelStreamInferResponse.SerializeToString
+        ),
+    }
+    server = grpc.server(ThreadPoolExecutor(4))
+    server.add_generic_rpc_handlers([grpc.method_handlers_generic_handler("inference.GRPCInferenceService", handlers)])
+    service.url = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
+    server.start()
+    yield service
+    service.gate.set()
+    server.stop(None)
+
+
+def blocking(url: str, way: str, **settings: Any) -> object:
+    with Client(url, **settings) as client:
+        return client.ask("Who?").answer if way == "ask" else [event.kind for event in client.stream("Who?")]
+
+
+def awaited(url: str, way: str, **settings: Any) -> object:
+    async def run() -> object:
+        async with AsyncClient(url, **settings) as client:
+            if way == "ask":
+                return (await client.ask("Who?")).answer
+            return [event.kind async for event in client.stream("Who?")]
+
+    return asyncio.run(run())
+
+
+EXPECTED = {"ask": "Ada", "stream": ["begun", "finished"]}
+
+
+@pytest.mark.parametrize("way", EXPECTED)
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_a_server_that_was_full_or_away_is_asked_again(call, way):
+    with failing(FULL, DOWN) as server:
+        assert call(server.url, way, retries=2) == EXPECTED[way]
+        assert server.calls == 3
+
+
+@pytest.mark.parametrize("way", EXPECTED)
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_the_number_of_attempts_is_bounded(call, way):
+    with failing(*[FULL] * 9) as server:
+        with pytest.raises(errors.Overloaded):
+            call(server.url, way, retries=2)
+        assert server.calls == 3
+        with pytest.raises(errors.Overloaded):
+            call(server.url, way)
+        assert server.calls == 4
+
+
+@pytest.mark.parametrize("error", LEFT, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("way", EXPECTED)
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_what_another_attempt_would_meet_again_is_raised_at_once(call, way, error):
+    with failing(error) as server:
+        with pytest.raises(type(error), match=error.message):
+            call(server.url, way, retries=5)
+        assert server.calls == 1
+
+
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_a_pause_that_the_timeout_has_no_room_for_is_not_begun(call):
+    with failing(errors.Overloaded("full", retry_after_ms=60_000)) as server:
+        with pytest.raises(errors.Overloaded):
+            call(server.url, "ask", retries=5, timeout=20)
+        assert server.calls == 1
+
+
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_a_stream_that_has_begun_is_not_put_again(call):
+    with failing(midway=FULL) as server:
+        with pytest.raises(errors.Overloaded):
+            call(server.url, "stream", retries=5)
+        assert server.calls == 1
+
+
+@pytest.mark.parametrize("way", EXPECTED)
+@pytest.mark.parametrize("call", [blocking, awaited])
+def test_a_call_that_takes_too_long_is_out_of_time_and_not_put_again(call, way):
+    with failing() as server:
+        server.gate.clear()
+        with pytest.raises(errors.DeadlineExceeded):
+            call(server.url, way, retries=5, timeout=0.3)
+        assert server.left.wait(20) and server.calls == 1
+
+
+def test_closing_a_blocking_stream_cancels_it():
+    with failing() as server, Client(server.url) as client:
+        server.gate.clear()
+        events = client.stream("Who?")
+        assert next(events).kind == "begun"
+        events.close()
+        assert server.left.wait(20)
+
+
+@given(st.floats(0, 1), st.none() | st.integers(1, 10_000), st.integers(1, 5))
+def test_a_pause_is_what_the_server_asked_for_and_at_most_twice_that(chance, after, retries):
+    attempts = Attempts(retries, 3_600, clock=lambda: 0.0, chance=lambda: chance)
+    for number in range(retries):
+        asked = after / 1000 if after else 0.1 * 2**number
+        assert asked <= attempts.pause(errors.Overloaded("full", retry_after_ms=after)) <= 2 * asked
+    with pytest.raises(errors.Overloaded):
+        attempts.pause(errors.Overloaded("full", retry_after_ms=after))
