@@ -27,8 +27,8 @@ def printed(served, tmp_path_factory) -> Iterator:
     """Runs an example and gives what it prints."""
     served.endpoint.knowledge |= {
         "Who founded the company that distributed UHF?": ["Arthur Krim"],
-        "Who distributed UHF?": ["Orion Pictures"],
-        "Who founded Orion Pictures?": ["Arthur Krim"],
+        "Who directed UHF?": ["Jay Levey"],
+        "Where was Jay Levey born?": ["Orland"],
     }
     running = find_running(served.home)
     assert running
@@ -68,10 +68,10 @@ def test_an_example_of_the_readme_works_as_printed(printed, language, example):
         pytest.skip("curl is not installed")
     said = printed(language, example)
     assert said.strip()
-    if "Who founded {distributor}?" in example:
-        assert "Arthur Krim" in said
+    if "Where was {director} born?" in example:
+        assert "Orland" in said
     if language == "sh":
-        assert json.loads(said)["outputs"][0]["data"] == ["Arthur Krim"]
+        assert json.loads(said)["outputs"][0]["data"] == ["Orland"]
 
 
 def test_the_example_with_openais_package_works_as_printed(printed):

@@ -82,7 +82,7 @@ export class Tree {
     const asked = whole ? "" : node.asked || node.question; // the question itself stands above the tree
     row.replaceChildren(
       h("span", { class: "fold", "aria-hidden": "true", onclick: (event) => this.#toggle(event, node.id) }, children ? "▾" : ""),
-      h("span", { class: "mark", title: node.status, "aria-label": node.status }, MARKS[node.status]),
+      h("span", { class: "mark", role: "img", title: node.status, "aria-label": node.status }, MARKS[node.status]),
       h("span", { class: "number" }, node.id),
       h("span", { class: "what" },
         h("span", { class: "kind" }, KINDS[node.kind] ?? node.kind), asked ? ` ${asked} ` : " ",
