@@ -68,14 +68,11 @@ class Client:
         request = request_of(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
-            future = self._submit(request)
             try:
-                return future.result()
-            except KeyboardInterrupt:
-                future.cancel()
-                raise
-            except ServingError as error:
-                time.sleep(attempts.pause(error))
+                return answer_of(self._client.infer(**request))
+            except InferenceServerException as error:
+                found = our_error(error, self.url, request["client_timeout"])
+                time.sleep(attempts.pause(found))
             request["client_timeout"] = attempts.seconds
 
     def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:

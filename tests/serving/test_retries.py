@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +48,7 @@ class Failing:
     calls: int = 0
     url: str = ""
     gate: threading.Event = field(default_factory=threading.Event)
+    begun: threading.Event = field(default_factory=threading.Event)
     left: threading.Event = field(default_factory=threading.Event)
 
     def answer(self, request: Any, context: grpc.ServicerContext) -> Any:
@@ -64,6 +68,7 @@ class Failing:
 
     def _begin(self, context: grpc.ServicerContext) -> None:
         self.calls += 1
+        self.begun.set()
         context.add_callback(lambda: context.is_active() or self.left.set())
         if self.faults:
             fault = self.faults.pop(0)
@@ -182,6 +187,25 @@ def test_closing_a_blocking_stream_cancels_it():
         assert next(events).kind == "begun"
         events.close()
         assert server.left.wait(20)
+
+
+@pytest.mark.parametrize("call", ["client.ask('Who?')", "list(client.stream('Who?'))"])
+def test_ctrl_c_cancels_a_blocking_call_on_the_server(call):
+    code = f"""
+import sys
+from revelator.client import Client
+with Client(sys.argv[1]) as client:
+    try:
+        {call}
+    except KeyboardInterrupt:
+        sys.stdin.read()
+"""
+    with failing() as server:
+        server.gate.clear()
+        with subprocess.Popen([sys.executable, "-c", code, server.url], stdin=subprocess.PIPE) as process:
+            assert server.begun.wait(60)
+            process.send_signal(signal.SIGINT)
+            assert server.left.wait(20)  # while the program goes on
 
 
 @given(st.floats(0, 1), st.none() | st.integers(1, 10_000), st.integers(1, 5))
