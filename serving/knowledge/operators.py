@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from revelator.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
+from revelator.durable import sha256_text
 from revelator.trace import Passage
 from serving.knowledge.source import Query
 from serving.retrieval import terms
@@ -37,6 +38,12 @@ def query_of(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Query
             texts = tuple(_joined(one, call.condition) for one in kept[:FAN_OUT])
             return Query(question, node.question, texts, call, kept, ids)
     return direct_query(question, node.question)
+
+
+def key_of(query: Query) -> str:
+    """A digest of what an operator is called with: sub-question, arguments, and who its entities are."""
+    who = [(source, name, tuple(ids[name])) for source, ids in query.ids.items() for name in query.heads if name in ids]
+    return sha256_text(repr((query.question, query.call, query.heads, sorted(who))))
 
 
 def direct_query(question: str, template: str | None = None) -> Query:

@@ -14,11 +14,12 @@ from revelator.art import Art, Numbered, check, numbered, render, spelled, subst
 from revelator.errors import PlanError, Unavailable
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor.anrag import Models
+from serving.executor.leaf import take
 from serving.executor.limits import Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.knowledge.answering import Known, beside, operate, reason, reason_over_none
-from serving.knowledge.operators import Ids, direct_query, query_of
+from serving.knowledge.operators import Ids, direct_query, key_of, query_of
 from serving.knowledge.source import Query
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, Generator
@@ -87,8 +88,8 @@ class ArtRun:
             parent = None if at.parent is None else self.boxes[at.parent].id
             self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
         self.unavailable: Unavailable | None = None
-        self._ids: dict[int, Ids] = {}
-        self._counts: dict[int, int | None] = {}
+        self._called: dict[str, int] = {}  # by key: who called an operator first
+        self._earlier = run.earlier
         self._tasks: list[asyncio.Task[None]] = []
         self._places = asyncio.Semaphore(run.limits.concurrency)
 
@@ -115,9 +116,12 @@ class ArtRun:
             self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
         box.asked = substitute(at.node.question, answers)
+        query = query_of(at.node, answers, self._known(at.needs)) if at.node.call else None
+        if query is not None and await self._take_over(at, query):
+            return
         async with self._places:
             with self.recorder.running(box):
-                await self._attempt(box, self._operate(at, answers) if at.node.call else self._reason(at))
+                await self._attempt(box, self._operate(at, query) if query else self._reason(at))
                 if not box.answers and "none" not in box.detail:
                     await self._direct_rag(at)
 
@@ -130,14 +134,29 @@ class ArtRun:
             if isinstance(error, Unavailable):
                 self.unavailable = error
 
-    async def _operate(self, at: Numbered, answers: Mapping[int, tuple[str, ...]]) -> None:
-        query = query_of(at.node, answers, self._known(at.needs))
+    async def _take_over(self, at: Numbered, query: Query) -> bool:
+        """Whether an operator that was called alike gave its answer: one of this tree, or of the earlier trace."""
         box = self.boxes[at.number]
-        box.detail["call"] = spelled(query.call) if query.call else ""
+        box.detail |= {"call": spelled(query.call) if query.call else "", "key": key_of(query)}
+        first = self._called.setdefault(box.detail["key"], at.number)
+        other, how = self._earlier.get(box.detail["key"]), "reused_from"
+        if first != at.number:
+            await asyncio.wait([self._tasks[first]])
+            other, how = self.boxes[first], "shared_from"
+            self.recorder.follows(box, [*(self.boxes[i].id for i in at.needs), other.id])
+        if other is None:
+            return False
+        with self.recorder.running(box):
+            take(box, other, how)
+        return True
+
+    async def _operate(self, at: Numbered, query: Query) -> None:
+        box = self.boxes[at.number]
         gathered = await operate(self.models, self.sources, box, query)
-        self._counts[at.number] = gathered.typed.count if gathered and gathered.typed else None
+        if gathered and gathered.typed and gathered.typed.count is not None:
+            box.detail["count"] = gathered.typed.count
         # without sources a part of the entities was taken: they are who they were
-        self._ids[at.number] = dict(gathered.ids) if gathered else self._known(at.needs)
+        self._identify(box, gathered.ids if gathered else self._known(at.needs))
 
     async def _reason(self, at: Numbered) -> None:
         """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
@@ -149,14 +168,19 @@ class ArtRun:
         names = {} if at.children else beside(at.node.question)
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
-            Known(self._asked(i, names, at.needs), tuple(self.boxes[i].answers), i not in used, self._counts.get(i))
+            Known(
+                self._asked(i, names, at.needs),
+                tuple(self.boxes[i].answers),
+                i not in used,
+                self.boxes[i].detail.get("count"),
+            )
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
             box.status, box.error = "failed", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
-        self._ids[at.number] = self._known(over)
+        self._identify(box, self._known(over))
 
     def _asked(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
         """The question of a node, and what a comparison names its answer for."""
@@ -182,10 +206,16 @@ class ArtRun:
     async def _retrieve(self, node: Node, query: Query) -> None:
         await operate(self.models, self.sources, node, query)
 
+    @staticmethod
+    def _identify(box: Node, ids: Ids) -> None:
+        """Keeps who the answers are, in the trace: a tree that is run again may take them over."""
+        if any(ids.values()):
+            box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
+
     def _known(self, numbers: Sequence[int]) -> Ids:
         """The identifiers of what the nodes answered, by source and name."""
         merged: dict[str, dict[str, tuple[str, ...]]] = {}
         for number in numbers:
-            for source, names in self._ids.get(number, {}).items():
-                merged.setdefault(source, {}).update(names)
+            for source, names in self.boxes[number].detail.get("ids", {}).items():
+                merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
         return merged

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypedDict
 
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError, from_json
@@ -20,7 +20,16 @@ from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.vllm import VllmRevelator, served
 
-_TRACE = TypeAdapter(Trace)
+
+class _Detail(TypedDict, total=False):
+    """What is read of the details of an earlier trace's nodes."""
+
+    key: str
+    ids: dict[str, dict[str, list[str]]]
+    count: int
+
+
+_TRACE, _DETAIL = TypeAdapter(Trace), TypeAdapter(_Detail)
 
 OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
@@ -91,7 +100,10 @@ def read_trace(value: dict[str, Any]) -> Trace:
     """The earlier trace of a request. Raises InvalidRequest."""
     try:
         Trace.from_json(value)  # the schema, and that it is a trace at all
-        return _TRACE.validate_python(value)
+        trace = _TRACE.validate_python(value)
+        for node in trace.nodes:
+            _DETAIL.validate_python(node.detail)
+        return trace
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
     except ValidationError as error:

@@ -27,7 +27,7 @@ from revelator.errors import (
 )
 from revelator.language import logic
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import Passage, Trace
+from revelator.trace import Node, Passage, Trace
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
@@ -184,6 +184,11 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"reuse": "a trace"}, {}, "option reuse"),
         ({"reuse": {"nodes": []}}, {}, "no trace"),
         ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
+        (
+            {"reuse": Trace("q", "auto", nodes=[Node("1", "atomic", "q", detail={"ids": 5})]).to_json()},
+            {},
+            "reuse: ids",
+        ),
         ({}, {"deadline_ms": "soon"}, "deadline_ms"),
         ({}, {"deadline_ms": -5}, "deadline_ms"),
     ],
