@@ -19,7 +19,7 @@ from tests.serving.toy_model import PASSAGES, write_adapter, write_base
 
 # Laws are tried on the same examples at each run, so a commit passes or fails whoever runs it.
 # HYPOTHESIS_PROFILE=search draws new ones, and more of them.
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile("search", max_examples=2000, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
