@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError, from_json
@@ -21,12 +21,13 @@ from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevela
 from serving.triton.vllm import VllmRevelator, served
 
 
-class _Detail(TypedDict, total=False):
+@dataclass
+class _Detail:
     """What is read of the details of an earlier trace's nodes."""
 
-    key: str
-    ids: dict[str, dict[str, list[str]]]
-    count: int
+    key: str = ""
+    ids: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    count: int = 0
 
 
 _TRACE, _DETAIL = TypeAdapter(Trace), TypeAdapter(_Detail)
