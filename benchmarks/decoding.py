@@ -7,7 +7,7 @@
 half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
 `+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
-trees, after the prompt for plans: no task has one for them. `mask` times the same batches with and without a grammar,
+trees, after the prompt for plans. `mask` times the same batches with and without a grammar,
 in turn, and the constraint's own share. `labels` times judging ten documents beside two, packed and (`each`) a row a
 prompt.
 """
