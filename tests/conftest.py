@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
+from tests.tracking_server import tracking_server  # noqa: F401  a fixture
 
 # Laws are tried on the same examples at each run, so a commit passes or fails whoever runs it.
 # HYPOTHESIS_PROFILE=search draws new ones, and more of them.

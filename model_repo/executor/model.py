@@ -13,7 +13,8 @@ class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
         sources, vllm = (Path(chosen[name]) if chosen.get(name) else None for name in ("sources", "vllm"))
-        self.questions = Questions(os.environ["REVELATOR_GRPC"], sources, vllm)
+        home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
+        self.questions = Questions(os.environ["REVELATOR_GRPC"], home, sources, vllm)
         self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
 
     def execute(self, requests):
@@ -22,10 +23,11 @@ class TritonPythonModel:
 
     def begin(self, request):
         sent = json.loads(request.parameters() or "{}")
-        return self.answer(text(request, "question"), text(request, "options"), sent.get("deadline_ms"))
+        asked = text(request, "question"), text(request, "options"), sent.get("deadline_ms"), request.request_id()
+        return self.answer(*asked)
 
-    async def answer(self, question, options, deadline_ms):
-        trace = await self.questions.answer(question, options, deadline_ms)
+    async def answer(self, *asked):
+        trace = await self.questions.answer(*asked)
         return response(answer=strings(trace.answer), trace=strings(json.dumps(trace.to_json(), ensure_ascii=False)))
 
     def finalize(self):

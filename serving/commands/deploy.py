@@ -1,19 +1,42 @@
-"""`revelator deploy`: a registry version into the live model repository, and into service if a server runs."""
+"""`revelator deploy`: a registry version takes the traffic of a home folder; back again; a share of it; or for ever."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator import registry
-from revelator.errors import ArtifactError
+from revelator.errors import ArtifactError, GateRefused, Unavailable
 from serving.commands.deploy_vllm import deploy_vllm
 
+if TYPE_CHECKING:
+    from serving.deploy import Deployment
+
 HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
+
+
+class Share(click.ParamType):
+    """`10%` or `0.1`."""
+
+    name = "share"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value)
+        try:
+            share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        except ValueError:
+            share = 0.0
+        if not 0 < share <= 1:
+            self.fail(f"{text!r} is no share of the questions: 10%, or 0.1", param, ctx)
+        return share
 
 
 @click.command()
@@ -24,6 +47,22 @@ HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
 @click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
+@click.option("--rollback", is_flag=True, help="Return to the version that promotion.json names as the previous one.")
+@click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
+@click.option(
+    "--canary-comparisons",
+    "comparisons",
+    default=100,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Prompts to judge by.",
+)
+@click.option(
+    "--canary-minutes", "minutes", default=60.0, show_default=True, help="Withdraw a canary that needs longer for them."
+)
+@click.option("--watch", is_flag=True, help="Follow the alias until told to stop.")
+@click.option("--interval", default=30.0, show_default=True, type=float, help="Seconds between looks at the alias.")
+@click.option("--port", default=0, metavar="PORT", help="Port for /metrics and /hint of --watch; 0: any that is free.")
 @click.option("--tracking-uri", help="MLflow store (default: MLFLOW_TRACKING_URI, else mlflow.db below --home).")
 @click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 def deploy(
@@ -34,49 +73,119 @@ def deploy(
     keep: int,
     engine: str,
     also: tuple[str, ...],
+    rollback: bool,
+    canary: float | None,
+    comparisons: int,
+    minutes: float,
+    watch: bool,
+    interval: float,
+    port: int,
     tracking_uri: str | None,
     as_json: bool,
 ) -> None:
-    """Put a registered version into the live model repository.
+    """Put a registered version into service, while questions are being answered.
 
-    The version folder appears whole, by one rename. If a server of this home folder runs, it loads the version, and the
-    one before it stays in service when that fails. To roll back, deploy the number of an older version.
+    The version is fetched, verified, loaded beside the one that answers, and asked smoke questions; then it takes the
+    traffic. When any of that fails the one before answers on. Run it again after a kill: it finishes the work.
 
     \b
     Examples:
       revelator deploy
       revelator deploy --alias 3 --home runs/demo
+      revelator deploy --rollback
+      revelator deploy --alias latest --canary 10%
+      revelator deploy --watch --port 9465
       revelator deploy --engine vllm --also 3
     """
     if engine == "vllm":
         deploy_vllm(home, name, alias, also, tracking_uri, as_json)
         return
+    if sum((rollback, canary is not None, watch)) > 1:
+        raise click.UsageError("--rollback, --canary and --watch exclude one another")
+    home = home.resolve()
+    if watch:
+        from serving.reconcile import Reconciler, follow_until_stopped
+
+        follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
+    elif canary is not None:
+        registry.connect(tracking_uri, home)
+        _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
+    else:
+        with Console(stderr=True).status("ask the registry") as status:
+            if rollback:
+                done = _rolled_back(home, keep, tracking_uri, status.update)
+            else:
+                registry.connect(tracking_uri, home)
+                done = _deployed(home, registry.resolve(name, alias), index, keep, status.update)
+        _report(done, home, keep, as_json)
+
+
+def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
+    """Without the registry too: it is only told."""
+    from serving.deploy import roll_back
+
+    with suppress(Unavailable):
+        registry.connect(tracking_uri, home)
+    return roll_back(home, keep=keep, report=report)
+
+
+def _deployed(
+    home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
+) -> Deployment:
     from serving.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, recorded_parameters
 
-    console = Console(stderr=True)
-    with console.status("ask the registry") as status:
-        registry.connect(tracking_uri, home)
-        version = registry.resolve(name, alias)
-        before = recorded_parameters(home, "retriever").get("index")
-        if index:
-            lay_out(home, Settings(index=index))
-        done = put(home, version, keep=keep, report=status.update)
-        if index and done.url:
-            try:
-                load(done.url, "retriever", 1)
-            except ArtifactError:  # the old index is still being searched: it stays on record
-                lay_out(home, Settings(index=Path(before) if before else None))
-                raise
+    before = recorded_parameters(home, "retriever").get("index")
+    if index:
+        lay_out(home, Settings(index=index))
+    done = put(home, version, keep=keep, report=report)
+    if index and done.url:
+        try:
+            load(done.url, "retriever", 1)
+        except ArtifactError:  # the old index is still being searched: it stays on record
+            lay_out(home, Settings(index=Path(before) if before else None))
+            raise
+    return done
+
+
+def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
+    promoted = done.promotion
     if as_json:
-        value = {**asdict(done.promotion), "folder": str(done.folder), "url": done.url, "removed": done.removed}
-        click.echo(json.dumps(value))
+        value = {"folder": str(done.folder), "url": done.url, "removed": done.removed, "untold": done.untold}
+        click.echo(json.dumps({**asdict(promoted), **value}))
         return
-    click.echo(f"version {done.promotion.version} of {done.promotion.model}: {done.folder}")
+    before = f", before it {promoted.previous}" if promoted.previous else ""
+    click.echo(f"version {promoted.version} of {promoted.model}{before}: {done.folder}")
     if done.removed:
         click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
+    if done.untold:
+        click.echo(f"warning: the registry was not told: {done.untold}", err=True)
     if done.url:
         click.echo(f"in service at {done.url}")
     else:
         click.echo(f"no server runs; next: revelator serve --home {home}")
+
+
+def _try_canary(
+    home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, keep: int, as_json: bool
+) -> None:
+    from serving.canary import Rules
+    from serving.rollout import Rollout
+
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(f"version {version.version} answers {share:.0%}: prompts compared", total=comparisons)
+        rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
+        verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
+    if as_json:
+        click.echo(json.dumps({**asdict(verdict), "promoted": verdict.promoted}))
+    else:
+        click.echo(f"prompts compared  {verdict.comparisons}, the canary failed on {verdict.errors:.1%}")
+        click.echo(f"valid             {verdict.validity:.1%}, the champion {verdict.champion_validity:.1%}")
+        click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the champion {verdict.champion_latency_ms:.0f} ms")
+        click.echo(f"agreement         {verdict.agreement:.1%}")
+        click.echo(f"version {verdict.version} {'promoted' if verdict.promoted else 'withdrawn'}")
+    if not verdict.promoted:
+        raise GateRefused(f"version {verdict.version} was withdrawn: {'; '.join(verdict.reasons)}")

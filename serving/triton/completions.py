@@ -14,7 +14,7 @@ from revelator.tasks import TASKS
 from serving.engine import Engine, never
 from serving.protocols import Completion
 from serving.revelator_model import Decoding, complete
-from serving.triton.repository import ADAPTER, PROMOTION
+from serving.triton.repository import ADAPTER, RELEASE
 
 TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
 LOOK_SECONDS = 0.02
@@ -62,9 +62,9 @@ class Completions:
     """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
 
     def __init__(self, folder: Path, decoding: Decoding = "grammar") -> None:
-        promotion = json.loads((folder / PROMOTION).read_text(encoding="utf-8"))
+        release = json.loads((folder / RELEASE).read_text(encoding="utf-8"))
         self._decoding = decoding
-        self._engine = Engine(promotion["base"]["folder"], folder / ADAPTER)
+        self._engine = Engine(release["base"]["folder"], folder / ADAPTER)
 
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's

@@ -17,6 +17,7 @@ from revelator.errors import ArtifactError, Unavailable
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
+LOAD_SECONDS = 900.0  # a large base from a slow disk
 UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `loop.DRAIN_SECONDS`
 _TRACEBACK = re.compile(r"\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
@@ -36,18 +37,30 @@ def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
         client.close()
 
 
-def load(url: str, model: str, version: int) -> None:
-    """Loads `model` as its config.pbtxt says and returns when `version` is ready. ArtifactError says why it is not."""
+def load(url: str, model: str, version: int, config: str | None = None) -> None:
+    """Loads `model` as its config.pbtxt says, or `config` (JSON), and returns when `version` is ready.
+
+    What was ready stays so until all that is to be loaded is, and for good when that fails: ArtifactError says why. A
+    version whose files have not changed since it was loaded is left alone.
+    """
     with control(url) as client:
         try:
-            client.load_model(model)
+            client.load_model(model, config=config, client_timeout=LOAD_SECONDS)
         except InferenceServerException as error:
-            if error.status() == "StatusCode.UNAVAILABLE":
+            if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise
-            raise ArtifactError(f"does not load: {reason(error.message())}", where=f"model {model}") from error
+            why = reason(error.message()) or _recorded_reason(client, model, version)
+            raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_for(
             lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
         )
+
+
+def _recorded_reason(client: grpc_client.InferenceServerClient, model: str, version: int) -> str:
+    """Of a load with a config of its own Triton's answer names no reason; its index does."""
+    index = client.get_model_repository_index().models
+    found = (entry.reason for entry in index if (entry.name, entry.version) == (model, str(version)))
+    return reason(next(found, "")) or "the server's log holds the reason"
 
 
 def is_ready(url: str, model: str, version: int) -> bool:

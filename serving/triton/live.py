@@ -20,12 +20,12 @@ from typing import IO
 
 from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
+from serving import promotion
 from serving.triton import control, repository
 from serving.triton.install import find_server
-from serving.triton.repository import EXECUTORS, PLAIN_MODELS, Settings
+from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
-REVELATOR = "revelator"
 SERVE_JSON = "serve.json"
 LOCK = ".serve.lock"
 
@@ -83,7 +83,8 @@ def find_running(home: Path) -> Running | None:
 
 def models_to_serve(home: Path) -> dict[str, int]:
     """Each model's version. ArtifactError when no version of the revelator was deployed."""
-    version = repository.served_version(home, REVELATOR)
+    promoted = promotion.read(home)
+    version = promoted.version if promoted else None
     if version is None or version not in repository.versions(home, REVELATOR):
         where = str(repository.repository(home) / REVELATOR)
         hint = f"put the registry's champion there: revelator deploy --home {home}"
@@ -109,6 +110,9 @@ def live_server(
         models = models_to_serve(home)
         repository.lay_out(home, settings)
         repository.write_code(home, REVELATOR, models[REVELATOR])
+        # the promoted version alone: one that does not load would keep the others from loading
+        parameters = repository.recorded_parameters(home, REVELATOR)
+        repository.write_config(home, REVELATOR, models[REVELATOR], parameters)
         server = TritonServer(
             find_server(home / "triton"), repository.repository(home), ports, home / "logs" / "triton.log"
         )

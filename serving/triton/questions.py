@@ -16,8 +16,11 @@ from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import Executor
 from serving.knowledge.strategy import AtomicStrategy
+from serving.protocols import Revelator
 from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.triton.routing import RoutedRevelator
+from serving.triton.traffic import Traffic
 from serving.triton.vllm import VllmRevelator, served
 
 
@@ -39,36 +42,47 @@ class Questions:
     """Answers questions with the three other models of the server at `url`.
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
-    `vllm` is the version folder of the model `revelator_vllm`, which then plans in place of `revelator`.
+    What is promoted below `home` answers (`serving.triton.traffic`), or `vllm`, the version folder of the model
+    `revelator_vllm`, which then plans in place of `revelator`.
     """
 
-    def __init__(self, url: str, sources: Path | None = None, vllm: Path | None = None) -> None:
+    def __init__(self, url: str, home: Path, sources: Path | None = None, vllm: Path | None = None) -> None:
         self.url = url
+        self.home = home
         self.sources = sources
         self.vllm = vllm
+        self._traffic = Traffic(home)
 
     async def open(self, stack: AsyncExitStack) -> None:
-        self._models = await stack.enter_async_context(TritonModels(self.url))
-        planner = VllmRevelator(self._models, served(self.vllm)) if self.vllm else RemoteRevelator(self._models)
-        generator = RemoteGenerator(self._models, Lives("generator"))
-        services = planner, RemoteRetriever(self._models), generator
+        models = await stack.enter_async_context(TritonModels(self.url))
+        planner: Revelator = VllmRevelator(models, served(self.vllm)) if self.vllm else self._routed(models, stack)
+        services = planner, RemoteRetriever(models), RemoteGenerator(models, Lives("generator"))
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
-        logical = RemoteRetriever(self._models, "logic")
+        logical = RemoteRetriever(models, "logic")
         self._executor = Executor(*services, atomic=atomic, logical=logical)
 
-    async def answer(self, question: str, options: str, deadline_ms: object) -> Trace:
-        """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
-        trace = await self._executor.run(question, **self._wanted(options, deadline_ms))
-        return replace(trace, versions=self._versions(trace.versions))
+    def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
+        revelator = RoutedRevelator(RemoteRevelator(models), self.home)
+        stack.push_async_callback(revelator.close)
+        return revelator
 
-    async def stream(self, question: str, options: str, deadline_ms: object) -> AsyncGenerator[Event, None]:
+    async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
+        """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
+        with self._traffic.question(request_id or question) as choice:
+            trace = await self._executor.run(question, **self._wanted(options, deadline_ms))
+        return replace(trace, versions={**trace.versions, **choice.versions()})
+
+    async def stream(
+        self, question: str, options: str, deadline_ms: object, request_id: str = ""
+    ) -> AsyncGenerator[Event, None]:
         """The same question's events, each when it happens. Closing the generator cancels the question."""
-        async with aclosing(self._executor.stream(question, **self._wanted(options, deadline_ms))) as events:
-            async for event in events:
-                if event.kind == "finished":
-                    event.changes["versions"] = self._versions(event.changes.get("versions", {}))
-                yield event
+        with self._traffic.question(request_id or question) as choice:
+            async with aclosing(self._executor.stream(question, **self._wanted(options, deadline_ms))) as events:
+                async for event in events:
+                    if event.kind == "finished":
+                        event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
+                    yield event
 
     def _wanted(self, options: str, deadline_ms: object) -> dict[str, Any]:
         wanted = read_options(options)
@@ -76,9 +90,6 @@ class Questions:
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
         return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
-
-    def _versions(self, others: dict[str, str]) -> dict[str, str]:
-        return {**others, **self._models.versions}
 
 
 def read_options(text: str) -> dict[str, Any]:

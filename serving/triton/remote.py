@@ -23,17 +23,18 @@ from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
 from serving.protocols import Completion, GenerateRequest, Reading
+from serving.triton import traffic
 from serving.triton.lives import Lives
 
+_NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 
 class TritonModels:
-    """A gRPC channel to the server; `versions` holds the version of each model that answered last."""
+    """A gRPC channel to the server. Each call notes in `traffic.current()` which version answered."""
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.versions: dict[str, str] = {}
         self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
 
     async def __aenter__(self) -> TritonModels:
@@ -44,13 +45,18 @@ class TritonModels:
     ) -> None:
         await self._client.close()
 
-    async def infer(self, model: str, **inputs: np.ndarray) -> InferResult:
-        """One call; raises the error tree. Unavailable names the model when it is not loaded or the server is gone."""
+    async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> InferResult:
+        """One call to a version of a model, or to the highest that is loaded: "", and any that has been unloaded.
+
+        Raises the error tree; Unavailable names the model when it is not loaded or the server is gone.
+        """
         try:
-            result = await self._client.infer(model, _tensors(inputs))
+            result = await self._client.infer(model, _tensors(inputs), model_version=version)
         except InferenceServerException as error:
+            if version and _NOT_LOADED in error.message():
+                return await self.infer(model, **inputs)
             raise _named(model, error) from error
-        self.versions[model] = result.get_response().model_version
+        traffic.current().answered[model].add(result.get_response().model_version)
         return result
 
     async def first(self, model: str, **inputs: np.ndarray) -> InferResult:
@@ -65,7 +71,7 @@ class TritonModels:
             async for result, error in answers:
                 if error is not None:
                     raise _named(model, error) from error
-                self.versions[model] = result.get_response().model_version
+                traffic.current().answered[model].add(result.get_response().model_version)
                 return result
         except InferenceServerException as error:
             raise _named(model, error) from error
@@ -110,6 +116,7 @@ class RemoteRevelator:
         n = len(prompts)
         result = await self._models.infer(
             "revelator",
+            version=traffic.current().version,
             task=strings([task] * n, n, 1),
             prompt=strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),

@@ -1,17 +1,18 @@
 """The live model repository of a home folder: the packaged models laid out with version folders.
 
-`config.pbtxt` is the record of what is served: its version policy names the version, its parameters the index, the
-generator and the admission limit. Every file is replaced as a whole, so a server that starts at any moment finds one
-state or the next.
+`config.pbtxt` says what is loaded: its version policy names the version (and a canary beside it), its parameters the
+index, the generator and the admission limit. Every file is replaced as a whole, so a server that starts at any moment
+finds one state or the next.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import py_compile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from google.protobuf import text_format
+from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
@@ -24,8 +25,9 @@ PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their c
 MODELS = (*PLAIN_MODELS, "revelator")
 VLLM, VLLM_FACTS = "revelator_vllm", "revelator.json"
 EMBEDDED = "embedded"
+REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
-PROMOTION = "promotion.json"
+RELEASE = "version.json"  # there too: what the folder consists of
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ def templates() -> Path:
     raise ArtifactError("the model repository is not part of this installation", where=str(package))
 
 
+def template(name: str) -> Path:
+    """The packaged model.py of a model."""
+    return templates() / name / "model.py"
+
+
 def repository(home: Path) -> Path:
     return home / "model_repo"
 
@@ -66,10 +73,13 @@ def lay_out(home: Path, settings: Settings) -> None:
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
         write_config(home, name, 1, parameters[name])
-    version = served_version(home, "revelator")
-    if version is not None:
+    if served := served_versions(home, REVELATOR):
         chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        write_config(home, "revelator", version, recorded_parameters(home, "revelator") | chosen)
+        write_config(home, REVELATOR, served[0], recorded_parameters(home, REVELATOR) | chosen, canary=_second(served))
+
+
+def _second(versions: Sequence[int]) -> int | None:
+    return versions[1] if len(versions) > 1 else None
 
 
 def _index(home: Path, settings: Settings) -> Path:
@@ -131,20 +141,37 @@ def _vllm(home: Path) -> dict[str, str]:
 
 def write_code(home: Path, name: str, version: int) -> None:
     """This package's model.py into a version folder: an older release may have deployed that version."""
-    code = (templates() / name / "model.py").read_bytes()
-    durable.write_bytes(repository(home) / name / str(version) / "model.py", code)
+    path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
+    if not path.is_file() or path.read_bytes() != code:
+        durable.write_bytes(path, code)
+    compile_code(path)
 
 
-def write_config(home: Path, name: str, version: int, parameters: Mapping[str, str] = {}) -> None:
-    """The packaged config.pbtxt with the one version to serve and the values of this deployment."""
+def compile_code(path: Path) -> None:
+    """Writes the byte code that the stub would write: a version folder that changes after a load is loaded again."""
+    py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
+
+
+def write_config(
+    home: Path, name: str, version: int, parameters: Mapping[str, str] = {}, *, canary: int | None = None
+) -> None:
+    """The packaged config.pbtxt with the version to serve, a canary beside it, and the values of this deployment."""
     config = text_format.Parse((templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
     config.name = name
-    config.version_policy.specific.versions[:] = [version]
+    config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
     durable.write_bytes(
         repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
     )
+
+
+def config_with(home: Path, name: str, *versions: int) -> str:
+    """The live config.pbtxt as JSON for a load call, but with these versions; the file stays as it is."""
+    config = _read_config(home, name)
+    assert config is not None
+    config.version_policy.specific.versions[:] = versions
+    return json_format.MessageToJson(config, preserving_proto_field_name=True)
 
 
 def _read_config(home: Path, name: str) -> ModelConfig | None:
@@ -158,9 +185,14 @@ def recorded_parameters(home: Path, name: str) -> dict[str, str]:
 
 
 def served_version(home: Path, name: str) -> int | None:
-    """The version that the live config.pbtxt names; None when nothing is laid out."""
+    """The version that the live config.pbtxt names first; None when nothing is laid out."""
+    return next(iter(served_versions(home, name)), None)
+
+
+def served_versions(home: Path, name: str) -> list[int]:
+    """The versions that the live config.pbtxt names: the promoted one, then a canary if there is one."""
     config = _read_config(home, name)
-    return int(config.version_policy.specific.versions[0]) if config else None
+    return [int(version) for version in config.version_policy.specific.versions] if config else []
 
 
 def versions(home: Path, name: str) -> list[int]:

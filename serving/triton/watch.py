@@ -38,18 +38,21 @@ class Watch:
         """Loads again each model that counts as ready and has no process; `report` is told, also when that fails."""
         alive = _commands(self._pid)
         for model in self._models:
-            folder = f"{repository.repository(self._home) / model}{os.sep}"
-            if any(folder in command for command in alive) or time.monotonic() < self._not_before.get(model, 0):
+            gone = [v for v in repository.served_versions(self._home, model) if not self._has_process(model, v, alive)]
+            if not gone or time.monotonic() < self._not_before.get(model, 0):
                 continue
             try:
-                self._bring_back(model)
+                for version in gone:
+                    self._bring_back(model, version)
             except RevelatorError as error:
                 self._not_before[model] = time.monotonic() + RETRY_SECONDS
                 self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
 
-    def _bring_back(self, model: str) -> None:
-        version = repository.served_version(self._home, model)
-        assert version is not None
+    def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
+        folder = f"{repository.repository(self._home) / model / str(version)}{os.sep}"
+        return any(folder in command for command in commands)
+
+    def _bring_back(self, model: str, version: int) -> None:
         if not control.is_ready(self._url, model, version):
             return  # it was unloaded, or is being loaded
         self._report(f"{model}: its process died; loading it again")

@@ -53,7 +53,7 @@ def contend(uri: str, home: Path, name: str, version: int, rounds: int, start: B
 def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
     kind: str, rounds: int, home: Path, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
-    uri = request.getfixturevalue("server") if kind == "server" else None
+    uri = request.getfixturevalue("tracking_server") if kind == "server" else None
     uri = registered(uri, home, f"race-{kind}", 2, tmp_path)
     context = multiprocessing.get_context("spawn")
     start, results = context.Barrier(3), context.Queue()

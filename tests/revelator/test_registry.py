@@ -46,8 +46,8 @@ def test_versions_aliases_and_downloads_in_a_sqlite_store(home: Path, tmp_path: 
     assert (home / "mlartifacts").is_dir()
 
 
-def test_versions_aliases_and_downloads_through_a_tracking_server(server: str, tmp_path: Path) -> None:
-    assert registry.connect(server, tmp_path) == server
+def test_versions_aliases_and_downloads_through_a_tracking_server(tracking_server: str, tmp_path: Path) -> None:
+    assert registry.connect(tracking_server, tmp_path) == tracking_server
     register_and_fetch(tmp_path)
     assert not (tmp_path / "mlflow.db").exists()
 

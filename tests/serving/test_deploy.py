@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
+import mlflow
 import pytest
 import tritonclient.grpc as grpc_client
 
@@ -22,11 +24,13 @@ from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError
-from serving.deploy import deploy
+from serving import promotion
+from serving.deploy import deploy, roll_back
 from serving.triton import repository
 from serving.triton.live import live_server, lock
 from serving.triton.repository import Settings
 from serving.triton.server import Ports
+from tests.serving import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0
@@ -39,18 +43,20 @@ def versions(registered) -> dict[int, registry.Version]:
 
 
 def is_whole(folder: Path) -> bool:
-    promotion = json.loads((folder / "promotion.json").read_text())
+    release = json.loads((folder / "version.json").read_text())
     verify_files(folder / "adapter")
-    return sha256_folder(folder / "adapter") == promotion["files"] and (folder / "model.py").exists()
+    return sha256_folder(folder / "adapter") == release["files"] and (folder / "model.py").exists()
 
 
 def test_a_deployed_version_is_whole_recorded_and_named_by_the_config(versions, base, tmp_path):
     done = deploy(tmp_path, versions[1])
     assert done.folder == tmp_path / "model_repo" / "revelator" / "1" and is_whole(done.folder)
     assert (done.url, done.promotion.previous, done.promotion.base["folder"]) == (None, None, str(base))
-    assert {path.name for path in done.folder.iterdir()} == {"adapter", "model.py", "promotion.json"}
+    assert {path.name for path in done.folder.iterdir()} == {"adapter", "model.py", "__pycache__", "version.json"}
     assert "registered_model_meta" not in sha256_folder(done.folder / "adapter")
     assert repository.served_version(tmp_path, "revelator") == 1
+    assert promotion.read(tmp_path) == done.promotion
+    assert registry.resolve(registry.NAME, 1).tags["deployed"].endswith(str(tmp_path))
 
 
 def test_the_next_version_names_the_one_before_and_an_old_one_comes_back_untouched(versions, tmp_path):
@@ -58,9 +64,25 @@ def test_the_next_version_names_the_one_before_and_an_old_one_comes_back_untouch
     before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
     second = deploy(tmp_path, versions[2])
     assert (second.promotion.previous, repository.served_version(tmp_path, "revelator")) == (1, 2)
-    assert deploy(tmp_path, versions[1]).promotion == first.promotion
+    again = deploy(tmp_path, versions[1])
+    assert (again.promotion.files, again.promotion.previous) == (first.promotion.files, 2)
+    assert deploy(tmp_path, versions[1]).promotion == again.promotion
     assert repository.served_version(tmp_path, "revelator") == 1
     assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
+
+
+def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_again(versions, tmp_path, monkeypatch):
+    deploy(tmp_path, versions[1])
+    with pytest.raises(ArtifactError, match="no version is recorded"):
+        roll_back(tmp_path)
+    deploy(tmp_path, versions[2])
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    mlflow.set_tracking_uri("http://127.0.0.1:1")  # the next test connects anew
+    done = roll_back(tmp_path)
+    assert (done.promotion.version, done.promotion.previous) == (1, 2)
+    assert done.untold is not None and "127.0.0.1:1" in done.untold
+    assert repository.served_version(tmp_path, "revelator") == 1
+    assert roll_back(tmp_path).promotion.version == 2
 
 
 def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(versions, tmp_path):
@@ -83,6 +105,41 @@ def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(version
         deploy(tmp_path / "home", registry.resolve("changed", number))
     assert repository.versions(tmp_path / "home", "revelator") == []
     assert [p.name for p in (tmp_path / "home" / "model_repo" / "revelator").iterdir()] == []
+
+
+def state(home: Path) -> dict[str, str | int]:
+    """Every file below a home folder by its digest and time."""
+    files = sha256_folder(home, leave_out=frozenset({".deploy.lock"}))
+    return files | {f"{name} time": (home / name).stat().st_mtime_ns for name in files}
+
+
+def test_a_damaged_adapter_is_refused_before_the_live_version_is_touched(versions, registered, base, tmp_path):
+    deploy(tmp_path / "home", versions[1])
+    before = state(tmp_path / "home")
+    stored = set(registered.rglob("adapter_model.safetensors"))
+    number = registry.register_adapter(write_adapter(tmp_path / "adapter", base, seed=7), name="damaged")
+    [weights] = set(registered.rglob("adapter_model.safetensors")) - stored
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")  # one byte, in the artifact store
+    with pytest.raises(ArtifactError, match="the file was changed or damaged") as refused:
+        deploy(tmp_path / "home", registry.resolve("damaged", number))
+    assert "adapter_model.safetensors" in str(refused.value)
+    assert state(tmp_path / "home") == before
+
+
+def test_a_full_disk_is_refused_before_the_live_version_is_touched(versions, tmp_path, capfd):
+    first = deploy(tmp_path, versions[1])
+    before = state(tmp_path)
+    largest = max(path.stat().st_size for path in first.folder.rglob("*"))
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capfd.disabled():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, old[1]))  # no file can be written that is as large
+        try:
+            with pytest.raises(ArtifactError, match="disk is full or a quota is reached"):
+                deploy(tmp_path, versions[2])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert state(tmp_path) == before
+    assert deploy(tmp_path, versions[2]).promotion.version == 2
 
 
 def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
@@ -141,7 +198,8 @@ import os, signal, sys
 from pathlib import Path
 import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store  # once, not in each child
 from revelator import registry
-from serving.deploy import deploy
+from serving import promotion
+from serving.deploy import deploy, roll_back
 
 home, store, registered = sys.argv[1:]
 at = 1
@@ -231,5 +289,21 @@ def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_o
         assert repository.served_version(served.home, "revelator") == 2
         deploy(served.home, versions[1])
         assert client.ask(question, strategy="single").trace.versions["revelator"] == "1"
+    assert {answer.outcome for answer in answers} == {"complete"}
+    assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
+
+
+@pytest.mark.timeout(900)
+def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished_by_the_next(served, versions):
+    """Two kills here; `benchmarks/switching.py --kills 50` is the same for longer."""
+    question = "Where is Port Velm?"
+    served.endpoint.knowledge[question] = ["Orland"]
+    store = f"sqlite:///{served.home / 'mlflow.db'}"
+    command = [sys.executable, kill_deploys.__file__, str(served.home), store, "2", "5"]
+    with Client(served.url, WAIT) as client, asked_all_the_time(client, question) as answers:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=800)
+        deploy(served.home, versions[1])
+    assert result.returncode == 0, result.stderr
+    assert sum(json.loads(line)["killed"] for line in result.stdout.splitlines()) == 2
     assert {answer.outcome for answer in answers} == {"complete"}
     assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}

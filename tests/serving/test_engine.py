@@ -21,7 +21,7 @@ from serving.onnx_model import OnnxModel
 from serving.packing import pack
 from serving.revelator_model import LocalRevelator, complete
 from serving.triton.completions import LOOK_SECONDS, Client, Completions, Row
-from serving.triton.repository import ADAPTER, PROMOTION
+from serving.triton.repository import ADAPTER, RELEASE
 from tests.training.toy import toy_rows, write_adapter, write_base
 
 ROUTES = TASKS["route"].labels
@@ -201,7 +201,7 @@ async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
 def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Completions:
     folder = tmp_path_factory.mktemp("version")
     (folder / ADAPTER).symlink_to(adapter)
-    (folder / PROMOTION).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
+    (folder / RELEASE).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
     return Completions(folder)
 
 

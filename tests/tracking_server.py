@@ -1,4 +1,4 @@
-"""A real tracking server on loopback."""
+"""A real tracking server on loopback, whose webhooks may call loopback too. A fixture of all tests (conftest.py)."""
 
 import os
 import signal
@@ -13,10 +13,15 @@ from pathlib import Path
 import pytest
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
+WEBHOOKS = {
+    "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",
+    "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
+    "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # a webhook counts from the next event on
+}
 
 
 @pytest.fixture(scope="session")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     root = tmp_path_factory.mktemp("server")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -29,7 +34,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         str(root / "artifacts"),
     ]
     with subprocess.Popen(
-        command, cwd=root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        command,
+        cwd=root,
+        env=os.environ | WEBHOOKS,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     ) as process:
         url = f"http://127.0.0.1:{port}"
         try:

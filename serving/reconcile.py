@@ -1,0 +1,127 @@
+"""`revelator deploy --watch`: one replica follows an alias of the registry, for as long as it runs.
+
+Each look compares what the alias names with what this home folder promotes and its server has ready, and deploys when
+they differ. A deploy goes on where a killed one stopped, so the loop keeps nothing of its own: it may be killed at any
+step and started again. What fails is tried again after a wait that doubles up to five minutes, drawn between half and
+the whole of it so that replicas do not come back together. Webhooks only shorten a wait (`serving.hints`).
+"""
+
+from __future__ import annotations
+
+import random
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry, Counter, Gauge
+
+from revelator import registry
+from revelator.errors import RevelatorError
+from serving import promotion
+from serving.deploy import deploy
+from serving.promotion import Promotion
+from serving.triton import control
+from serving.triton.live import find_running
+from serving.triton.repository import REVELATOR
+
+FIRST_WAIT = 1.0  # seconds after the first failure
+LONGEST_WAIT = 300.0
+PREFIX = "revelator_deploy"
+
+
+class Metrics:
+    """The loop's state for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        own = {"registry": self.registry, "namespace": PREFIX}
+        self.desired = Gauge("desired_version", "Version that the alias names.", **own)
+        self.live = Gauge("live_version", "Version that takes the traffic; 0: none.", **own)
+        self.in_sync = Gauge("in_sync", "1 when the last look found or made them the same.", **own)
+        self.deploying = Gauge("deploying", "1 while a version is being deployed.", **own)
+        self.last_look = Gauge("last_look_timestamp_seconds", "When a look last ended without an error.", **own)
+        self.wait = Gauge("wait_seconds", "Seconds between the last look and the next.", **own)
+        self.deploys = Counter("deploys", "Deploys that were finished.", **own)
+        self.failures = Counter("failures", "Looks that ended in an error, by its kind.", ["error"], **own)
+        self.failing = Gauge("consecutive_failures", "Failures since the last success.", **own)
+        self.hints = Counter("hints", "Webhook deliveries.", ["outcome"], **own)
+
+
+class Reconciler:
+    """Brings the home folder to what `alias` of the registered model `name` says."""
+
+    def __init__(self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None) -> None:
+        self.home, self.name, self.alias, self.keep = home, name, alias, keep
+        self.metrics = Metrics()
+        self._tracking_uri = tracking_uri
+        self._connected = False
+        self._finished = False  # a deploy by this process: before it, a killed one may have left work undone
+
+    def look(self) -> Promotion | None:
+        """One look; the promotion that it made, if any. Raises what the registry or the deploy raises."""
+        if not self._connected:
+            registry.connect(self._tracking_uri, self.home)
+            self._connected = True
+        desired = registry.resolve(self.name, self.alias)
+        self.metrics.desired.set(desired.version)
+        made = None
+        if not self._is_live(desired.version):
+            with self.metrics.deploying.track_inprogress():
+                made = deploy(self.home, desired, keep=self.keep).promotion
+            self.metrics.deploys.inc()
+            self._finished = True
+        self.metrics.live.set(desired.version)
+        self.metrics.last_look.set_to_current_time()
+        return made
+
+    def _is_live(self, version: int) -> bool:
+        promoted, running = promotion.read(self.home), find_running(self.home)
+        if not self._finished or promoted is None or promoted.version != version:
+            self.metrics.live.set(promoted.version if promoted else 0)
+            return False
+        return running is None or control.is_ready(running.grpc, REVELATOR, version)
+
+    def follow(
+        self, stop: threading.Event, hint: threading.Event, interval: float, report: Callable[[str], None]
+    ) -> None:
+        """Looks until `stop`, every `interval` seconds or when `hint` is set."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                made = self.look()
+                failures, wait = 0, interval
+                if made:
+                    report(f"version {made.version} of {made.model} takes the traffic")
+            except Exception as error:  # whatever it is, the next look may find it mended
+                failures += 1
+                wait = backoff(failures)
+                kind = type(error).__name__
+                self.metrics.failures.labels(kind).inc()
+                text = str(error) if isinstance(error, RevelatorError) else f"{kind}: {error}"
+                report(f"error: {text}\n  tried again in {wait:.0f} s")
+            self.metrics.in_sync.set(failures == 0)
+            self.metrics.failing.set(failures)
+            self.metrics.wait.set(wait)
+            hint.wait(wait)
+            hint.clear()
+
+
+def backoff(failures: int, draw: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failures in a row."""
+    whole = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 30))
+    return whole * (0.5 + draw() / 2)
+
+
+def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, report: Callable[[str], None]) -> None:
+    """Follows in the foreground, with /metrics and /hint on loopback, until SIGINT or SIGTERM."""
+    from serving.hints import hint_server
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    hint = threading.Event()
+    with hint_server(port, hint, reconciler.metrics) as url:
+        report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}/metrics, webhook {url}/hint")
+        try:
+            reconciler.follow(threading.Event(), hint, interval, report)
+        except KeyboardInterrupt:
+            report("stopped")
