@@ -68,15 +68,17 @@ def compared(
     request: str, task: str, canary: Completion | BaseException, champion: Completion, times: tuple[float, float]
 ) -> Comparison:
     """`times` are the canary's and the champion's milliseconds."""
-    failed = isinstance(canary, BaseException)
+    canary_ms, champion_ms = (round(ms, 3) for ms in times)
+    answered = None if isinstance(canary, BaseException) else canary
     return Comparison(
         request,
         task,
-        *(round(ms, 3) for ms in times),
-        canary_valid=not failed and _is_valid(task, canary),
+        canary_ms,
+        champion_ms,
+        canary_valid=answered is not None and _is_valid(task, answered),
         champion_valid=_is_valid(task, champion),
-        agrees=not failed and _outcome(task, canary) == _outcome(task, champion),
-        error=f"{type(canary).__name__}" if failed else "",
+        agrees=answered is not None and _outcome(task, answered) == _outcome(task, champion),
+        error="" if answered else type(canary).__name__,
     )
 
 

@@ -35,17 +35,22 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        own = {"registry": self.registry, "namespace": PREFIX}
-        self.desired = Gauge("desired_version", "Version that the alias names.", **own)
-        self.live = Gauge("live_version", "Version that takes the traffic; 0: none.", **own)
-        self.in_sync = Gauge("in_sync", "1 when the last look found or made them the same.", **own)
-        self.deploying = Gauge("deploying", "1 while a version is being deployed.", **own)
-        self.last_look = Gauge("last_look_timestamp_seconds", "When a look last ended without an error.", **own)
-        self.wait = Gauge("wait_seconds", "Seconds between the last look and the next.", **own)
-        self.deploys = Counter("deploys", "Deploys that were finished.", **own)
-        self.failures = Counter("failures", "Looks that ended in an error, by its kind.", ["error"], **own)
-        self.failing = Gauge("consecutive_failures", "Failures since the last success.", **own)
-        self.hints = Counter("hints", "Webhook deliveries.", ["outcome"], **own)
+        self.desired = self._gauge("desired_version", "Version that the alias names.")
+        self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
+        self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
+        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
+        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
+        self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
+        self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
+        self.deploys = self._counter("deploys", "Deploys that were finished.")
+        self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
+        self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
 
 
 class Reconciler:

@@ -116,7 +116,7 @@ class RemoteRevelator:
         n = len(prompts)
         result = await self._models.infer(
             "revelator",
-            version=traffic.current().version,
+            traffic.current().version,
             task=strings([task] * n, n, 1),
             prompt=strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),

@@ -68,7 +68,7 @@ class RoutedRevelator:
         answered = choice.answered["revelator"]
         if isinstance(wanted, Exception) or (not isinstance(found, Exception) and answered != {choice.version}):
             return
-        given = [found] * len(wanted) if isinstance(found, Exception) else found
+        given: Sequence[Completion | Exception] = [found] * len(wanted) if isinstance(found, Exception) else found
         request = sha256_text(choice.request)[:16]
         times = took, champion_took
         rows = [canary.compared(request, task, g, w, times) for g, w in zip(given, wanted, strict=True)]
