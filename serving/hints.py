@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING
 
@@ -36,7 +37,7 @@ def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
     return "v1," + base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
 
 
-def is_genuine(secret: str, headers: Mapping[str, str], body: bytes, now: float) -> bool:
+def is_genuine(secret: str, headers: Mapping[str, str] | Message, body: bytes, now: float) -> bool:
     """Whether a delivery is signed with `secret` and was signed within the last `OLDEST_SECONDS` of `now`."""
     delivery, timestamp = headers.get("X-MLflow-Delivery-Id", ""), headers.get("X-MLflow-Timestamp", "")
     if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > OLDEST_SECONDS:

@@ -89,9 +89,9 @@ class CountedModels(TritonModels):
 
     calls = 0
 
-    async def infer(self, model: str, **inputs: np.ndarray) -> grpc_client.InferResult:
+    async def infer(self, model: str, version: str = "", /, **inputs: np.ndarray) -> grpc_client.InferResult:
         self.calls += 1
-        return await super().infer(model, **inputs)
+        return await super().infer(model, version, **inputs)
 
 
 async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, base):
