@@ -13,15 +13,17 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
 from tests.tracking_server import tracking_server  # noqa: F401  a fixture
 
 # Laws are tried on the same examples at each run, so a commit passes or fails whoever runs it.
 # HYPOTHESIS_PROFILE=search draws new ones, and more of them.
-settings.register_profile("repeatable", derandomize=True, deadline=None)
-settings.register_profile("search", max_examples=2000, deadline=None)
+# A busy machine is slow: no time decides, neither of one example nor of drawing them.
+unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("repeatable", unhurried, derandomize=True)
+settings.register_profile("search", unhurried, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 

@@ -5,7 +5,7 @@ Design notes:
   together, so their number changes nothing but rounding.
 * On a GPU TRL's fused output layer computes it. Elsewhere that layer projects every position of every row, prompt and
   padding included; here only those that a completion's token follows: 1,483 tokens/s against 1,045 (CPU time of one
-  thread, embedded base, three batches of 32 rows; `benchmarks/training.py` measures both).
+  thread, embedded base, three batches of 32 rows; `benchmarks/throughput.py` measures both).
 * Dev rows are read in one pass, no text is generated: a row is right when each token of its completion is the most
   probable one after the gold ones before it, which is exactly when greedy decoding writes that completion.
 """

@@ -144,7 +144,7 @@ def decompositions(draw: st.DrawFn) -> str:
     return " ;".join(steps)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(decompositions())
 def test_whatever_is_planned_checks_and_binds_and_leaves_no_mark_behind(decomposition: str) -> None:
     try:

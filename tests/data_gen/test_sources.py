@@ -125,7 +125,7 @@ def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) ->
     assert isinstance(bad, Refused) and bad.line == 2 and reason in bad.reason
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_value_in_any_field_stops_the_reading(write, musique_rows, two_wiki_rows, data: st.DataObject) -> None:
     samples = [(read_world, ANNOTATED), (read_musique, musique_rows[0]), (read_two_wiki, two_wiki_rows[0])]

@@ -270,7 +270,7 @@ def test_a_file_of_any_length_is_read_in_flat_memory(tmp_path: Path) -> None:
     assert peak(1_500) < 1.5 * peak(500)
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_no_value_in_any_field_stops_the_reading(write, data: st.DataObject) -> None:
     format = data.draw(st.sampled_from(sorted(ROWS)))

@@ -14,7 +14,7 @@ from evaluation.bootstrap import bootstrap
 VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(VALUES)
 def test_the_interval_lies_within_the_values(values: list[float]) -> None:
     interval = bootstrap(values, resamples=200)

@@ -30,7 +30,7 @@ def scored(task: str, values: list[float]) -> TaskScore:
 shares = st.dictionaries(st.sampled_from(list(DECIDING)), st.integers(1, 9).map(lambda n: n / 10), min_size=1)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shares)
 def test_a_challenger_equal_to_the_champion_falls_nowhere_but_does_not_rise(values: dict[str, float]) -> None:
     verdict = judge(scores(**values), scores(**values), RULE)
@@ -38,7 +38,7 @@ def test_a_challenger_equal_to_the_champion_falls_nowhere_but_does_not_rise(valu
     assert "the mean over tasks is not shown to rise" in verdict.refusals[0]
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(shares, st.data())
 def test_one_task_that_falls_by_more_than_its_margin_shuts_the_gate_whatever_the_others_do(
     values: dict[str, float], data: st.DataObject

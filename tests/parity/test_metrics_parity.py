@@ -6,7 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, ndcg_score, roc_auc_score
@@ -18,7 +18,6 @@ from evaluation.metrics import ANSWER_RULES, accuracy, answer_score, ndcg, roc_a
 LABELS = st.lists(st.sampled_from(["single", "compound", "complex"]), min_size=1, max_size=60)
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_accuracy_is_that_of_scikit_learn(data: st.DataObject) -> None:
     gold = data.draw(LABELS)
@@ -26,7 +25,6 @@ def test_accuracy_is_that_of_scikit_learn(data: st.DataObject) -> None:
     assert accuracy(predicted, gold) == pytest.approx(accuracy_score(gold, predicted))
 
 
-@settings(deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), st.booleans()), min_size=2, max_size=60))
 def test_area_under_the_curve_is_that_of_scikit_learn_with_ties(rows: list[tuple[float, bool]]) -> None:
     scores, positive = zip(*rows, strict=True)
@@ -47,7 +45,6 @@ def numbered(words: list[str]) -> list[tuple[str, int]]:
     return pairs
 
 
-@settings(deadline=None)
 @given(WORDS, WORDS)
 def test_answer_f1_is_scikit_learns_f1_over_the_bag_of_words(ours: list[str], theirs: list[str]) -> None:
     table = MultiLabelBinarizer().fit_transform([numbered(ours), numbered(theirs)])

@@ -33,7 +33,7 @@ SIGNS = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]
 LOGIC_SIGNS = [*'"()_\\', " AND", " OR", " (", "NOT", "NOT (", ' "']
 TREE_SIGNS = [*'"[]{}123\\', " ", '"children": [', '"direct"', "[1]", "[2]", "é"]
 seeds = st.integers(0, 2**32 - 1)
-held = settings(deadline=None, suppress_health_check=list(HealthCheck), max_examples=60, derandomize=True)
+held = settings(suppress_health_check=list(HealthCheck), max_examples=60, derandomize=True)
 
 
 @pytest.fixture(scope="module")

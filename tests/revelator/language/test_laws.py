@@ -67,7 +67,7 @@ def inner_nodes(nodes):
 
 
 plans = st.recursive(st.builds(Atomic, texts), inner_nodes, max_leaves=10)
-slow = settings(deadline=None, suppress_health_check=list(HealthCheck))
+slow = settings(suppress_health_check=list(HealthCheck))
 
 
 @settings(slow, max_examples=1200)

@@ -207,7 +207,7 @@ HOSTILE = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(name=HOSTILE, to=HOSTILE)
 def test_no_text_becomes_part_of_a_query(films: Path, name: str, to: str) -> None:
     """Every compiled query, whatever the name, is one SELECT that parses, and reads nothing but what is called so."""

@@ -1,8 +1,8 @@
 """Tokens a second, memory and share of the matrix rate of `revelator train`'s trainer, beside a plain TRL script.
 
-    python benchmarks/training.py [--shape tiny] [--device cpu] [--steps 6] [--batch 32] [--repeats 3]
-    python benchmarks/training.py --shape qwen2.5-0.5b --device cuda --steps 20
-    python benchmarks/training.py --shape llama-3.2-3b --device cuda --steps 20 --batch 16
+    python benchmarks/throughput.py [--shape tiny] [--device cpu] [--steps 6] [--batch 32] [--repeats 3]
+    python benchmarks/throughput.py --shape qwen2.5-0.5b --device cuda --steps 20
+    python benchmarks/throughput.py --shape llama-3.2-3b --device cuda --steps 20 --batch 16
 
 The plain script is TRL's SFTTrainer on the same rows as prompt and completion, with the same LoRA, batch and number of
 steps, and its own defaults for all else (bf16 autocast, gradient checkpointing, rows in an order of its own, padded to
