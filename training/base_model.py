@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -19,7 +18,7 @@ from transformers import (
 
 from revelator.errors import ArtifactError
 from training.config import Run
-from training.instructions import TokenRow, check_labels
+from training.instructions import check_labels
 
 LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
 
@@ -41,8 +40,9 @@ def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: Sequence[TokenRow]) -> None:
-    """Raises ArtifactError unless the base is a causal language model with room for every token of `rows`."""
+def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int, highest: int) -> None:
+    """Raises ArtifactError unless the base is a causal language model with room for `longest` tokens, none above
+    `highest`."""
     try:
         settings = AutoConfig.from_pretrained(folder, trust_remote_code=False)
     except LOADING as error:
@@ -52,12 +52,12 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, rows: Sequence[
         raise _unusable(folder, f"{architecture or settings.model_type} is no causal language model")
     refuse_quantized(settings, folder)
     text = settings.get_text_config()
-    highest = max(tokenizer.pad_token_id, *(max(row.input_ids) for row in rows))
+    highest = max(tokenizer.pad_token_id, highest)
     if highest >= text.vocab_size:
         raise _unusable(
             folder, f"its tokenizer gives token {highest}, but its embeddings end at {text.vocab_size - 1}: they differ"
         )
-    longest, positions = max(len(row.input_ids) for row in rows), getattr(text, "max_position_embeddings", None)
+    positions = getattr(text, "max_position_embeddings", None)
     if positions is not None and longest > positions:
         raise _unusable(folder, f"the base reads {positions} tokens at most, but rows have up to {longest}")
 

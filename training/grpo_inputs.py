@@ -18,7 +18,7 @@ from training.answers import is_hard, read_answers
 from training.base_model import check_base, load_tokenizer
 from training.checkpoints import identity
 from training.config import GrpoConfig
-from training.instructions import Instruction, TokenRow, pinned, read_split, verify_set
+from training.instructions import Instruction, pinned, read_split, verify_set
 from training.rewards import TRANSLATE, Answers
 
 
@@ -39,11 +39,10 @@ class Inputs:
 
 
 def fitting(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -> list[Instruction]:
-    """Rows of tasks with a share; of plans, with `hard`, those that are."""
-    shared = [row for row in rows if config.tasks.get(row.task, 0) > 0]
+    """The rows; of plans, with `hard`, those that are."""
     if not config.hard:
-        return shared
-    return [row for row in shared if row.task != TRANSLATE or is_hard(parse(json.loads(row.gold)), answers)]
+        return list(rows)
+    return [row for row in rows if row.task != TRANSLATE or is_hard(parse(json.loads(row.gold)), answers)]
 
 
 def read_inputs(config: GrpoConfig) -> Inputs:
@@ -57,15 +56,16 @@ def read_inputs(config: GrpoConfig) -> Inputs:
     manifest = verify_set(config.set_folder)
     answers = read_answers(config.world) if config.world else {}
     tokenizer = load_tokenizer(base)
-    rows = fitting(read_split(config.set_folder, "train"), config, answers)
+    tasks = {task for task, weight in config.tasks.items() if weight > 0}
+    rows = fitting(read_split(config.set_folder, "train", tasks), config, answers)
     rows = within(rows, tokenizer, config.max_prompt)
     if not rows:
         hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
         raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
-    dev = [row for row in fitting(read_split(config.set_folder, "dev"), config, answers) if row.task == TRANSLATE]
+    dev = fitting(read_split(config.set_folder, "dev", tasks & {TRANSLATE}), config, answers)
     dev = within(pinned(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
     longest = max(len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"])
-    check_base(base, tokenizer, [TokenRow("", [0] * (longest + config.max_new_tokens), [])])
+    check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
     return Inputs(
         base,
         config.adapter,

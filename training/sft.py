@@ -39,24 +39,16 @@ from revelator.artifact import (
     disk_errors,
     verify_files,
 )
-from revelator.durable import staged_folder
+from revelator.durable import sha256_text, staged_folder
 from revelator.errors import ConfigError, DataError
 from training.base_model import check_base, load_base, load_tokenizer, precision
 from training.callbacks import Report, WholeCheckpoints
 from training.checkpoints import BEST, forget, identity, record_run, sole_writer
 from training.config import TrainConfig, load_config
-from training.instructions import (
-    TokenRow,
-    keep_whole,
-    pinned,
-    read_split,
-    shares,
-    tokenise,
-    training_order,
-    verify_set,
-)
+from training.instructions import pinned, read_split, shares, verify_set
 from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
 from training.task_trainer import TaskTrainer, read_best
+from training.tokens import TokenRow, TokenTable, keep_whole, token_table, tokenise, training_order
 from training.tracking import log_inputs, tracked_run
 
 console = Console(stderr=True)
@@ -70,7 +62,7 @@ class Inputs:
     base_digest: str
     manifest: dict
     tokenizer: PreTrainedTokenizerBase
-    tokens: list[TokenRow]
+    tokens: TokenTable
     order: list[int]
     dev: list[TokenRow]
     lost: dict[str, int]  # training rows over the length, by task
@@ -121,19 +113,22 @@ def read_inputs(config: TrainConfig) -> Inputs:
     base = base_folder(config.base)
     manifest = verify_set(config.set_folder)
     tokenizer = load_tokenizer(base)
-    rows = tokenise(read_split(config.set_folder, "train"), tokenizer)
-    rows = [row for row in rows if config.tasks.get(row.task, 0) > 0]
-    tokens, lost = keep_whole(rows, config.max_length, config.lost_rows_limit)
-    drawn_as = shares(config.tasks, Counter(row.task for row in tokens), config.sampling_temperature)
-    dev = [row for row in read_split(config.set_folder, "dev") if row.task in drawn_as]
+    weighted = {task for task, weight in config.tasks.items() if weight > 0}
+    digest = base_digest(base)
+    key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
+    read = token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
+    whole, lost = keep_whole(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
+    tokens = read.select(whole)
+    drawn_as = shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
+    dev = pinned(read_split(config.set_folder, "dev", drawn_as), config.evaluation.rows_per_task)
     if not dev:
         raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
-    judged, lost_dev = keep_whole(
-        tokenise(pinned(dev, config.evaluation.rows_per_task), tokenizer), config.max_length, limit=1.0
+    judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]
+    check_base(base, tokenizer, longest=max(tokens.lengths), highest=read.highest)
+    order = training_order(
+        tokens.tasks, tokens.lengths, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed
     )
-    check_base(base, tokenizer, tokens + judged)
-    order = training_order(tokens, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed)
-    return Inputs(base, base_digest(base), manifest, tokenizer, tokens, order, judged, lost, sum(lost_dev.values()))
+    return Inputs(base, digest, manifest, tokenizer, tokens, order, judged, lost, len(dev) - len(judged))
 
 
 def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTrainer:
@@ -143,7 +138,7 @@ def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTra
         work=config.work,
         model=load_base(config, inputs.base, dtype),
         args=trainer_settings(config, dtype),
-        train_dataset=as_dataset(inputs.tokens).select(inputs.order),
+        train_dataset=inputs.tokens.rows.select(inputs.order),
         eval_dataset=as_dataset(inputs.dev),  # asked for because evaluation is on
         processing_class=inputs.tokenizer,
         peft_config=lora(config),
@@ -201,7 +196,8 @@ def train(config: TrainConfig, *, resume: bool) -> dict | None:
 
 
 def prepare(config: TrainConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
-    inputs = read_inputs(config)
+    with state.local_main_process_first():  # it writes the tokens that the others of this machine read
+        inputs = read_inputs(config)
     wanted = identity(config, inputs.base_digest, inputs.manifest["digest"])
     return inputs, begin(config, wanted, state, resume)
 
@@ -230,7 +226,7 @@ def tracked_fit(config: TrainConfig, inputs: Inputs, start: Start, report: Repor
 
 
 def describe(config: TrainConfig, inputs: Inputs) -> None:
-    mean = sum(len(inputs.tokens[i].input_ids) for i in inputs.order) / len(inputs.order)
+    mean = sum(inputs.tokens.lengths[i] for i in inputs.order) / len(inputs.order)
     console.print(
         f"{len(inputs.tokens):,} training rows ({sum(inputs.lost.values())} too long), {len(inputs.dev):,} dev rows; "
         f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average",

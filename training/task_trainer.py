@@ -27,7 +27,8 @@ from trl import SFTTrainer
 from revelator.durable import staged_folder, write_json
 from revelator.tasks import TASKS
 from training.checkpoints import BEST
-from training.instructions import IGNORED, TokenRow, first_token
+from training.instructions import first_token
+from training.tokens import IGNORED, TokenRow
 
 SCORE = "score.json"
 

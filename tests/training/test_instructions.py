@@ -13,70 +13,13 @@ from revelator.errors import ArtifactError, DataError
 from revelator.tasks import TASKS
 from tests.training.toy import write_base, write_set
 from training.instructions import (
-    IGNORED,
     Instruction,
-    TokenRow,
     check_labels,
-    keep_whole,
     pinned,
     read_split,
     shares,
-    tokenise,
-    training_order,
     verify_set,
 )
-
-task_rows = st.lists(
-    st.builds(
-        lambda task, length: TokenRow(task, [1] * length, [1] * length),
-        st.sampled_from(list(TASKS)),
-        st.integers(2, 40),
-    ),
-    min_size=1,
-    max_size=60,
-)
-
-
-@given(rows=task_rows, batch_size=st.integers(1, 8), steps=st.integers(1, 40), seed=st.integers(0, 9))
-def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_again(
-    rows: list[TokenRow], batch_size: int, steps: int, seed: int
-) -> None:
-    drawn_as = shares(dict.fromkeys(TASKS, 1.0), Counter(row.task for row in rows), None)
-    order = training_order(rows, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
-    assert len(order) == batch_size * steps
-    seen = Counter(order)
-    for task in {row.task for row in rows}:
-        times = [seen[i] for i, row in enumerate(rows) if row.task == task]
-        assert max(times) - min(times) <= 1
-    assert order == training_order(rows, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
-
-
-def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
-    random = Random(0)
-    rows = [
-        TokenRow(task, [1] * (n := random.randint(5, 200)), [1] * n) for task in ("route", "end") for _ in range(300)
-    ]
-    order = training_order(rows, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
-    lengths = [len(rows[i].input_ids) for i in order]
-    padded = sum(max(lengths[i : i + 16]) * 16 for i in range(0, len(lengths), 16))
-    assert sum(lengths) / padded > 0.9
-    share = sum(rows[i].task == "route" for i in order) / len(order)
-    assert 0.70 < share < 0.80
-
-
-def test_only_the_completion_and_its_end_token_count_for_the_loss(base: Path, set_folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(base)
-    rows = read_split(set_folder, "dev")
-    for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
-        learnt = [i for i in tokens.labels if i != IGNORED]
-        assert tokenizer.decode(learnt) == row.completion + tokenizer.eos_token
-        assert tokenizer.decode(tokens.input_ids) == row.prompt + row.completion + tokenizer.eos_token
-
-
-def test_a_completion_that_joins_the_prompt_is_refused(base: Path) -> None:
-    joined = Instruction("row-1", "refine", "Question: Who is the may", "or of Port Velm?", "", '""')
-    with pytest.raises(ArtifactError, match=r"row row-1 .* across their boundary"):
-        tokenise([joined], AutoTokenizer.from_pretrained(base))
 
 
 def test_a_tokenizer_that_cannot_tell_labels_apart_is_refused(tmp_path: Path, base: Path) -> None:
@@ -123,15 +66,6 @@ def test_a_higher_temperature_never_lowers_the_share_of_the_smallest_task(sizes,
 def test_no_task_with_rows_and_weight_is_an_error() -> None:
     with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
         shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)
-
-
-def test_rows_that_are_too_long_are_counted_by_task_and_refused_above_the_limit() -> None:
-    rows = [TokenRow("end", [1] * n, [1] * n) for n in (5, 5, 5, 50)]
-    rows += [TokenRow("route", [1] * 5, [1] * 5)] * 96
-    assert keep_whole(rows, 10, limit=0.25) == (rows[:3] + rows[4:], {"end": 1})
-    with pytest.raises(DataError, match="1 of 4 end rows are longer than 10 tokens") as caught:
-        keep_whole(rows, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
-    assert "50 tokens" in str(caught.value)
 
 
 @given(seed=st.integers(0, 100), each=st.integers(1, 5))

@@ -24,7 +24,8 @@ from revelator.artifact import EMBEDDED_BASE
 from revelator.tasks import TASKS
 from serving.engine import Engine
 from tests.training.toy import toy_rows
-from training.instructions import IGNORED, Instruction, check_labels, first_token, tokenise
+from training.instructions import Instruction, check_labels, first_token
+from training.tokens import IGNORED, tokenise
 
 PUBLISHED = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B")
 COLUMNS = ("id", "task", "prompt", "completion", "label", "gold")

@@ -1,0 +1,91 @@
+"""Rows as tokens, the file that holds those of a split, and the order of training."""
+
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from transformers import AutoTokenizer
+
+from revelator.errors import ArtifactError, DataError
+from revelator.tasks import TASKS
+from training.instructions import Instruction, read_split, shares
+from training.tokens import IGNORED, keep_whole, token_table, tokenise, training_order
+
+rows_of_tasks = st.lists(st.tuples(st.sampled_from(list(TASKS)), st.integers(2, 40)), min_size=1, max_size=60)
+
+
+@given(rows=rows_of_tasks, batch_size=st.integers(1, 8), steps=st.integers(1, 40), seed=st.integers(0, 9))
+def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_again(
+    rows: list[tuple[str, int]], batch_size: int, steps: int, seed: int
+) -> None:
+    tasks, lengths = zip(*rows, strict=True)
+    drawn_as = shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
+    order = training_order(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+    assert len(order) == batch_size * steps
+    seen = Counter(order)
+    for task in set(tasks):
+        times = [seen[i] for i, own in enumerate(tasks) if own == task]
+        assert max(times) - min(times) <= 1
+    assert order == training_order(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+
+
+def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
+    random = Random(0)
+    tasks = ["route"] * 300 + ["end"] * 300
+    lengths = [random.randint(5, 200) for _ in tasks]
+    order = training_order(tasks, lengths, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
+    shown = [lengths[i] for i in order]
+    padded = sum(max(shown[i : i + 16]) * 16 for i in range(0, len(shown), 16))
+    assert sum(shown) / padded > 0.9
+    share = sum(tasks[i] == "route" for i in order) / len(order)
+    assert 0.70 < share < 0.80
+
+
+def test_only_the_completion_and_its_end_token_count_for_the_loss(base: Path, set_folder: Path) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    rows = read_split(set_folder, "dev")
+    for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
+        learnt = [i for i in tokens.labels if i != IGNORED]
+        assert tokenizer.decode(learnt) == row.completion + tokenizer.eos_token
+        assert tokenizer.decode(tokens.input_ids) == row.prompt + row.completion + tokenizer.eos_token
+
+
+def test_a_completion_that_joins_the_prompt_is_refused(base: Path) -> None:
+    joined = Instruction("row-1", "refine", "Question: Who is the may", "or of Port Velm?", "", '""')
+    with pytest.raises(ArtifactError, match=r"row row-1 .* across their boundary"):
+        tokenise([joined], AutoTokenizer.from_pretrained(base))
+
+
+def test_rows_that_are_too_long_are_counted_by_task_and_refused_above_the_limit() -> None:
+    tasks, lengths = ["end"] * 4 + ["route"] * 96, [5, 5, 5, 50] + [5] * 96
+    assert keep_whole(tasks, lengths, 10, limit=0.25) == ([0, 1, 2, *range(4, 100)], {"end": 1})
+    with pytest.raises(DataError, match="1 of 4 end rows are longer than 10 tokens") as caught:
+        keep_whole(tasks, lengths, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
+    assert "50 tokens" in str(caught.value)
+
+
+def test_the_file_of_a_split_holds_the_tokens_of_its_rows_and_is_written_once(
+    base: Path, set_folder: Path, tmp_path: Path
+) -> None:
+    tokenizer = AutoTokenizer.from_pretrained(base)
+    wanted = {"route", "translate_bnf"}
+    expected = tokenise(read_split(set_folder, "train", wanted), tokenizer)
+    table = token_table(set_folder, "train", wanted, tokenizer, tmp_path / "tokens")
+    assert len(table) == len(expected) > 0
+    assert [(row["input_ids"], row["labels"]) for row in table.rows] == [(r.input_ids, r.labels) for r in expected]
+    assert (table.tasks, table.lengths) == ([r.task for r in expected], [len(r.input_ids) for r in expected])
+    assert table.highest == max(max(row.input_ids) for row in expected)
+    written = (tmp_path / "tokens").stat().st_mtime_ns
+    again = token_table(tmp_path / "no set is read any more", "train", wanted, tokenizer, tmp_path / "tokens")
+    assert again.select([1]).rows[0]["input_ids"] == expected[1].input_ids
+    assert (tmp_path / "tokens").stat().st_mtime_ns == written
+    assert list(tmp_path.iterdir()) == [tmp_path / "tokens"]
+
+
+def test_nothing_half_written_is_left_where_a_row_cannot_be_tokenised(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="no such split"):
+        token_table(tmp_path, "train", TASKS, AutoTokenizer.from_pretrained(base), tmp_path / "work" / "tokens")
+    assert list((tmp_path / "work").iterdir()) == []
