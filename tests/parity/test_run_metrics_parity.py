@@ -24,7 +24,7 @@ TEXTS = st.lists(
 ).map(" ".join)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(TEXTS, st.lists(TEXTS, min_size=1, max_size=3))
 def test_em_and_f1_are_torchmetrics_squad_over_all_aliases(prediction: str, golds: list[str]) -> None:
     metric = SQuAD()
@@ -43,7 +43,6 @@ def test_em_and_f1_are_torchmetrics_squad_over_all_aliases(prediction: str, gold
 TITLES = [f"T{n}" for n in range(12)]
 
 
-@settings(deadline=None)
 @given(
     st.permutations(TITLES), st.sets(st.sampled_from(TITLES), min_size=1, max_size=5), st.sampled_from([1, 2, 5, 10])
 )
@@ -57,7 +56,7 @@ def test_recall_and_ndcg_of_titles_are_those_of_trec_eval(ranking: list[str], go
     assert title_recall([ranking], sorted(gold), k) == pytest.approx(theirs[f"recall_{k}"])
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(st.lists(st.tuples(st.integers(1, 999), st.booleans()), min_size=1, max_size=60), st.sampled_from([5, 10, 15]))
 def test_calibration_error_is_that_of_torchmetrics(rows: list[tuple[int, bool]], bins: int) -> None:
     sure = [p / 1000 for p, _ in rows if (p * bins) % 1000]  # on a border the two put an answer into different bins
@@ -104,7 +103,7 @@ def graphs(most: int) -> st.SearchStrategy[tuple[int, frozenset[tuple[int, int]]
     return st.integers(0, most).flatmap(edges)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(graphs(5), graphs(5))
 def test_graph_edit_distance_is_that_of_networkx(
     ours: tuple[int, frozenset[tuple[int, int]]], theirs: tuple[int, frozenset[tuple[int, int]]]
