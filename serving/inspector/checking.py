@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from revelator import art
 from revelator.errors import ExpressionError
@@ -13,13 +13,15 @@ from revelator.language.commands import verdict_of
 from revelator.language.faults import excerpt
 from revelator.trace import PlanLanguage
 
+MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
+
 
 class Plan(BaseModel):
     """The body of `POST /api/check`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    text: str
+    text: str = Field(max_length=MOST)
     language: PlanLanguage = "bnf"
 
 

@@ -82,6 +82,11 @@ def test_the_check_route_says_what_the_checker_says(address, text):
         assert "^" in diagnostic.pop("excerpt") and diagnostic == known
 
 
+def test_a_text_that_would_take_long_to_check_is_refused(address):
+    reply = httpx.post(f"{address}/api/check", json={"text": "A? + " * 10_000 + "B?"})
+    assert reply.status_code == 400 and reply.json()["error"]["where"] == "text"
+
+
 @pytest.mark.parametrize(("language", "text"), [("logic", '"a" AND NOT "b'), ("art", '{"question": 3}')])
 def test_the_other_languages_are_checked_too(address, language, text):
     said = httpx.post(f"{address}/api/check", json={"text": text, "language": language}).json()
