@@ -52,6 +52,16 @@ def facts(command: str, home: Path, made: Path, version: int, executed: Mapping[
     }
 
 
+def machine() -> dict[str, str]:
+    """When and where something is run, and by which code: the part of a run's record that no configuration decides."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {platform.system()}",
+        "software": f"revelator {metadata.version('revelator')}, Python {platform.python_version()}",
+        "code": code_digest(),
+    }
+
+
 def read(path: Path) -> dict[str, Any]:
     """A manifest, given as a file or by its folder."""
     return json.loads((path / "manifest.json" if path.is_dir() else path).read_text(encoding="utf-8"))

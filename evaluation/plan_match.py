@@ -36,8 +36,8 @@ def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) ->
         return False
     ours_said, said = _words(plan, ours, names), _words(gold, theirs, names)
     return all(
-        _alike(ours_said[a], said[a]) + _alike(ours_said[b], said[b])
-        >= _alike(ours_said[a], said[b]) + _alike(ours_said[b], said[a])
+        dice(ours_said[a], said[a]) + dice(ours_said[b], said[b])
+        >= dice(ours_said[a], said[b]) + dice(ours_said[b], said[a])
         for a, b in combinations(said, 2)
     )
 
@@ -113,6 +113,6 @@ def _without(text: str, names: Sequence[str]) -> str:
     return text
 
 
-def _alike(some: set[str], others: set[str]) -> float:
-    """Dice's coefficient."""
+def dice(some: set[str], others: set[str]) -> float:
+    """Dice's coefficient; 0 for two empty sets."""
     return 2 * len(some & others) / (len(some) + len(others)) if some or others else 0.0

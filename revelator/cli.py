@@ -22,6 +22,7 @@ COMMANDS = {
     "grade": "evaluation.commands:grade",
     "evaluate": "evaluation.evaluate:evaluate",
     "score": "evaluation.score:score",
+    "recall": "evaluation.retrieval_only:recall",
     "index": "serving.commands.index:index",
     "graph": "serving.commands.graph:graph",
     "art": "serving.commands.art:art",
