@@ -1,4 +1,4 @@
-"""How long the bootstrap takes: plain, by groups, and paired; median of 5 runs.
+"""How long the bootstrap takes: plain, by groups, in columns, and paired; median of 5 runs.
 
     python benchmarks/evaluation_bootstrap.py [--questions N] [--resamples N]
 
@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.bootstrap import bootstrap, paired_bootstrap
+from evaluation.bootstrap import bootstrap, bootstrap_columns, paired_bootstrap
 
 BOUND = 5.0  # seconds
 REPEATS = 5
@@ -38,10 +38,12 @@ def main() -> int:
     parser.add_argument("--resamples", type=int, default=10_000)
     given = parser.parse_args()
     ours, theirs = np.random.default_rng(0).random((2, given.questions))
+    columns = np.random.default_rng(1).random((given.questions, 20))
     ids = [f"q{number}" for number in range(given.questions)]
     cases: dict[str, Callable[[], object]] = {
         "mean": lambda: bootstrap(ours, resamples=given.resamples),
         "mean, rows grouped by question": lambda: bootstrap(ours, groups=ids, resamples=given.resamples),
+        "means of 20 measures": lambda: bootstrap_columns(columns, resamples=given.resamples),
         "difference of two systems on the same questions": lambda: paired_bootstrap(
             {"em": ours - theirs}, {"em": ids}, confidence=0.975, resamples=given.resamples
         ),
