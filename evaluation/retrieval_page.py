@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from evaluation.bootstrap import Interval, bootstrap
+import numpy as np
+
+from evaluation.bootstrap import Interval, bootstrap_columns
 from evaluation.results import SETS, table
 from evaluation.retrieval_queries import DEPTH, WAYS, Ranked, ndcg_at, recall_at
 
 BUDGETS = (2, 5, 10, 20)  # documents
 SHORT = 5  # the budget of the tables by hops and by shape
+FEWEST, SURE = 5, 20  # questions of a group in a table, and in a sentence
 NAMES = {
     "own": "its own paragraphs",
     "pooled": "the set's paragraphs pooled",
@@ -27,30 +30,34 @@ def metrics_of(rows: Sequence[Ranked]) -> dict[str, Any]:
     the group (`all`, hops or shape), the way, the measure and the budget.
     """
     rows = sorted(rows, key=lambda row: (row.id, row.corpus))  # an order that no kill decides
-    means, differences, curves = [], [], []
+    means: list[dict[str, Any]] = []
+    differences: list[dict[str, Any]] = []
+    curves, queries = [], []
     for place, part in _parts(rows):
         ways = [way for way in WAYS if all(way in row.found for row in part)]
         for group, members in _groups(part):
-            for measure, of in MEASURES.items():
-                for budget in BUDGETS if group == "all" else (SHORT,):
-                    at = place | {"group": group, "measure": measure, "budget": budget}
-                    values = {way: [of(row, way, budget) for row in members] for way in ways}
-                    means += [at | {"way": way} | _figure(bootstrap(values[way])) for way in ways]
-                    differences += [
-                        at | {"way": way} | _figure(bootstrap(_less(values[way], values["question"])))
-                        for way in ways[1:]
-                    ]
+            lines = [
+                place | {"group": group, "measure": measure, "budget": budget, "way": way}
+                for measure in MEASURES
+                for budget in (BUDGETS if group == "all" else (SHORT,))
+                for way in ways
+            ]
+            values = np.array([[_value(row, line) for line in lines] for row in members])
+            whole = np.array([[_value(row, line | {"way": "question"}) for line in lines] for row in members])
+            means += [line | _figure(found) for line, found in zip(lines, bootstrap_columns(values), strict=True)]
+            gains = zip(lines, bootstrap_columns(values - whole), strict=True)
+            differences += [line | _figure(found) for line, found in gains if line["way"] != "question"]
+        budgets = list(range(1, DEPTH + 1))
         for way in ways:
-            at_each = [[recall_at(row, way, budget) for row in part] for budget in range(1, DEPTH + 1)]
-            points = [_figure(bootstrap(values, resamples=2_000)) for values in at_each]
-            curves.append(place | {"way": way, "budgets": list(range(1, DEPTH + 1)), "recall": points})
-    queries = [
-        place | {"way": way} | _figure(bootstrap([row.queries[way] for row in part]))
-        for place, part in _parts(rows)
-        for way in WAYS
-        if all(way in row.queries for row in part)
-    ]
+            at_each = bootstrap_columns([[recall_at(row, way, budget) for budget in budgets] for row in part])
+            curves.append(place | {"way": way, "budgets": budgets, "recall": [_figure(found) for found in at_each]})
+        searches = bootstrap_columns([[row.queries[way] for way in ways] for row in part])
+        queries += [place | {"way": way} | _figure(found) for way, found in zip(ways, searches, strict=True)]
     return {"means": means, "differences": differences, "curves": curves, "queries": queries}
+
+
+def _value(row: Ranked, line: dict[str, Any]) -> float:
+    return MEASURES[line["measure"]](row, line["way"], line["budget"])
 
 
 def _parts(rows: Sequence[Ranked]) -> list[tuple[dict[str, str], list[Ranked]]]:
@@ -68,10 +75,6 @@ def _groups(rows: Sequence[Ranked]) -> list[tuple[str, list[Ranked]]]:
     hops = [(f"{n} hops", [row for row in rows if row.hops == n]) for n in sorted({row.hops for row in rows})]
     shapes = [(shape, [row for row in rows if row.shape == shape]) for shape in sorted({row.shape for row in rows})]
     return [("all", list(rows)), *hops, *shapes]
-
-
-def _less(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
-    return [one - other for one, other in zip(ours, theirs, strict=True)]
 
 
 def _figure(interval: Interval) -> dict[str, float]:
@@ -92,13 +95,14 @@ def page_text(metrics: dict[str, Any], about: dict[str, Any]) -> str:
     parts = [
         INTRODUCTION,
         "\n".join(f"* **{name}**: {value}" for name, value in head.items()),
+        "## In short",
+        _gains_table(metrics),
+        *_where(metrics),
         "## Dev questions",
         DEV,
         _main_table(metrics, "dev"),
-        _queries_table(metrics),
-        "### By hops",
+        f"By hops and by shape; groups of fewer than {FEWEST} questions are left out.",
         _group_table(metrics, "dev", hops=True),
-        "### By shape",
         _group_table(metrics, "dev", hops=False),
         "## Every question, without a model",
         ALL,
@@ -121,9 +125,9 @@ on the same questions. This page is written by its command.
 * *{WAYS["executed"]}*: as the executor asks them; a wrong answer sends the next leaf astray.
 
 *Its own paragraphs*: the candidates that the set publishes beside a question (20 in MuSiQue, 10 in 2WikiMultiHopQA),
-ranked with the pool's statistics; gold is a paragraph. *Pooled*: all paragraphs of the set and its published corpus;
-*the index*: Wikipedia's introductions and all those; there gold is a page, and questions count all of whose gold pages
-are in it."""
+ranked with the pool's statistics; gold is a paragraph, and a budget of all candidates finds everything. *Pooled*: all
+paragraphs of the set and its published corpus; *the index*: Wikipedia's introductions and all those; there gold is a
+page, and questions count all of whose gold pages are in it."""
 
 DEV = "Split off by the hash of their id; neither the adapter nor its base was trained on them."
 
@@ -139,24 +143,44 @@ def _main_table(metrics: dict[str, Any], questions: str) -> str:
         gain = _cell(metrics["differences"], questions, "all", "recall", SHORT, key, sign=True)
         cells += [gain, _cell(metrics["means"], questions, "all", "ndcg", 10, key)]
         cells.append(_cell(metrics["differences"], questions, "all", "ndcg", 10, key, sign=True))
-        lines.append([SETS[line["set"]], NAMES[line["corpus"]], WAYS[line["way"]], line["n"], *cells])
+        [searches] = _chosen(metrics["queries"], questions=questions, **key)
+        name = f"{WAYS[line['way']]} ({searches['value']:.1f} searches)"
+        lines.append([SETS[line["set"]], NAMES[line["corpus"]], name, line["n"], *cells])
     head = ["set", "searched", "asked", "n", *(f"recall@{budget}" for budget in BUDGETS)]
     return table([*head, f"gain, recall@{SHORT}", "nDCG@10", "gain, nDCG@10"], lines)
 
 
-def _queries_table(metrics: dict[str, Any]) -> str:
-    lines = [
-        [SETS[line["set"]], NAMES[line["corpus"]], WAYS[line["way"]], line["n"], _text(line)]
-        for line in _chosen(metrics["queries"], questions="dev")
+def _gains_table(metrics: dict[str, Any]) -> str:
+    """The gain of each way over the whole question, bold where the interval leaves out 0."""
+    lines = []
+    wanted = {"questions": "dev", "group": "all", "measure": "recall", "budget": SHORT}
+    for line in _chosen(metrics["means"], way="question", **wanted):
+        place = {"set": line["set"], "corpus": line["corpus"]}
+        gains = [_chosen(metrics["differences"], way=way, **wanted, **place) for way in WAYS if way != "question"]
+        cells = [f"**{_text(gain, True)}**" if gain["low"] > 0 else _text(gain, True) for [gain] in gains]
+        lines.append([SETS[line["set"]], NAMES[line["corpus"]], line["n"], _text(line), *cells])
+    ways = [name for way, name in WAYS.items() if way != "question"]
+    return table(["set", "searched", "n", f"whole question, recall@{SHORT}", *(f"gain: {way}" for way in ways)], lines)
+
+
+def _where(metrics: dict[str, Any]) -> list[str]:
+    """The shapes in the order of what decomposing brings, over every question, where there are enough of them."""
+    found = _chosen(metrics["differences"], questions="all", way="gold", measure="recall", budget=SHORT)
+    shapes = [line for line in found if line["group"] != "all" and "hops" not in line["group"] and line["n"] >= SURE]
+    said = [
+        f"{SETS[line['set']]} `{line['group']}` {_text(line, True)} (n={line['n']})"
+        for line in sorted(shapes, key=lambda line: -line["value"])
+        if line["corpus"] == "pooled"
     ]
-    return table(["set", "searched", "asked", "n", "searches a question"], lines)
+    about = f"By shape, gold steps, paragraphs pooled, every question, shapes of {SURE} questions and more"
+    return [f"{about}, most gain first: {'; '.join(said)}."] if said else []
 
 
 def _group_table(metrics: dict[str, Any], questions: str, *, hops: bool) -> str:
     lines = []
     for line in _chosen(metrics["means"], questions=questions, measure="recall", budget=SHORT, way="question"):
         group = line["group"]
-        if group == "all" or hops != group.endswith("hops"):
+        if group == "all" or hops != group.endswith("hops") or line["n"] < FEWEST:
             continue
         cells = []
         for way in WAYS if questions == "dev" else ("question", "gold"):

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import gzip
 import json
-import os
-import signal
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +16,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
 from evaluation.retrieval_corpora import Corpus, pool
-from evaluation.retrieval_only import begin
+from evaluation.retrieval_only import Plan, begin, recall
 from evaluation.retrieval_page import metrics_of
 from evaluation.retrieval_queries import (
     Ranked,
@@ -29,12 +26,12 @@ from evaluation.retrieval_queries import (
     ndcg_at,
     recall_at,
 )
-from evaluation.rows import read_rows
+from evaluation.rows import append_rows, read_rows
 from revelator.errors import ConfigError
 from serving.retrieval import IndexSettings, build_index
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
-COUNT = 24
+COUNT = 20
 NAMES = ["Orn", "Sedge", "Marn", "Wick", "Tarn", "Fell", "Brook", "Holm", "Garth", "Beck"]
 
 
@@ -152,31 +149,32 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def command(home: Path, base: Path, out: Path, *more: str) -> list[str]:
-    given = ["--home", str(home), "--base", str(base), "--data", str(home / "data"), "--out", str(out), *more]
-    program = str(Path(sys.executable).with_name("revelator"))
-    return [program, "recall", "base", *given, "--more", "9", "--threads", "1", "--json"]
+def measured(home: Path, base: Path, out: Path) -> dict:
+    given = ["--home", str(home), "--base", str(base), "--data", str(home / "data"), "--out", str(out), "--more", "9"]
+    done = CliRunner().invoke(recall, ["base", *given, "--json"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
-def test_a_measurement_that_was_killed_goes_on_and_ends_in_the_same_figures(
+def plan_of(n: int) -> Plan:
+    return Plan(f"musique:2hop__{n}", f"Which town is {NAMES[n % 10]}{n} near? * Who leads {{town}}?")
+
+
+def test_a_measurement_goes_on_from_what_a_kill_left_and_ends_in_the_same_figures(
     home: Path, base: Path, tmp_path: Path
 ) -> None:
-    whole = subprocess.run(command(home, base, tmp_path / "whole"), capture_output=True, text=True, timeout=200)
-    assert whole.returncode == 0, whole.stderr
-    figures = json.loads(whole.stdout)
-    out = tmp_path / "killed"
-    process = subprocess.Popen(command(home, base, out), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    while process.poll() is None and not ((out / "ranked.jsonl").exists() and (out / "ranked.jsonl").stat().st_size):
-        pass
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
-    again = subprocess.run(command(home, base, out), capture_output=True, text=True, timeout=200)
-    assert again.returncode == 0, again.stderr
-    rows = read_rows(out / "ranked.jsonl", Ranked)
-    assert len({(row.id, row.corpus) for row in rows}) == len(rows)
-    assert json.loads(again.stdout) == figures
+    append_rows(tmp_path / "plans.jsonl", [plan_of(n) for n in range(COUNT)])  # as if these had been compiled
+    figures = measured(home, base, tmp_path)
+    assert {line["way"] for line in figures["means"]} == {"question", "gold", "compiled", "executed"}
+    lines = (tmp_path / "ranked.jsonl").read_bytes().splitlines(keepends=True)
+    (tmp_path / "ranked.jsonl").write_bytes(b"".join(lines[: len(lines) // 2]) + lines[-1][:20])  # a line cut short
+    (tmp_path / "metrics.json").unlink()
+    kept = read_rows(tmp_path / "ranked.jsonl", Ranked)
+    assert measured(home, base, tmp_path) == figures == json.loads((tmp_path / "metrics.json").read_text())
+    rows = read_rows(tmp_path / "ranked.jsonl", Ranked)
+    assert rows[: len(kept)] == kept and len({(row.id, row.corpus) for row in rows}) == len(rows)
     with pytest.raises(ConfigError, match="a measurement of another questions stands there"):
-        begin(out, {"kind": "retrieval", "questions": 3}, {})
+        begin(tmp_path, {"kind": "retrieval", "questions": 3}, {})
 
 
 def test_its_own_paragraphs_are_ranked_among_themselves(home: Path, tmp_path: Path) -> None:
