@@ -23,6 +23,8 @@ COMMANDS = {
     "evaluate": "evaluation.evaluate:evaluate",
     "score": "evaluation.score:score",
     "recall": "evaluation.retrieval_only:recall",
+    "report": "evaluation.report.command:report",
+    "costs": "evaluation.cost_commands:costs",
     "index": "serving.commands.index:index",
     "graph": "serving.commands.graph:graph",
     "art": "serving.commands.art:art",

@@ -1,0 +1,81 @@
+"""`revelator report`: runs → one page, one summary, and MLflow."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+import click
+
+from evaluation.commands import FOLDER, HOME, REGISTERED, URI
+from evaluation.report.page import html, markdown, report_of
+from evaluation.report.runs import load
+from evaluation.report.tracking import log
+from revelator import registry
+from revelator.durable import write_bytes
+from revelator.errors import ConfigError
+
+PAGE, SUMMARY = "report.html", "report.md"
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
+@click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
+@click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
+@REGISTERED
+@HOME
+@URI
+@click.option("--json", "as_json", is_flag=True, help="Say as JSON what was written.")
+def report(
+    runs: tuple[Path, ...],
+    out: Path,
+    against: str | None,
+    mlflow: bool,
+    name: str,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Write one self-contained HTML page and a Markdown summary of RUNS.
+
+    RUNS are folders of whole runs (`revelator evaluate`) and of retrieval alone (`revelator recall`), in the order of
+    the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most different
+    cases with both plans side by side, and how each figure is made again. The page asks for nothing from any network.
+    Figures, tables and page are logged to MLflow, under the registered version that a run measured.
+
+    \b
+    Examples:
+      revelator report runs/eval/* --out runs/report
+      revelator report runs/eval/auto runs/eval/naive-rag runs/real/recall --against auto --out runs/report
+      revelator report runs/eval/auto --out runs/report --no-mlflow --json
+    """
+    loaded, retrievals = load(runs)
+    if against and against not in {run.name for run in loaded}:
+        known = ", ".join(dict.fromkeys(run.name for run in loaded))
+        raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
+    made = report_of(
+        loaded,
+        retrievals,
+        against=against,
+        command=shlex.join(["revelator", *sys.argv[1:]]),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        version=metadata.version("revelator"),
+    )
+    write_bytes(out / SUMMARY, markdown(made).encode())
+    write_bytes(out / PAGE, html(made).encode())
+    said = {"page": str(out / PAGE), "summary": str(out / SUMMARY), "run_id": "", "versions": []}
+    if mlflow:
+        registry.connect(tracking_uri, home)
+        said["run_id"], said["versions"] = log(made, loaded, out, name)
+    if as_json:
+        click.echo(json.dumps(said))
+        return
+    click.echo(f"page: {said['page']}\nsummary: {said['summary']}")
+    if mlflow:
+        under = ", ".join(f"{name} version {version}" for version in said["versions"]) or f"no version of {name}"
+        click.echo(f"MLflow: run {said['run_id']}, figures under {under}")

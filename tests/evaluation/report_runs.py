@@ -1,0 +1,169 @@
+"""Invented runs for tests of the report: two benchmarks, several systems, every kind of figure, and texts that bite."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any
+
+from evaluation.bootstrap import bootstrap
+from evaluation.run_folder import Cost, Label, QuestionRow, RowWriter, Run, begin
+from evaluation.run_metrics import write_metrics
+from revelator.language import letters_key, parse
+from revelator.trace import Node, Passage, Trace, Usage
+
+BITE = "</script><script>document.title='bitten'</script><img src=x onerror=\"document.title='bitten'\">"
+PLANS = (
+    "Who directed {0}? * Where was {{director}} born?",
+    "Who directed {0}? + Who directed The Other {0}?",
+    "(Who wrote {0}? * Where was {{writer}} born? + Who runs {0}?) * Did {{place}} know {{head}}?",
+    "Who made {0}? * Where is {{maker}} from? * Who leads {{land}}?",
+)
+MACHINE = "a processor, 2 cores, 8 GiB, Linux"
+SYSTEMS = {"auto": 0.62, "naive RAG, k=5": 0.41, "direct": 0.18}
+
+
+def write_runs(folder: Path, manifest: str, count: int = 24) -> list[Path]:
+    """A run of each system on `multi-hop`, and of two on `negations`."""
+    found = [
+        _run(folder / f"m{n}", "multi-hop", name, skill, manifest, count)
+        for n, (name, skill) in enumerate(SYSTEMS.items())
+    ]
+    return found + [
+        _run(folder / f"n{n}", "negations", name, 0.7 - n / 4, manifest, count)
+        for n, name in enumerate(("logic", "single"))
+    ]
+
+
+def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str, count: int) -> Path:
+    rows = [_row(n, benchmark, system, skill) for n in range(count)]
+    planned = system in ("auto", "logic")
+    run = Run(
+        config={"benchmark": benchmark, "strategy": system, "concurrency": 2},
+        command=f"revelator evaluate {benchmark}.yaml --strategy '{system}'",
+        benchmark={
+            "name": benchmark,
+            "version": "1",
+            "normaliser": "squad",
+            "answers": "aliases",
+            "files": {"q.jsonl": "ab" * 32},
+        },
+        system={"kind": "strategy" if planned else "baseline", "name": system},
+        ablation={},
+        ids=tuple(row.id for row in rows),
+        adapter={"version": "1", "manifest": manifest, "base": "cd" * 32} if planned else {},
+        index={"folder": "i", "digest": "ef" * 32, "count": 197_918},
+        generator="embedded",
+        code="01" * 32,
+        machine=MACHINE,
+        started="2026-01-02T03:04:05+00:00",
+    )
+    begin(folder, run)
+    writer = RowWriter(folder)
+    for row in rows:
+        writer.append(row)
+    writer.close()
+    write_metrics(folder, run, lambda values: bootstrap(values, resamples=200))
+    return folder
+
+
+def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
+    draw = random.Random(f"{n} {benchmark} {system}")
+    name = BITE if n == 3 else ("Lantern Row", "The Glass Orchard", "Tin Comet", "Marn")[n % 4]
+    question = f"Where was the maker of {name} number {n} born?"
+    plain = name.translate(str.maketrans("", "", "<>/=\"'()"))
+    gold = PLANS[n % 4].format(plain)
+    right = float(draw.random() < skill)
+    f1 = right or draw.choice((0.0, 0.0, 0.4))
+    titles = tuple(f"Page {draw.randrange(9)}" for _ in range(6))
+    wanted = ("Page 1", "Page 2")
+    route = draw.choice(("complex", "complex", "single", "compound"))
+    scores: dict[str, Any] = {"em": right, "acc": max(right, float(f1 > 0)), "f1": f1}
+    if system != "direct":
+        found = len(set(titles) & set(wanted)) / 2
+        scores |= {"recall": found, "recall@5": found, "ndcg@10": found * 0.9}
+    planned = system in ("auto", "logic")
+    plan = (gold if right else PLANS[(n + 1) % 4].format(plain)) if planned else ""
+    labels = (_label("route", route, skill, draw), _label("relevance", "yes", skill, draw)) if planned else ()
+    tokens = {"auto": 4000, "direct": 60}.get(system, 900) + draw.randrange(300)
+    searches = 0 if system == "direct" else 2
+    cost = Cost(
+        tokens, 30, 2, {"relevance": 10, "route": 1} if planned else {}, searches, 2, tokens / 2000, tokens / 2500
+    )
+    return QuestionRow(
+        id=f"{benchmark}:{n}",
+        benchmark=benchmark,
+        question=question,
+        golds=(f"Lima {n}", BITE),
+        prediction=f"Lima {n}" if right else BITE if n == 3 else "Oslo",
+        predictions=(f"Lima {n}",),
+        status="complete",
+        route=route,
+        gold_route="complex" if n % 3 else "single",
+        plan=plan,
+        gold_plan=gold,
+        shape=letters_key(parse(gold)),
+        hops=2 + n % 3,
+        depth=2,
+        negations=n % 3 if benchmark == "negations" else 0,
+        gold_titles=wanted,
+        retrieved=() if system == "direct" else titles,
+        labels=labels,
+        scores=scores,
+        cost=cost,
+        trace=_trace(question, plan, name).to_json() if system != "direct" else None,
+    )
+
+
+def _label(task: str, gold: str, skill: float, draw: random.Random) -> Label:
+    return Label(task, gold, gold if draw.random() < skill + 0.2 else "no", 0.5 + draw.random() / 2)
+
+
+def _trace(question: str, plan: str, name: str) -> Trace:
+    """One node a leaf, or one search where there is no plan; titles and answers may bite."""
+    from revelator.language import leaves
+
+    texts = [leaf.text for leaf in leaves(parse(plan))] if plan else [question]
+    passage = Passage("p1", f"{name} (page)", "a text", 3.0, 0.9)
+    nodes = [
+        Node(
+            str(place),
+            "atomic",
+            text,
+            asked=text,
+            documents=[passage, Passage("p2", "Another page", "text", 2.0, 0.1)],
+            answers=[f"answer of {name}"] if place % 2 else [],
+            status="ok" if place % 2 else "failed",
+            error=None if place % 2 else "no answer was found",
+            usage=Usage(10, 2, 10, 1, 1),
+            detail={"kept": ["p1"]},
+        )
+        for place, text in enumerate(texts, 1)
+    ]
+    return Trace(question, "auto", route="complex", plan=plan or None, plan_source="model", nodes=nodes, answer="Lima")
+
+
+def write_retrieval(folder: Path) -> Path:
+    """A measurement of retrieval alone with all four ways."""
+    from evaluation.retrieval_page import metrics_of
+    from evaluation.retrieval_queries import WAYS, Ranked
+    from revelator.durable import write_json
+
+    draw = random.Random(5)
+    rows = []
+    for n in range(20):
+        found = {way: draw.sample([f"d{i}" for i in range(20)], 10 + 2 * place) for place, way in enumerate(WAYS)}
+        rows.append(
+            Ranked(f"q{n}", "musique", "dev", "pooled", "A * B", 2, ["d1", "d2"], found, dict.fromkeys(found, 2))
+        )
+    about = {
+        "kind": "retrieval",
+        "config_hash": "9" * 64,
+        "command": "revelator recall",
+        "set": "1" * 64,
+        "version": "1",
+    }
+    about |= {"indexes": {"pooled musique": "2" * 64}, "adapter": "3" * 64, "base": "4" * 64, "code": "5" * 64}
+    write_json(folder / "run.json", about | {"machine": MACHINE, "started": "2026-01-02T03:04:05+00:00"})
+    write_json(folder / "metrics.json", metrics_of(rows))
+    return folder

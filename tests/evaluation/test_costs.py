@@ -1,0 +1,82 @@
+"""The cost model: its laws, and the way from a measured run to a prediction."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evaluation.cost_commands import FORMAT, costs
+from evaluation.costs import STATIONS, Demand, Prices, ServiceTimes, demand_of, mean_value_analysis, predict
+from evaluation.run_folder import Cost
+from revelator.durable import write_json
+from revelator.errors import ArtifactError, DataError
+
+SECONDS = st.floats(0.001, 5)
+ONE = dict.fromkeys(STATIONS, 1)
+
+
+@given(st.lists(SECONDS, min_size=1, max_size=4), st.floats(0, 5), st.integers(1, 40))
+def test_throughput_keeps_within_the_bounds_of_a_closed_network(
+    demands: list[float], delay: float, customers: int
+) -> None:
+    throughput, latency = mean_value_analysis(demands, delay, customers)
+    assert throughput * latency == pytest.approx(customers)  # Little's law
+    assert throughput <= min(1 / max(demands), customers / (sum(demands) + delay)) * (1 + 1e-9)
+    if customers > 1:
+        assert throughput >= mean_value_analysis(demands, delay, customers - 1)[0] * (1 - 1e-9)
+
+
+def test_the_classical_case_of_two_equal_stations() -> None:
+    """N customers over two balanced stations without delay: N / (N + 1) of a station's rate (Lazowska et al. 1984)."""
+    for customers in (1, 2, 5, 50):
+        assert mean_value_analysis([0.5, 0.5], 0.0, customers)[0] == pytest.approx(2 * customers / (customers + 1))
+
+
+@given(SECONDS, SECONDS, SECONDS, st.integers(1, 16), st.integers(1, 64))
+def test_more_gpus_never_slow_a_question_and_the_bill_is_that_of_the_hours(
+    revelator: float, retriever: float, generator: float, gpus: int, inside: int
+) -> None:
+    demand = Demand({"revelator": revelator, "retriever": retriever, "generator": generator}, 0.01, 2.0)
+    one, more = (predict(demand, ONE | {"revelator": n}, inside, Prices(gpu_hour=3.6)) for n in (gpus, gpus + 1))
+    assert more.throughput >= one.throughput * (1 - 1e-9) and 0 < one.utilisation <= 1
+    assert one.cost == pytest.approx(gpus / one.throughput)  # 3.6 an hour is 1 for 1,000 seconds
+    assert more.cost >= one.cost * (1 - 1e-9)
+
+
+def test_demand_is_calls_times_seconds_and_an_unmeasured_task_is_named() -> None:
+    times = ServiceTimes({"route": 0.1, "relevance": 0.02}, 0.5, 0.25, 0.01)
+    counted = [Cost(model_calls={"route": 1, "relevance": 10}, retrievals=2, generator_calls=3), Cost()]
+    demand = demand_of(counted, times)
+    assert demand.seconds == pytest.approx({"revelator": 0.15, "retriever": 0.5, "generator": 0.375})
+    assert demand.generator_calls == 1.5
+    with pytest.raises(DataError, match="end, refine"):
+        demand_of([Cost(model_calls={"end": 1, "refine": 1})], times)
+
+
+def test_a_file_that_is_no_service_times_is_refused(tmp_path: Path) -> None:
+    write_json(tmp_path / "t.json", {"format": "other"})
+    with pytest.raises(ArtifactError, match="no service times"):
+        arguments = ["predict", str(tmp_path), "--times", str(tmp_path / "t.json")]
+        CliRunner().invoke(costs, arguments, catch_exceptions=False)
+
+
+def test_each_strategy_is_predicted_from_the_calls_that_its_run_counted(tmp_path: Path) -> None:
+    from tests.evaluation.report_runs import write_runs
+
+    auto, rag, *_ = write_runs(tmp_path / "runs", "0" * 64, count=6)
+    times = {"tasks": {"route": 0.01, "relevance": 0.02}, "search": 0.01, "reading": 0.05, "overhead": 0.001}
+    write_json(tmp_path / "t.json", {"format": FORMAT, "times": times})
+    arguments = ["predict", str(auto), str(rag), "--times", str(tmp_path / "t.json"), "--gpus", "1", "--gpus", "4"]
+    done = CliRunner().invoke(costs, [*arguments, "--gpu-hour", "2", "--json"], catch_exceptions=False)
+    lines = json.loads(done.output)
+    assert [(line["system"], line["gpus"], line["concurrency"]) for line in lines] == [
+        (system, gpus, inside) for system in ("auto", "naive RAG, k=5") for gpus in (1, 4) for inside in (1, 16)
+    ]
+    alone = lines[0]
+    assert alone["latency"] == pytest.approx(0.01 + 10 * 0.02 + 2 * 0.01 + 2 * 0.05 + 0.001)
+    assert lines[1]["bottleneck"] == "revelator" and lines[3]["bottleneck"] == "generator"

@@ -1,0 +1,238 @@
+"""The report: drawn whole in a real browser, nothing from outside, every text escaped, and the same in MLflow."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from evaluation.report.charts import Series, bars, number, scatter
+from evaluation.report.command import report
+from evaluation.report.page import interval_text
+from evaluation.report.plans import drawn
+from evaluation.report.runs import differences, load
+from evaluation.run_folder import METRICS
+from revelator.durable import sha256_file
+from revelator.errors import ArtifactError, ConfigError
+from tests.evaluation.report_runs import BITE, write_retrieval, write_runs
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+KINDS = {
+    "quality-tokens",
+    "quality-latency",
+    "by-hops",
+    "by-shape",
+    "by-negation",
+    "confusion",
+    "reliability",
+    "recall-curves",
+}
+
+
+@pytest.fixture(scope="module")
+def runs(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Runs of version 1 of the registered revelator, and a measurement of retrieval alone."""
+    folder = tmp_path_factory.mktemp("runs")
+    manifest = sha256_file(registered / "adapters" / "1" / "manifest.json")
+    return [*write_runs(folder, manifest), write_retrieval(folder / "recall")]
+
+
+@pytest.fixture(scope="module")
+def made(runs: list[Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("report")
+    done = CliRunner().invoke(report, [*map(str, runs), "--out", str(out), "--no-mlflow"], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return out
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    if CHROMIUM is None:
+        pytest.skip("there is no Chromium here")
+    playwright = pytest.importorskip("playwright.sync_api", reason="the package playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        chromium = driver.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.mark.parametrize("width", [400, 1400])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_whole_and_readable_in_a_browser(browser: Any, made: Path, width: int, scheme: str) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme)
+    said: list[str] = []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on(
+        "request", lambda request: said.append(request.url) if not request.url.startswith(("file:", "data:")) else None
+    )
+    page.goto((made / "report.html").as_uri())
+    assert said == []
+    assert page.title() == "Evaluation report"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than its window"
+    plots = page.evaluate(PLOTS)
+    assert {plot["kind"] for plot in plots} == KINDS
+    for plot in plots:
+        assert plot["width"] >= 0.8 * min(width - 80, 300) and plot["height"] > 40, plot
+        assert plot["marks"] > 0 and plot["outside"] == [], plot
+        assert plot["smallest"] >= 8.5, f"text of {plot['smallest']} px in {plot}"
+        assert plot["contrast"] >= 3, plot
+    assert page.evaluate(CONTRAST) >= 4.5, "the page's text stands out too little"
+    for case in page.query_selector_all(".case"):
+        left, right = (side.bounding_box() for side in case.query_selector_all(".sides > div"))
+        beside = abs(left["y"] - right["y"]) < 1
+        assert beside == (width == 1400) and left["width"] >= 280
+    page.close()
+
+
+LUMINANCE = """
+const rgb = text => (text.match(/[\\d.]+/g) || []).slice(0, 3).map(Number);
+const linear = v => v <= .03928 ? v / 12.92 : ((v + .055) / 1.055) ** 2.4;
+const light = text => { const [r, g, b] = rgb(text).map(v => linear(v / 255));
+  return .2126 * r + .7152 * g + .0722 * b; };
+const ratio = (one, other) => {
+  const [a, b] = [light(one), light(other)].sort((x, y) => y - x); return (a + .05) / (b + .05); };
+const paper = getComputedStyle(document.body).backgroundColor;
+"""
+PLOTS = (
+    "() => {"
+    + LUMINANCE
+    + """
+  return [...document.querySelectorAll('figure[data-plot]')].map(figure => {
+    const svg = figure.querySelector('svg.chart'), box = svg.getBoundingClientRect();
+    const texts = [...svg.querySelectorAll('text')], scale = box.width / svg.viewBox.baseVal.width;
+    const outside = texts.filter(t => { const b = t.getBoundingClientRect();
+      return b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1; });
+    return {kind: figure.dataset.plot, width: box.width, height: box.height,
+      marks: svg.querySelectorAll('.dot, .bar, .cell, .curve').length, outside: outside.map(t => t.textContent),
+      smallest: Math.min(...texts.map(t => parseFloat(getComputedStyle(t).fontSize) * scale)),
+      contrast: Math.min(21, ...[...svg.querySelectorAll('.dot, .bar')]
+        .map(mark => ratio(getComputedStyle(mark).fill, paper)))};
+  });
+}"""
+)
+CONTRAST = (
+    "() => {"
+    + LUMINANCE
+    + "return Math.min(...[...document.querySelectorAll('p, h1, h2, td, .range, .origin, .titles, summary')]"
+    + ".map(e => ratio(getComputedStyle(e).color, paper))); }"
+)
+
+
+class Tags(HTMLParser):
+    """Every tag with its attributes, and every text."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data
+
+
+def test_the_page_asks_for_nothing_and_no_text_of_a_question_or_document_becomes_markup(made: Path) -> None:
+    found = Tags((made / "report.html").read_text(encoding="utf-8"))
+    assert not {"script", "img", "iframe", "object", "embed", "base", "form"} & {tag for tag, _ in found.tags}
+    assert all(not name.startswith("on") for _, attributes in found.tags for name in attributes)
+    links = [value for _, attributes in found.tags for name, value in attributes.items() if name in ("href", "src")]
+    assert links and all(str(link).startswith(("#", "data:")) for link in links)
+    targets = {attributes.get("id") for _, attributes in found.tags}
+    assert {str(link)[1:] for link in links if str(link).startswith("#")} <= targets
+    assert BITE in found.text
+
+
+def test_every_plot_and_table_says_how_it_is_made_again(made: Path) -> None:
+    text = (made / "report.html").read_text(encoding="utf-8")
+    for figure in re.findall(r"<figure.*?</figure>", text, re.S):
+        assert "revelator " in figure and "config " in figure and "data " in figure and "adapter " in figure
+        assert "a processor, 2 cores" in figure
+    summary = (made / "report.md").read_text(encoding="utf-8")
+    for wanted in ("config hash", "data", "adapter", "machine", "command", "0.95", "against auto", "naive RAG, k=5"):
+        assert wanted in summary or wanted == "0.95"
+    assert (summary.count("## ") > 6 and BITE not in summary.replace("&lt;", "<")) or "&lt;" in summary
+
+
+def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) -> None:
+    loaded, retrievals = load(runs)
+    auto, rag, direct, *_ = loaded
+    assert len(retrievals) == 1
+    found = differences(rag, auto, ["f1", "tokens_in", "recall"])
+    theirs = {row.id: row.scores["f1"] for row in auto.rows}
+    gaps = [row.scores["f1"] - theirs[row.id] for row in rag.rows]
+    assert found["f1"]["value"] == pytest.approx(sum(gaps) / len(gaps)) and found["f1"]["n"] == len(gaps)
+    assert found["tokens_in"]["high"] < 0 and "recall" not in differences(direct, auto, ["recall"])
+
+
+def test_runs_tables_and_page_are_under_the_registered_version(
+    runs: list[Path], registered: Path, tmp_path: Path
+) -> None:
+    import mlflow
+
+    from evaluation.report.tracking import REPORT_TAG
+    from revelator import registry
+
+    arguments = [*map(str, runs), "--out", str(tmp_path / "out"), "--home", str(registered), "--json"]
+    done = CliRunner().invoke(report, arguments, catch_exceptions=False)
+    said = json.loads(done.output.splitlines()[-1])
+    assert said["versions"] == [1]
+    version = registry.resolve(registry.NAME, 1)
+    assert version.tags[REPORT_TAG] == said["run_id"]
+    client = mlflow.MlflowClient()
+    parts = {artifact.path for artifact in client.list_artifacts(said["run_id"])}
+    assert {"report.html", "report.md", "tables"} <= parts
+    parent = client.get_run(said["run_id"])
+    children = client.search_runs(
+        [parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{said['run_id']}'", max_results=20
+    )
+    assert len(children) == 5
+    own = next(run for run in children if run.data.tags["system"] == "auto")
+    loaded, _ = load(runs)
+    assert own.data.metrics["f1"] == pytest.approx(loaded[0].figures["f1"]["value"])
+    assert own.data.metrics["f1_low"] <= own.data.metrics["f1"] <= own.data.metrics["f1_high"]
+    assert own.data.tags["version"] == "1"
+    [model] = re.findall(r"m-[0-9a-f]{16,}", version.source)
+    metrics = {metric.key: metric.value for metric in client.get_logged_model(model).metrics or []}
+    assert metrics["f1"] == own.data.metrics["f1"]
+
+
+def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: list[Path], tmp_path: Path) -> None:
+    shutil.copytree(runs[0], tmp_path / "broken")
+    (tmp_path / "broken" / METRICS).unlink()
+    with pytest.raises(ArtifactError, match=r"metrics\.json is missing"):
+        CliRunner().invoke(report, [str(tmp_path / "broken"), "--out", str(tmp_path / "out")], catch_exceptions=False)
+    assert not (tmp_path / "out").exists()
+    with pytest.raises(ConfigError, match="no run of a system 'mine'"):
+        CliRunner().invoke(
+            report, [str(runs[0]), "--against", "mine", "--out", str(tmp_path / "out")], catch_exceptions=False
+        )
+    with pytest.raises(ArtifactError, match=r"run\.json is missing"):
+        CliRunner().invoke(report, [str(tmp_path), "--out", str(tmp_path / "out")], catch_exceptions=False)
+
+
+def test_a_plan_is_drawn_leaf_by_leaf_with_what_feeds_it() -> None:
+    drawing = drawn("(Who wrote A? + Who runs B?) * Did {writer} know {head}?")
+    assert drawing.count('class="leaf"') == 3 and drawing.count('class="beside"') == 1
+    assert "{writer} ← A" in drawing and "{head} ← B" in drawing and "<mark>{head}</mark>" in drawing
+    assert "no plan" in drawn("") and "no plan" in drawn("((") and "&lt;b&gt;" in drawn("Who is <b>?")
+
+
+def test_charts_take_any_scale() -> None:
+    one, wide = {"n": 9, "value": 0.0, "low": 0.0, "high": 0.0}, {"n": 9, "value": 5e4, "low": 4e4, "high": 6e4}
+    tiny = {"n": 9, "value": 0.5, "low": 0.4, "high": 0.6}
+    for across in ([one], [wide], [tiny, wide], [one, wide]):
+        text = scatter([(Series("<b>", place), figure, tiny) for place, figure in enumerate(across)], "x", "y")
+        assert "nan" not in text and "inf" not in text and "&lt;b&gt;" in text
+    assert "nan" not in bars([("g", [(Series("s", 0), one)])], "F1")
+    assert number(12_500) == "12.5k" and interval_text(wide, "tokens_in") == "50,000 [40,000, 60,000]"
