@@ -54,7 +54,11 @@ def _log_run(run: Loaded, version: Version | None) -> None:
         mlflow.log_params({name: str(value)[:500] for name, value in about.config.items()} | {"seed": about.seed})
         figures = {_key(name): figure for name, figure in run.figures.items()}
         flat = {f"{name}{end}": figure[part] for name, figure in figures.items() for part, end in _PARTS.items()}
-        mlflow.log_metrics(flat, model_id=_model_id(version))
+        mlflow.log_metrics(flat)
+        if model := _model_id(version):  # its own names there: a version has several runs
+            place = f"{_key(run.benchmark)}/{_key(run.name)}"
+            own = {f"{place}/{name}": figure["value"] for name, figure in figures.items()}
+            mlflow.log_metrics(own, model_id=model)
         for file in (RUN, METRICS, QUESTIONS):
             mlflow.log_artifact(str(run.folder / file), "run")
 
