@@ -81,15 +81,10 @@ def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
     )
 
 
-def predict(
-    demand: Demand, servers: Mapping[str, int], concurrency: int, prices: Prices, *, shared: bool = False
-) -> Predicted:
-    """With `servers` of each station (those of the revelator are the GPUs). `shared`: all stations are one set of
-    processors, as where a CPU does everything."""
-    seconds = {"processor": sum(demand.seconds.values())} if shared else dict(demand.seconds)
-    counts = {"processor": servers["revelator"]} if shared else dict(servers)
-    queues = {name: seconds[name] / counts[name] for name in seconds}
-    delay = demand.overhead + sum(seconds[name] * (counts[name] - 1) / counts[name] for name in seconds)
+def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices: Prices) -> Predicted:
+    """With `servers` of each station; those of the revelator are the GPUs."""
+    queues = {name: seconds / servers[name] for name, seconds in demand.seconds.items()}
+    delay = demand.overhead + sum(demand.seconds[name] - queue for name, queue in queues.items())
     throughput, latency = mean_value_analysis(list(queues.values()), delay, concurrency)
     limit = max(queues, key=queues.__getitem__)
     hours = 1000 / throughput / 3600 if throughput else float("inf")

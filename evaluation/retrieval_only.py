@@ -108,7 +108,7 @@ def recall(
 ) -> None:
     """Measure retrieval alone: gold paragraphs found by the whole question, and by the leaves of its plan.
 
-    Each way to ask has the same number of documents. ADAPTER, as of `revelator score`, compiles dev questions, split
+    Each way to ask has the same number of documents. ADAPTER, as of `revelator grade`, compiles dev questions, split
     off by the hash of their id and never trained on; its leaves are asked with gold answers filled in, and as the
     executor asks them with its own. No generator is needed. What was killed goes on with the same command.
 

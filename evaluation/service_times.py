@@ -16,7 +16,7 @@ from typing import TypeVar
 from evaluation.costs import STATIONS, Prices, ServiceTimes, demand_of, predict
 from evaluation.facts import machine
 from evaluation.question_scores import cost
-from evaluation.systems import Ask
+from evaluation.systems import Ask, Services
 from revelator.errors import RevelatorError
 from revelator.trace import Passage, Trace
 from serving.protocols import Completion, GenerateRequest, Generator, Reading, Retriever, Revelator
@@ -72,7 +72,7 @@ class TimedGenerator:
         return await self.clock.time("generator", "reading", 1, lambda: self.inner.answer(request))
 
 
-def timed(clock: Clock, services: tuple[Revelator, Retriever, Generator]) -> tuple[Revelator, Retriever, Generator]:
+def timed(clock: Clock, services: Services) -> Services:
     """The same services behind a clock, as `evaluation.systems.open_system` takes them."""
     revelator, retriever, generator = services
     return TimedRevelator(revelator, clock), TimedRetriever(retriever, clock), TimedGenerator(generator, clock)

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from revelator.trace import Passage
 
 Ask = Callable[[str], Awaitable[Trace]]
+Services = tuple[Revelator, Retriever, Generator]
 WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0
 
@@ -144,14 +145,17 @@ def adapter_of(config: RunConfig) -> tuple[Path | None, str]:
 
 
 @asynccontextmanager
-async def open_system(config: RunConfig) -> AsyncIterator[Ask]:
-    """Everything that a checked configuration needs, open until the block ends."""
+async def open_system(
+    config: RunConfig, through: Callable[[Services], Services] = lambda services: services
+) -> AsyncIterator[Ask]:
+    """Everything that a checked configuration needs, open until the block ends; its services are called `through`
+    others, as `evaluation.service_times` times them."""
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, limits_of(config)
         if config.system.strategy and config.url:
             yield await _client(config, stack)
             return
-        services = await _remote(config, stack) if config.url else _in_process(config, stack)
+        services = through(await _remote(config, stack) if config.url else _in_process(config, stack))
         if config.system.baseline:
             models = Models(*services)
             yield lambda question: run_baseline(name, question, models, limits)
@@ -172,9 +176,6 @@ async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
 def strategy_of(config: RunConfig) -> str:
     """`route` off: every question is compiled."""
     return "compile" if config.ablation.route is False else config.system.name
-
-
-Services = tuple[Revelator, Retriever, Generator]
 
 
 async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
