@@ -99,7 +99,7 @@ def _side(row: QuestionRow, run: Loaded, measure: str) -> Side:
 
 def _trace(row: QuestionRow) -> Trace | None:
     try:
-        return Trace.from_json(row.trace) if row.trace else None
+        return Trace.from_json(row.trace) if isinstance(row.trace, dict) else row.trace
     except DataError:
         return None
 
