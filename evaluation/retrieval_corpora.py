@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -94,7 +95,8 @@ def pool(questions: Sequence[AnnotatedQuestion], corpora: Iterable[Path], out: P
     """The index of all paragraphs of `questions` and of `corpora`, each once, built below `out` unless it stands there
     as these would make it."""
     texts: dict[str, Evidence | Passage] = {}
-    for found in (*(p for question in questions for p in question.passages), *_rows(corpora)):
+    beside: Iterable[Evidence | Passage] = (p for question in questions for p in question.passages)
+    for found in chain(beside, _rows(corpora)):
         texts.setdefault(paragraph(found.title, found.text), found)
     lines = [json.dumps({"id": key, "title": p.title, "text": p.text}, ensure_ascii=False) for key, p in texts.items()]
     passages = out / "passages.jsonl"

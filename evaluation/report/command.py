@@ -68,14 +68,15 @@ def report(
     )
     write_bytes(out / SUMMARY, markdown(made).encode())
     write_bytes(out / PAGE, html(made).encode())
-    said = {"page": str(out / PAGE), "summary": str(out / SUMMARY), "run_id": "", "versions": []}
+    run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
-        said["run_id"], said["versions"] = log(made, loaded, out, name)
+        run_id, versions = log(made, loaded, out, name)
+    written = {"page": str(out / PAGE), "summary": str(out / SUMMARY)}
     if as_json:
-        click.echo(json.dumps(said))
+        click.echo(json.dumps(written | {"run_id": run_id, "versions": versions}))
         return
-    click.echo(f"page: {said['page']}\nsummary: {said['summary']}")
+    click.echo(f"page: {written['page']}\nsummary: {written['summary']}")
     if mlflow:
-        under = ", ".join(f"{name} version {version}" for version in said["versions"]) or f"no version of {name}"
-        click.echo(f"MLflow: run {said['run_id']}, figures under {under}")
+        under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
+        click.echo(f"MLflow: run {run_id}, figures under {under}")
