@@ -44,8 +44,9 @@ def metrics_of(rows: Sequence[Ranked]) -> dict[str, Any]:
             ]
             values = np.array([[_value(row, line) for line in lines] for row in members])
             whole = np.array([[_value(row, line | {"way": "question"}) for line in lines] for row in members])
-            means += [line | _figure(found) for line, found in zip(lines, bootstrap_columns(values), strict=True)]
-            gains = zip(lines, bootstrap_columns(values - whole), strict=True)
+            both = bootstrap_columns(np.hstack([values, values - whole]))
+            means += [line | _figure(found) for line, found in zip(lines, both[: len(lines)], strict=True)]
+            gains = zip(lines, both[len(lines) :], strict=True)
             differences += [line | _figure(found) for line, found in gains if line["way"] != "question"]
         budgets = list(range(1, DEPTH + 1))
         for way in ways:
