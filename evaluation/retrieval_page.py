@@ -130,7 +130,7 @@ ranked with the pool's statistics; gold is a paragraph, and a budget of all cand
 paragraphs of the set and its published corpus; *the index*: Wikipedia's introductions and all those; there gold is a
 page, and questions count all of whose gold pages are in it."""
 
-DEV = "Split off by the hash of their id; neither the adapter nor its base was trained on them."
+DEV = "Split off by the hash of their id; neither the adapter nor the embedded base was trained on them."
 
 ALL = """Dev questions and those that the model was trained on: the whole question and the gold decomposition need no
 model, so all may count. This is the room that decomposing has, and where."""
