@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from evaluation.logic import embedded
 from evaluation.logic_queries import Case
 from evaluation.logic_scifact import read_abstracts, scifact_cases
 from evaluation.logic_world import world_cases
@@ -24,7 +25,6 @@ from revelator.language import logic
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose
 
-MAX_TOKENS = 128
 WORLD = "world"
 DEEPEST = 10
 
@@ -59,19 +59,18 @@ def rank(
     operators: OperatorsConfig,
 ) -> Iterator[QuestionRow]:
     """One row a case, which is given by its place. `plain` ranks by the cosine of the whole question, `logical` by the
-    composed cosines of its terms, `random` by chance."""
-    encoder = Encoder.open(config.model, MAX_TOKENS)
-    matrix = encoder.documents(list(texts))
+    composed cosines of its terms, `random` by chance. Times are those of the ranking, without the embedding."""
+    encoder = Encoder.open(config.model, config.max_tokens)
+    matrix, vectors = encoder.documents(list(texts)), embedded(list(cases.values()), encoder)
     chance = np.random.default_rng(config.seed)
     how = Operators(**operators.model_dump())
 
     def plain(case: Case) -> np.ndarray:
-        return matrix[list(case.pool)] @ encoder.queries([case.question])[0]
+        return matrix[list(case.pool)] @ vectors[case.question]
 
     def logical(case: Case) -> np.ndarray:
-        terms = logic.terms(case.query)
-        vectors, documents = encoder.queries(list(terms)), matrix[list(case.pool)]
-        cosines = {term: np.maximum(documents @ vector, 0) for term, vector in zip(terms, vectors, strict=True)}
+        documents = matrix[list(case.pool)]
+        cosines = {term: np.maximum(documents @ vectors[term], 0) for term in logic.terms(case.query)}
         return compose(case.query, cosines, how)
 
     ways: dict[str, Callable[[Case], np.ndarray]] = {

@@ -60,6 +60,7 @@ class RankingConfig(_Strict):
     per_template: Count = 10
     seed: int = 2
     model: str = "minilm"
+    max_tokens: Annotated[int, Field(ge=0)] = 128  # of a text; 0: the model's own limit
 
 
 class SystemConfig(_Strict):

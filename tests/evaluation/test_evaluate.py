@@ -194,3 +194,25 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path: Path, index: P
     with pytest.raises(ArtifactError, match="ids: 6 questions there, 2 questions now"):
         call(config(tmp_path, index), "--out", str(tmp_path / "run"), "--sample", "2")
     assert "nothing was asked" in call(config(tmp_path, index), "--check").stdout
+
+
+def test_the_template_benchmark_of_itlr_is_a_run_with_its_negations(tmp_path: Path) -> None:
+    from tests.serving.toy_encoder import write_encoder
+
+    found = {}
+    model = str(write_encoder(tmp_path / "encoder"))
+    for way, operators in (("logical", None), ("logical", {"negation": "reciprocal"}), ("random", None)):
+        ranking = {"way": way, "per_template": 1, "model": model, "max_tokens": 0}
+        made: dict[str, Any] = {"benchmark": {"format": "itlr"}, "system": {"ranking": ranking}}
+        made |= {"ablation": {"operators": operators}} if operators else {}
+        out, path = tmp_path / f"{way} {operators}", tmp_path / "itlr.yaml"
+        path.write_text(yaml.safe_dump(made))
+        call(path, "--out", str(out))
+        rows, metrics = read_questions(out), read_metrics(out)
+        assert len(rows) == 32 and {row.negations for row in rows} == {0, 1, 2, 3}
+        assert metrics["figures"]["ndcg@10"]["n"] == 32 and {"1", "2"} <= set(metrics["groups"]["negations"])
+        found[out.name] = [row.scores["ndcg@10"] for row in rows]
+    assert len(set(map(tuple, found.values()))) == 3, "operators and ways rank differently"
+    with pytest.raises(ConfigError, match="changes nothing for random ranking"):
+        path.write_text(yaml.safe_dump(made | {"ablation": {"operators": {"negation": "reciprocal"}}}))
+        call(path, "--check")

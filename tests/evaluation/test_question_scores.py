@@ -1,0 +1,125 @@
+"""From a trace to a row: rounds, labels, costs and plan scores as worked by hand; figures and groups of many rows."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from evaluation.benchmark_formats import BenchmarkQuestion
+from evaluation.benchmarks import Benchmark
+from evaluation.bootstrap import bootstrap
+from evaluation.question_scores import gold_row, plan_values, rounds, scored
+from evaluation.run_folder import Cost, Label, QuestionRow
+from evaluation.run_metrics import measured
+from revelator.trace import Trace
+from tests.serving.executor.world import Toy
+
+PLAN = "Who wrote Belt? * Where was {writer} born?"
+STEPS = (AnnotatedStep("Who wrote Belt?", "Ana", "title 1"), AnnotatedStep("Where was Ana born?", "Lima", "title 9"))
+GOLD = AnnotatedQuestion(
+    "q", "own", "", "", "Where was the writer of Belt born?", "complex", PLAN, steps=STEPS, answers=("Lima",)
+)
+ASKED = BenchmarkQuestion(replace(GOLD, entities=("Belt",)), "2hop")
+BENCHMARK = Benchmark("own", "world", "1", "hotpotqa", True, (ASKED,), {})
+
+
+async def answered(plan: str | None = None, **said: Any) -> Trace:
+    toy = Toy({"Who wrote Belt?": ["Ana"], "Where was Ana born?": ["Lima"]}, {"route": "complex", **said})
+    if plan is None:
+        return await toy.executor(documents=2, steps=4).run(GOLD.question)
+    return await toy.executor(documents=2).run(GOLD.question, plan=plan)
+
+
+def row(trace: Trace, **how: Any) -> QuestionRow:
+    return scored(gold_row(ASKED, BENCHMARK), ASKED, BENCHMARK, trace, **how)
+
+
+async def test_a_compiled_question_is_scored_whole() -> None:
+    found = row(await answered(translate_bnf=PLAN))
+    assert (found.hops, found.depth, found.gold_titles, found.kind) == (2, 2, ("title 1", "title 9"), "2hop")
+    assert found.shape and found.plan == found.gold_plan and found.prediction == "Lima"
+    assert found.scores == {
+        **dict.fromkeys(("em", "acc", "f1", "route", "valid", "letters", "leaves", "coverage"), 1.0),
+        "edits": 0.0,
+        **dict.fromkeys(("recall", "recall@2", "recall@5", "recall@10"), 0.5),
+        "ndcg@10": pytest.approx(1 / (1 + 1 / math.log2(3))),
+    }
+    assert found.retrieved == ("title 1", "title 2")
+    assert found.cost.model_calls == {"route": 1, "translate_bnf": 1, "relevance": 4}
+    assert (found.cost.steps, found.cost.retrievals, found.cost.generator_calls) == (2, 2, 2)
+    relevance = [
+        (label.gold, label.predicted, label.probability) for label in found.labels if label.task == "relevance"
+    ]
+    assert relevance == [("yes", "yes", 0.9), ("no", "yes", 0.9), ("no", "yes", 0.9), ("no", "yes", 0.9)]
+    assert found.labels[0] == Label("route", "complex", "complex", 1.0)
+
+
+async def test_parts_at_the_same_time_are_one_round() -> None:
+    assert rounds(await answered("Who wrote Belt? + Where was Ana born?")) == 1
+    assert rounds(await answered(f"{PLAN} + Who wrote Belt?")) == 2
+    assert rounds(await answered("Who wrote Belt? + Who wrote Belt?")) == 1
+    fan = Toy({"Who?": ["A", "B"], "Where was A born?": ["x"], "Where was B born?": ["y"]})
+    trace = await fan.executor().run("q", plan="Who? * Where was {one} born?")
+    assert (rounds(trace), trace.usage.retrievals) == (2, 3)
+    assert rounds(trace, sequential=True) == 3
+
+
+async def test_the_end_of_a_loop_is_known_from_the_last_gold_answer() -> None:
+    trace = await answered(
+        translate_bnf="(", refine=["Who wrote Belt?", "Where was Ana born?", "?"], end=["yes", "no", "no"]
+    )
+    found = row(trace)
+    assert [(label.gold, label.predicted) for label in found.labels if label.task == "end"] == [("no", "yes")]
+    assert found.scores["valid"] == 0 and found.scores["edits"] == 3, "no plan of the model's own could be run"
+    assert found.cost.steps == 1
+
+
+async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plans_has_no_plan_scores() -> None:
+    found = row(await answered(translate_bnf=PLAN), unasked=["relevance"], plans=False, keep_trace=False)
+    assert "relevance" not in found.cost.model_calls and "valid" not in found.scores and found.trace is None
+
+
+def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
+    assert plan_values(PLAN, PLAN, ["Belt"], own=False)["valid"] == 0
+    other = plan_values("Who wrote Belt? + Where was Ana born?", PLAN, ["Belt", "Lima"], own=True)
+    assert other == {"valid": 1.0, "letters": 0.0, "leaves": 1.0, "coverage": 0.5, "edits": 1.0}
+
+
+def rows(count: int) -> list[QuestionRow]:
+    made = [
+        QuestionRow(
+            str(n),
+            "own",
+            "?",
+            ("x",),
+            status="complete",
+            gold_route="single" if n % 2 else "complex",
+            route="single",
+            hops=1 + n % 2,
+            labels=(Label("route", "single" if n % 2 else "complex", "single", 0.5),),
+            scores={"em": float(n % 4 == 1), "f1": 0.5},
+            cost=Cost(tokens_in=10, model_calls={"route": 1}, steps=n % 2),
+        )
+        for n in range(count)
+    ]
+    return [*made, QuestionRow("bad", "own", "?", ("x",), status="error", error="DeadlineExceeded: late")]
+
+
+def test_every_figure_has_n_and_its_interval() -> None:
+    found = measured(rows(40))
+    em = bootstrap([*([0, 1, 0, 0] * 10), 0])
+    assert found["figures"]["em"] == {"n": 41, "value": em.mean, "low": em.low, "high": em.high}
+    assert found["figures"]["tokens_in"] == {"n": 40, "value": 10.0, "low": 10.0, "high": 10.0}, "of those not refused"
+    assert found["figures"]["error"]["value"] == pytest.approx(1 / 41)
+    assert found["confusion"] == {"complex": {"single": 20}, "single": {"single": 20}}
+    assert found["groups"]["route"]["complex"]["em"]["value"] == 0
+    assert found["groups"]["route"]["single"]["em"]["n"] == 20 and found["groups"]["shape"] == {}
+    ece = found["calibration"]["route"]
+    assert ece["ece"]["value"] == 0 and ece["ece"]["high"] > 0 and ece["accuracy"]["value"] == 0.5
+    assert found["errors"] == {"DeadlineExceeded: late": 1}
+    for group in (found["figures"], *found["groups"]["hops"].values()):
+        assert all(figure["low"] <= figure["value"] <= figure["high"] for figure in group.values())
