@@ -18,8 +18,7 @@ class TritonPythonModel:
         self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
 
     def execute(self, requests):
-        for request in requests:
-            self.loop.accept(request, self.begin)
+        return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
         sent = json.loads(request.parameters() or "{}")

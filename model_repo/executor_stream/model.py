@@ -4,7 +4,7 @@ import json
 import os
 from pathlib import Path
 
-from serving.triton.backend import parameters, response, strings, text
+from serving.triton.backend import parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
 
@@ -19,7 +19,8 @@ class TritonPythonModel:
 
     def execute(self, requests):
         for request in requests:
-            self.loop.accept(request, self.begin)
+            if refusal := self.loop.accept(request, self.begin):
+                send(request.get_response_sender(), refusal)
 
     def begin(self, request):
         sent = json.loads(request.parameters() or "{}")

@@ -15,8 +15,7 @@ class TritonPythonModel:
         self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]))
 
     def execute(self, requests):
-        for request in requests:
-            self.loop.accept(request, self.begin)
+        return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
         return self.answer(text(request, "request"))

@@ -45,22 +45,24 @@ class RequestLoop:
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
         collector.settle()
 
-    def accept(self, request: Any, begin: Begin) -> None:
+    def accept(self, request: Any, begin: Begin) -> Any:
         """Answers `request` with the result or the error of the coroutine that `begin` makes of it, or, of a decoupled
         model, with each response of an asynchronous generator.
 
-        `begin` copies the inputs before it returns. Beyond the limit the answer is Overloaded, at once.
+        `begin` copies the inputs before it returns. Beyond the limit the request is Overloaded, at once. The response
+        that says so, or what is wrong with the request, is returned for `execute` to hand back: a sender would take
+        one more exchange of messages, and under overload all others wait for that.
         """
-        sender = request.get_response_sender()
         try:
             if len(self._running) >= self.limit:
                 raise self._overloaded()
             answer = begin(request)
         except Exception as error:
-            send(sender, failure(error))
-            return
+            return failure(error)
+        sender = request.get_response_sender()
         self._running.add(sender)
         self._loop.call_soon_threadsafe(self._start, sender, answer)
+        return None
 
     def _overloaded(self) -> Overloaded:
         """Room is to be had when those in flight have ended, on average; many who wait come back at different times."""

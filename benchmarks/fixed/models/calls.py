@@ -29,8 +29,7 @@ class TritonPythonModel:
         self.models = await stack.enter_async_context(TritonModels(os.environ["REVELATOR_GRPC"]))
 
     def execute(self, requests):
-        for request in requests:
-            self.loop.accept(request, self.begin)
+        return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
         return self.answer(text(request, "question"))
