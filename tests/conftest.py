@@ -138,10 +138,11 @@ def endpoint() -> Iterator[Endpoint]:
 
 @dataclass
 class Served:
-    """The running server: its home folder, the gRPC address, the generator's endpoint, the index that it searches."""
+    """The running server: home folder, gRPC address, metrics page, the generator's endpoint, the searched index."""
 
     home: Path
     url: str
+    metrics: str
     pid: int
     endpoint: Endpoint
     index: Path
@@ -163,4 +164,4 @@ def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     settings = Settings(index, endpoint.url, "m", MAX_IN_FLIGHT)
     with live_server(registered, read_ports("auto"), settings) as (server, running):
-        yield Served(registered, running.grpc, server.pid, endpoint, index)
+        yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)

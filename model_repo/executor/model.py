@@ -4,7 +4,8 @@ import json
 import os
 from pathlib import Path
 
-from serving.triton.backend import parameters, response, strings, text
+from serving.triton.backend import counter, parameters, response, strings, text
+from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
 
@@ -14,7 +15,10 @@ class TritonPythonModel:
         chosen = parameters(args)
         sources, vllm = (Path(chosen[name]) if chosen.get(name) else None for name in ("sources", "vllm"))
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
-        self.questions = Questions(os.environ["REVELATOR_GRPC"], home, sources, vllm)
+        entries = int(chosen.get("cache", 0))
+        looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
+        cache = AnswerCache(entries, looked_up) if entries else None
+        self.questions = Questions(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache)
         self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
 
     def execute(self, requests):

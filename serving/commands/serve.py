@@ -31,6 +31,9 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources, for the strategy atomic.")
 @click.option("--max-in-flight", type=click.IntRange(1), help="Questions at a time; the next is refused at once.")
 @click.option(
+    "--cache", type=click.IntRange(0), metavar="N", help="Keep N answers for equal questions (default: none)."
+)
+@click.option(
     "--decoding",
     type=click.Choice(["grammar", "names", "free"]),
     help="How plans are written: each one valid, of the question's own words, or freely (default: as recorded, else"
@@ -44,6 +47,7 @@ def serve(
     generator_model: str | None,
     sources: Path | None,
     max_in_flight: int | None,
+    cache: int | None,
     decoding: str | None,
 ) -> None:
     """Serve the deployed version on this machine's loopback until Ctrl-C or SIGTERM.
@@ -63,7 +67,7 @@ def serve(
     try:
         from serving.triton.repository import Settings
 
-        _serve(home, ports, Settings(index, generator, generator_model, max_in_flight, decoding, sources))
+        _serve(home, ports, Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache))
     except KeyboardInterrupt:
         click.echo("stopped")
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -56,6 +57,19 @@ def strings(*values: str) -> np.ndarray:
 
 def response(**outputs: np.ndarray) -> Any:
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
+
+
+def counter(name: str, description: str, label: str) -> Callable[[str], None]:
+    """A counter on Triton's metrics page: call it with the value of `label` that is to be counted."""
+    family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
+    series: dict[str, Any] = {}
+
+    def count(value: str) -> None:
+        if value not in series:
+            series[value] = family.Metric(labels={label: value})
+        series[value].increment(1)
+
+    return count
 
 
 def failure(error: Exception) -> Any:

@@ -17,6 +17,7 @@ from revelator.trace_events import Event
 from serving.executor import Executor
 from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Revelator
+from serving.triton.cache import AnswerCache
 from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.routing import RoutedRevelator
@@ -43,14 +44,22 @@ class Questions:
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
     What is promoted below `home` answers (`serving.triton.traffic`), or `vllm`, the version folder of the model
-    `revelator_vllm`, which then plans in place of `revelator`.
+    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new.
     """
 
-    def __init__(self, url: str, home: Path, sources: Path | None = None, vllm: Path | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        home: Path,
+        sources: Path | None = None,
+        vllm: Path | None = None,
+        cache: AnswerCache | None = None,
+    ) -> None:
         self.url = url
         self.home = home
         self.sources = sources
         self.vllm = vllm
+        self.cache = cache
         self._traffic = Traffic(home)
 
     async def open(self, stack: AsyncExitStack) -> None:
@@ -69,9 +78,15 @@ class Questions:
 
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
+        wanted = self._wanted(options, deadline_ms)
         with self._traffic.question(request_id or question) as choice:
-            trace = await self._executor.run(question, **self._wanted(options, deadline_ms))
-        return replace(trace, versions={**trace.versions, **choice.versions()})
+            if self.cache and (kept := self.cache.find(question, options, choice.version)):
+                return kept
+            trace = await self._executor.run(question, **wanted)
+        trace = replace(trace, versions={**trace.versions, **choice.versions()})
+        if self.cache:
+            self.cache.keep(question, options, choice.version, trace)
+        return trace
 
     async def stream(
         self, question: str, options: str, deadline_ms: object, request_id: str = ""

@@ -40,6 +40,7 @@ class Settings:
     max_in_flight: int | None = None
     decoding: str | None = None  # how the revelator writes plans: grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
+    cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
 
 
 def templates() -> Path:
@@ -65,10 +66,12 @@ def lay_out(home: Path, settings: Settings) -> None:
 
     Raises ConfigError for settings that cannot work.
     """
+    asking = _admission(home, settings) | _sources(home, settings) | _vllm(home)
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
-        **dict.fromkeys(EXECUTORS, _admission(home, settings) | _sources(home, settings) | _vllm(home)),
+        "executor": asking | _cache(home, settings),
+        "executor_stream": asking,
     }
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
@@ -137,6 +140,12 @@ def _vllm(home: Path) -> dict[str, str]:
     """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
     folder = repository(home) / VLLM / "1"
     return {"vllm": str(folder.resolve())} if (folder / VLLM_FACTS).is_file() else {}
+
+
+def _cache(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = int(recorded_parameters(home, "executor").get("cache", 0))
+    entries = recorded if settings.cache is None else settings.cache
+    return {"cache": str(entries)} if entries else {}
 
 
 def write_code(home: Path, name: str, version: int) -> None:
