@@ -143,7 +143,7 @@ def main() -> None:
         children = psutil.Process(server.pid).children(recursive=True)
     flat = judge(samples)
     left_over = [region.name for region in SHARED_MEMORY.glob(f"{server.regions}*")]
-    alive = [child.pid for child in children if child.is_running()]
+    _, alive = psutil.wait_procs(children, timeout=10)
     print("\n".join(f"{count:7} {name}" for name, count in sorted(outcomes.items())))
     print(f"after the end: {len(left_over)} shared-memory regions, {len(alive)} processes")
     sys.exit(0 if flat and not left_over and not alive else 1)
