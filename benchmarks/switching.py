@@ -1,6 +1,7 @@
 """Versions that change under a constant load of gRPC clients: failed requests, who answered, and how long it took.
 
-    python benchmarks/switching.py [--switches 20] [--rate 6] [--rest 4] [--kills 0] [--seed 1] [--home DIR]
+    python benchmarks/switching.py [--switches 20] [--rate 6] [--rest 4] [--kills 0] [--seed 1]
+        [--seconds S] [--home DIR]
 
 A Triton server of its own on loopback serves the embedded base with random adapters 1 and 2. Questions (strategy
 `single`: one retrieval, ten relevance judgements in one forward pass, the embedded reader) arrive at a constant rate,
@@ -103,12 +104,14 @@ def put(home: Path, store: str, version: int) -> None:
     deploy(home, registry.resolve(registry.NAME, version))
 
 
-async def switch_to_and_fro(home: Path, store: str, switches: int, rest: float) -> list[Switch]:
+async def switch_to_and_fro(home: Path, store: str, switches: int, rest: float, end: float) -> list[Switch]:
     """Deploys by another process, with `rest` seconds before each and after the last."""
     loop, done = asyncio.get_running_loop(), []
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         await loop.run_in_executor(process, put, home, store, 1)  # its imports; version 1 is in service
         for number in range(switches):
+            if time.monotonic() > end:
+                break
             await asyncio.sleep(rest)
             version, began = 2 - number % 2, time.monotonic()
             await loop.run_in_executor(process, put, home, store, version)
@@ -117,8 +120,8 @@ async def switch_to_and_fro(home: Path, store: str, switches: int, rest: float) 
     return done
 
 
-async def killed(home: Path, store: str, kills: int, seed: int) -> list[dict]:
-    command = [sys.executable, kill_deploys.__file__, str(home), store, str(kills), str(seed)]
+async def killed(home: Path, store: str, kills: int, seed: int, seconds: float) -> list[dict]:
+    command = [sys.executable, kill_deploys.__file__, str(home), store, str(kills), str(seed), str(seconds)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
     if process.returncode:
@@ -165,16 +168,18 @@ def report(asked: list[Asked], switches: list[Switch]) -> bool:
     return not failed and not wrong
 
 
-async def run(home: Path, store: str, url: str, switches: int, rate: float, rest: float, kills: int, seed: int) -> bool:
+async def run(
+    home: Path, store: str, url: str, switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float
+) -> bool:
     good = True
     for part in ("switches", "kills"):
         asked: list[Asked] = []
         enough = asyncio.Event()
         load = asyncio.create_task(ask_at_a_rate(url, rate, asked, enough))
         if part == "switches" and switches:
-            done = await switch_to_and_fro(home, store, switches, rest)
+            done = await switch_to_and_fro(home, store, switches, rest, time.monotonic() + seconds)
         elif part == "kills" and kills:
-            rows = await killed(home, store, kills, seed)
+            rows = await killed(home, store, kills, seed, seconds)
         enough.set()
         await load
         if part == "switches" and switches:
@@ -200,8 +205,11 @@ async def run(home: Path, store: str, url: str, switches: int, rate: float, rest
 @click.option("--rest", default=4.0, help="Seconds between two switches.")
 @click.option("--kills", default=0, type=click.IntRange(0))
 @click.option("--seed", default=1)
+@click.option(
+    "--seconds", default=3600.0, help="Begin no further switch, or kill, after so long; each part has so much."
+)
 @click.option("--home", type=click.Path(path_type=Path), help="Folder to work in (default: a temporary one).")
-def main(switches: int, rate: float, rest: float, kills: int, seed: int, home: Path | None) -> None:
+def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float, home: Path | None) -> None:
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     print(f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores; {rate:g} questions/s")
     with tempfile.TemporaryDirectory(prefix="switching-") as temporary:
@@ -209,7 +217,7 @@ def main(switches: int, rate: float, rest: float, kills: int, seed: int, home: P
         store = make_home(home)
         settings = Settings(index=home / "indexes" / "bm25", generator="embedded")
         with live_server(home, read_ports("auto"), settings) as (_, running):
-            good = asyncio.run(run(home, store, running.grpc, switches, rate, rest, kills, seed))
+            good = asyncio.run(run(home, store, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 
 

@@ -1,6 +1,6 @@
 """Deploys to a running server, to and fro between two versions, killed with -9 at random moments.
 
-    python tests/serving/kill_deploys.py HOME STORE KILLS SEED
+    python tests/serving/kill_deploys.py HOME STORE KILLS SEED SECONDS
 
 After each kill the live repository must hold whole version folders only and the promoted version must be ready; then
 the same deploy is run again and must finish. Prints a line of JSON a kill: moment and duration of a whole deploy in
@@ -88,12 +88,14 @@ def check(home: Path) -> int:
     return promoted.version
 
 
-def main(home: Path, store: str, kills: int, seed: int) -> None:
+def main(home: Path, store: str, kills: int, seed: int, seconds: float) -> None:
+    """Ends after `kills`, or with the one under way when `seconds` have passed."""
+    end = time.monotonic() + seconds
     draw = random.Random(seed)
     finish(home, store, 1)
     took = finish(home, store, 2)
     killed, target = 0, 2
-    while killed < kills:
+    while killed < kills and time.monotonic() < end:
         target = 3 - target
         child, moment = begin(home, store, target), draw.uniform(0, took)
         status = wait(child, moment)
@@ -109,4 +111,4 @@ def main(home: Path, store: str, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]).resolve(), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]).resolve(), sys.argv[2], int(sys.argv[3]), int(sys.argv[4]), float(sys.argv[5]))

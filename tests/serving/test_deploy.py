@@ -299,7 +299,7 @@ def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished
     question = "Where is Port Velm?"
     served.endpoint.knowledge[question] = ["Orland"]
     store = f"sqlite:///{served.home / 'mlflow.db'}"
-    command = [sys.executable, kill_deploys.__file__, str(served.home), store, "2", "5"]
+    command = [sys.executable, kill_deploys.__file__, str(served.home), store, "2", "5", "600"]
     with Client(served.url, WAIT) as client, asked_all_the_time(client, question) as answers:
         result = subprocess.run(command, capture_output=True, text=True, timeout=800)
         deploy(served.home, versions[1])
