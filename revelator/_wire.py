@@ -1,4 +1,4 @@
-"""The wire: how a channel to the server is opened, and errors that travel as a JSON message inside a gRPC status.
+"""The wire: errors that travel as a JSON message inside a gRPC status.
 
 Triton's Python backend can send UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, UNSUPPORTED,
 ALREADY_EXISTS and CANCELLED. It has no DEADLINE_EXCEEDED: a server that ran out of time says CANCELLED, and the message
@@ -38,13 +38,6 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
 # Triton's words for a model that is dead or not loaded; in a stream an error has no code
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
-_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
-
-
-def channel_arguments(url: str) -> list[tuple[str, int]]:
-    """Messages of any size; and to this machine itself no proxy, which gRPC would take from `http_proxy`."""
-    sizes = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_length", -1)]
-    return [*sizes, ("grpc.enable_http_proxy", 0)] if _LOOPBACK.match(url) else sizes
 
 
 def grpc_code(error: RevelatorError) -> str:

@@ -27,8 +27,9 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
+from revelator import spans
 from revelator._calls import DAY, Answer, Options, answer_of, bounded, event_of, our_error, request_of
-from revelator._wire import channel_arguments
+from revelator.channel import Tls, channel
 from revelator.errors import DeadlineExceeded, ServingError
 from revelator.retries import Attempts
 from revelator.trace_events import Event
@@ -42,17 +43,20 @@ __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 
 
 class Client:
-    """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call.
+    """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call; `tls`
+    where the server speaks it (default: as the environment says, `revelator.channel`).
 
     A question that met a server which was full or not there is put again, at most `retries` times and within the
     timeout (`revelator.retries`). `submit` puts a question once.
     """
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0) -> None:
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
         self.url = url
         self.timeout = bounded("timeout", timeout, DAY)
         self.retries = retries
-        self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
+        self.tls = tls
+        self._client = grpc_client.InferenceServerClient(**channel(url, tls))
+        _trace(self._client)
 
     def __enter__(self) -> Client:
         return self
@@ -69,7 +73,8 @@ class Client:
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
-                return answer_of(self._client.infer(**request))
+                with spans.span("ask", "client"):
+                    return answer_of(self._client.infer(**request))
             except InferenceServerException as error:
                 found = our_error(error, self.url, request["client_timeout"])
                 time.sleep(attempts.pause(found))
@@ -122,7 +127,8 @@ class Client:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
         arrived: SimpleQueue[Arrived] = SimpleQueue()
-        client = grpc_client.InferenceServerClient(self.url, channel_args=channel_arguments(self.url))
+        client = grpc_client.InferenceServerClient(**channel(self.url, self.tls))
+        _trace(client)
         client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=timeout)
         try:
             client.async_stream_infer(**{**asked, "model_name": STREAM_MODEL})
@@ -149,11 +155,13 @@ def _next(arrived: SimpleQueue[Arrived], timeout: float) -> Arrived:
 class AsyncClient:
     """The same for asyncio. Cancelling the task that awaits an answer cancels the work on the server."""
 
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0) -> None:
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
         self.url = url
         self.timeout = bounded("timeout", timeout, DAY)
         self.retries = retries
-        self._client = aio_client.InferenceServerClient(url, channel_args=channel_arguments(url))
+        self.tls = tls
+        self._client = aio_client.InferenceServerClient(**channel(url, tls))
+        _trace(self._client)
 
     async def __aenter__(self) -> AsyncClient:
         return self
@@ -170,7 +178,8 @@ class AsyncClient:
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
-                return answer_of(await self._client.infer(**request))
+                with spans.span("ask", "client"):
+                    return answer_of(await self._client.infer(**request))
             except InferenceServerException as error:
                 found = our_error(error, self.url, request["client_timeout"])
                 await asyncio.sleep(attempts.pause(found))
@@ -213,6 +222,13 @@ class AsyncClient:
             raise our_error(status, self.url, timeout) from error
         finally:
             call.cancel()
+
+
+def _trace(client: Any) -> None:
+    """Where spans are asked for, calls carry the current one with them."""
+    spans.start("revelator-client")
+    if spans.are_on():
+        client.register_plugin(spans.Traced())
 
 
 async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

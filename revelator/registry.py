@@ -98,7 +98,7 @@ def _unreachable(uri: str, reason: str) -> Unavailable:
     return Unavailable(
         f"the tracking server or store cannot be used: {reason}",
         where=uri,
-        hint="start it (mlflow/compose.yaml, or `mlflow server`), correct --tracking-uri, or leave that out to use the "
+        hint="start it (deploy/compose.yaml, or `mlflow server`), correct --tracking-uri, or leave that out to use the "
         "SQLite file below --home",
     )
 

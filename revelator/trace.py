@@ -67,7 +67,8 @@ class Node:
     placeholder to the id of the node that gave its value. `detail` holds what only some nodes have: a route's
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
     same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
-    off: the question is answered in part), `none` (it is known that there is no answer); of an operator of a tree
+    off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
+    retriever, in order: task or generator's mode, prompts, milliseconds, tokens); of an operator of a tree
     `key` (a digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`.
     """
 

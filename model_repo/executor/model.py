@@ -1,25 +1,25 @@
 """Triton model `executor`: questions in, answers and traces out, many at a time."""
 
 import json
-import os
 from pathlib import Path
 
 from serving.triton.backend import counter, parameters, response, strings, text
 from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
+from serving.triton.telemetry import Telemetry
 
 
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
-        sources, vllm = (Path(chosen[name]) if chosen.get(name) else None for name in ("sources", "vllm"))
+        telemetry = Telemetry(args["model_name"])
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
         entries = int(chosen.get("cache", 0))
         looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
         cache = AnswerCache(entries, looked_up) if entries else None
-        self.questions = Questions(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
+        self.questions = Questions.configured(home, chosen, telemetry.answered, cache)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]

@@ -1,21 +1,21 @@
 """Triton model `executor_stream`: questions in, the events of their traces out, each when it happens."""
 
 import json
-import os
 from pathlib import Path
 
 from serving.triton.backend import parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
+from serving.triton.telemetry import Telemetry
 
 
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
-        sources, vllm = (Path(chosen[name]) if chosen.get(name) else None for name in ("sources", "vllm"))
+        telemetry = Telemetry(args["model_name"])
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
-        self.questions = Questions(os.environ["REVELATOR_GRPC"], home, sources, vllm)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]))
+        self.questions = Questions.configured(home, chosen, telemetry.answered)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry)
 
     def execute(self, requests):
         for request in requests:

@@ -6,13 +6,14 @@ from dataclasses import asdict
 from serving.triton.backend import parameters, response, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.readings import Readings
+from serving.triton.telemetry import Telemetry
 
 
 class TritonPythonModel:
     def initialize(self, args):
         config = parameters(args)
         self.readings = Readings(config["endpoint"], config["model"])
-        self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]))
+        self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]), Telemetry(args["model_name"]))
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]

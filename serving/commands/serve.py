@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from pathlib import Path
@@ -11,12 +12,15 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from revelator.errors import ConfigError
 from revelator.registry import home_folder
 
 if TYPE_CHECKING:
+    from serving.triton.exposure import Exposure
     from serving.triton.repository import Settings
 
 FOLDER = click.Path(path_type=Path)
+FILE = click.Path(path_type=Path, exists=True, dir_okay=False, resolve_path=True)
 LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some 5 ms
 
 
@@ -39,6 +43,16 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     help="How plans are written: each one valid, of the question's own words, or freely (default: as recorded, else"
     " grammar).",
 )
+@click.option(
+    "--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Lower a limit of the executor's, such as leaves=8."
+)
+@click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
+@click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC speaks TLS, HTTP stays on loopback.")
+@click.option("--tls-key", type=FILE, help="Its key.")
+@click.option("--tls-ca", type=FILE, help="Certificate of the authority that signed it, and the clients'.")
+@click.option("--tls-name", metavar="NAME", help="The name in the certificate, where that is not 127.0.0.1.")
+@click.option("--tls-mutual", is_flag=True, help="Clients must show a certificate of the same authority.")
+@click.option("--log-questions", is_flag=True, help="Write questions, plans and answers into logs/events.jsonl, too.")
 def serve(
     home: Path,
     ports: str,
@@ -49,11 +63,19 @@ def serve(
     max_in_flight: int | None,
     cache: int | None,
     decoding: str | None,
+    limits: tuple[str, ...],
+    host: str,
+    tls_cert: Path | None,
+    tls_key: Path | None,
+    tls_ca: Path | None,
+    tls_name: str | None,
+    tls_mutual: bool,
+    log_questions: bool,
 ) -> None:
-    """Serve the deployed version on this machine's loopback until Ctrl-C or SIGTERM.
+    """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
-    Addresses are written to serve.json below --home, the server's log to logs/triton.log. A model whose process dies
-    is loaded again.
+    Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
+    logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
 
     \b
     Examples:
@@ -61,15 +83,33 @@ def serve(
       revelator serve --home runs/demo --ports 9000,9001,9002
       revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
+      revelator serve --limit question_characters=500 --limit leaves=8
+      REVELATOR_CONTROL_TOKEN=… revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
+        from serving.triton import event_log
+        from serving.triton.exposure import Exposure, server_tls
         from serving.triton.repository import Settings
 
-        _serve(home, ports, Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache))
+        os.environ.setdefault(event_log.FILE, str(home.resolve() / "logs" / "events.jsonl"))
+        if log_questions:
+            os.environ[event_log.TEXTS] = "1"
+        lowered = dict(map(_limit, limits)) or None
+        settings = Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered)
+        exposure = Exposure(host, server_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
+        _serve(home, ports, settings, exposure)
     except KeyboardInterrupt:
         click.echo("stopped")
+
+
+def _limit(text: str) -> tuple[str, float]:
+    name, _, number = text.partition("=")
+    try:
+        return name, float(number) if "." in number else int(number)
+    except ValueError as error:
+        raise ConfigError(f"not NAME=NUMBER: {text!r}", where="--limit", hint="--limit leaves=8") from error
 
 
 def _stop(*_: object) -> None:
@@ -79,7 +119,7 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _serve(home: Path, ports: str, settings: Settings) -> None:
+def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure) -> None:
     from serving.triton.live import live_server
     from serving.triton.repository import MODELS, recorded_parameters
     from serving.triton.server import read_ports
@@ -95,7 +135,7 @@ def _serve(home: Path, ports: str, settings: Settings) -> None:
             waiting.discard(model)
             progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
 
-        with live_server(home, read_ports(ports), settings, report) as (server, running):
+        with live_server(home, read_ports(ports), settings, report, exposure) as (server, running):
             progress.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} version {version}: ready")

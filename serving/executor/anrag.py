@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
+from revelator import spans
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Node, Passage, Usage
 from revelator.trace_events import Happening
@@ -31,11 +35,16 @@ class Models:
         """At most `k` passages; `node` counts the search and its retries."""
         node.usage += Usage(retrievals=1)
         asked = retriever or self.retriever
-        return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
+        with _timed(node, "search"):
+            return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
         """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
-        reading = await self.reading.call(lambda: self.generator.answer(request), lambda: _retried(node, "generator"))
+        with _timed(node, request.mode) as call:
+            reading = await self.reading.call(
+                lambda: self.generator.answer(request), lambda: _retried(node, "generator")
+            )
+            call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
         node.sentence = reading.sentence
         node.answers = list(dict.fromkeys(reading.answers))
@@ -46,14 +55,29 @@ class Models:
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
-        completions = await self.revelator.complete(task, prompts, temperature=temperature)
-        tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
+        with _timed(node, task, len(prompts)) as call:
+            completions = await self.revelator.complete(task, prompts, temperature=temperature)
+            tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
+            call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
         node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
         if TASKS[task].labels:
             node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
         if any(c.degraded for c in completions):
             node.detail["degraded"] = True
         return [c.text for c in completions]
+
+
+@contextmanager
+def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
+    """Notes a call in the node's detail, also one that fails: its task, prompts, milliseconds with retries, tokens."""
+    call: dict[str, Any] = {"task": task, "count": count}
+    node.detail.setdefault("calls", []).append(call)
+    began = time.perf_counter()
+    try:
+        with spans.span(task, "client"):
+            yield call
+    finally:
+        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
 
 
 def _retried(node: Node, service: str) -> None:

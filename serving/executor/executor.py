@@ -55,8 +55,8 @@ class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
-    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries. `share_leaves` False
-    asks equal leaves of a plan each, which only a measurement wants.
+    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries; `ended` is called with
+    each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement wants.
     """
 
     def __init__(
@@ -71,12 +71,14 @@ class Executor:
         atomic: AtomicRunner | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
+        ended: Callable[[Trace], object] = lambda trace: None,
     ) -> None:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
         self.atomic = atomic
         self.share_leaves = share_leaves
+        self._ended = ended
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """The trace of one question; `Options` says what may be asked for.
@@ -119,6 +121,7 @@ class Executor:
     ) -> Trace:
         limits = limits or self.limits
         limits.check_question(question)
+        limits.check_size(plan)
         if strategy not in get_args(Strategy):
             raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
         if strategy == "atomic" and self.atomic is None:
@@ -143,7 +146,9 @@ class Executor:
             if not scope.expired():
                 raise
             _out_of_time(run, deadline)
-        return run.recorder.finish()
+        trace = run.recorder.finish()
+        self._ended(trace)
+        return trace
 
 
 async def _travel(run: Run, expression: Expression | None, strategy: str) -> None:

@@ -14,7 +14,7 @@ def take(node: Node, other: Node, how: str) -> None:
     node.sentence = other.sentence
     node.answers = list(other.answers)
     node.status, node.error = other.status, other.error
-    inner = ("shared_from", "reused_from", "retries", "fallback", "art")
+    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "art")
     node.detail |= {k: deepcopy(v) for k, v in other.detail.items() if k not in inner} | {how: other.id}
 
 

@@ -24,6 +24,8 @@ class Limits:
     relevance_threshold: float = 0.5
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000
+    plan_characters: int = 20_000  # of a plan that is given, before it is read
+    options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
 
     def lowered(self, wanted: Mapping[str, Any]) -> Limits:
         """These limits with each one that `wanted` names and that is lower. Raises InvalidRequest."""
@@ -51,6 +53,13 @@ class Limits:
             raise InvalidRequest(
                 f"the question has {len(question)} characters; "
                 f"the limit question_characters is {self.question_characters}"
+            )
+
+    def check_size(self, plan: str | None) -> None:
+        """Raises InvalidRequest for a given plan that is too long to be read at all."""
+        if plan is not None and len(plan) > self.plan_characters:
+            raise InvalidRequest(
+                f"the plan has {len(plan)} characters; the limit plan_characters is {self.plan_characters}"
             )
 
     def check_plan(self, expression: Expression) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from typing import Any
 
+from revelator import spans
 from revelator.trace import Kind, Node, Outcome, Trace, Usage, in_order
 from revelator.trace_events import Event, Happening, Teller
 
@@ -136,16 +139,22 @@ class Running:
 
     recorder: Recorder
     node: Node
+    span: AbstractContextManager[Any] | None = None
 
     def __enter__(self) -> Node:
         node = self.node
+        if spans.are_on():
+            self.span = spans.span(node.kind, node=node.id)
+            self.span.__enter__()
         node.started_ms = node.ended_ms = self.recorder.now_ms()
         node.status, node.error = "running", None
         self.recorder.tell("started", node)
         return node
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+    def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:
         node = self.node
+        if self.span:
+            self.span.__exit__(kind, error, traceback)
         node.ended_ms = self.recorder.now_ms()
         if error is None:
             if node.status == "running":

@@ -9,7 +9,8 @@ from typing import Any, Protocol, Unpack
 import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import channel_arguments, read_error
+from revelator._wire import read_error
+from revelator.channel import channel, with_control
 from revelator.client import Options
 from revelator.errors import RevelatorError, Unavailable
 from revelator.trace_events import Event
@@ -41,7 +42,7 @@ class Server:
 
 async def served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
-    client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
+    client = with_control(grpc_client.InferenceServerClient(**channel(url)))
     try:
         index = await client.get_model_repository_index(client_timeout=LOOK_SECONDS)
     except InferenceServerException as error:

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import channel_arguments
+from revelator.channel import channel, with_control
 from revelator.errors import ArtifactError, Unavailable
 from serving.triton.server import wait_for
 
@@ -28,7 +28,7 @@ _PREFIX = re.compile(
 @contextmanager
 def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
     """A control client; a server that does not answer is Unavailable."""
-    client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
+    client = with_control(grpc_client.InferenceServerClient(**channel(url)))
     try:
         yield client
     except InferenceServerException as error:

@@ -22,6 +22,7 @@ from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
 from serving import promotion
 from serving.triton import control, repository
+from serving.triton.exposure import CLOSED, Exposure
 from serving.triton.install import find_server
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
 from serving.triton.server import LOOPBACK, Ports, TritonServer
@@ -95,7 +96,11 @@ def models_to_serve(home: Path) -> dict[str, int]:
 
 @contextmanager
 def live_server(
-    home: Path, ports: Ports, settings: Settings, report: Callable[[str], None] = lambda _: None
+    home: Path,
+    ports: Ports,
+    settings: Settings,
+    report: Callable[[str], None] = lambda _: None,
+    exposure: Exposure = CLOSED,
 ) -> Iterator[tuple[TritonServer, Running]]:
     """Starts the server, loads every model, and writes `serve.json`; on leaving, both are gone.
 
@@ -114,9 +119,13 @@ def live_server(
         parameters = repository.recorded_parameters(home, REVELATOR)
         repository.write_config(home, REVELATOR, models[REVELATOR], parameters)
         server = TritonServer(
-            find_server(home / "triton"), repository.repository(home), ports, home / "logs" / "triton.log"
+            find_server(home / "triton"),
+            repository.repository(home),
+            ports,
+            home / "logs" / "triton.log",
+            exposure=exposure,
         )
-        with server:
+        with exposure.in_environment(), server:
             try:
                 load_all(server.url, models, report)
             except BaseException:

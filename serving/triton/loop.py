@@ -13,11 +13,14 @@ import asyncio
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AsyncExitStack, aclosing
+from contextvars import copy_context
 from typing import Any
 
+from revelator import spans
 from revelator.errors import Cancelled, Overloaded
 from serving import collector
 from serving.triton.backend import failure, send
+from serving.triton.telemetry import ASKED, Asked, Telemetry
 
 POLL_SECONDS = 0.02  # a look costs 0.15 ms of message passing
 POLLED_OFTEN = 16  # requests in flight up to which each is looked at so often: 12 % of a core; more share that
@@ -31,10 +34,12 @@ Begin = Callable[[Any], Answer]
 
 
 class RequestLoop:
-    """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release."""
+    """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release;
+    `telemetry` is told of admission and errors."""
 
-    def __init__(self, open: Open, limit: int) -> None:
+    def __init__(self, open: Open, limit: int, telemetry: Telemetry) -> None:
         self.limit = limit
+        self._telemetry = telemetry
         self._loop = asyncio.new_event_loop()
         self._running: set[Any] = set()  # senders admitted, from `accept` to the response
         self._tasks: set[asyncio.Task[None]] = set()
@@ -43,6 +48,7 @@ class RequestLoop:
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
+        telemetry.in_flight(0, limit)
         collector.settle()
 
     def accept(self, request: Any, begin: Begin) -> Any:
@@ -53,15 +59,18 @@ class RequestLoop:
         that says so, or what is wrong with the request, is returned for `execute` to hand back: a sender would take
         one more exchange of messages, and under overload all others wait for that.
         """
+        context = copy_context()
+        context.run(ASKED.set, Asked.of(request))
         try:
             if len(self._running) >= self.limit:
                 raise self._overloaded()
             answer = begin(request)
         except Exception as error:
-            return failure(error)
+            return context.run(self._failure, error)
         sender = request.get_response_sender()
         self._running.add(sender)
-        self._loop.call_soon_threadsafe(self._start, sender, answer)
+        self._telemetry.in_flight(len(self._running), self.limit)
+        self._loop.call_soon_threadsafe(self._start, sender, answer, context=context)
         return None
 
     def _overloaded(self) -> Overloaded:
@@ -76,19 +85,26 @@ class RequestLoop:
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, sender: Any, answer: Answer) -> None:
-        work = asyncio.create_task(_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer)
-        watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
+        asked = ASKED.get()
         began = self._loop.time()
         try:
-            reply = await work
+            with spans.span(self._telemetry.model, "server", asked.traceparent, request=asked.id):
+                work = asyncio.create_task(_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer)
+                watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
+                reply = await work
         except asyncio.CancelledError:
-            reply = failure(Cancelled("the client went away, or the server is stopping"))
+            reply = self._failure(Cancelled("the client went away, or the server is stopping"))
         except Exception as error:
-            reply = failure(error)
+            reply = self._failure(error)
         watch.cancel()
         self._mean_seconds += SHARE_OF_LAST * (self._loop.time() - began - self._mean_seconds)
         self._running.discard(sender)
+        self._telemetry.in_flight(len(self._running), self.limit)
         send(sender, reply)
+
+    def _failure(self, error: Exception) -> Any:
+        self._telemetry.failed(error)
+        return failure(error)
 
     async def _cancel_when_client_leaves(self, sender: Any, work: asyncio.Future[Any]) -> None:
         while not sender.is_cancelled():  # noqa: ASYNC110 (the server offers no event, only this question)
@@ -101,6 +117,7 @@ class RequestLoop:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+        self._telemetry.close()
 
     async def _drain(self) -> None:
         if self._tasks:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +16,14 @@ from pydantic_core import ValidationError, from_json
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from revelator.trace_events import Event
-from serving.executor import Executor
+from serving.executor import Executor, Limits
 from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Revelator
 from serving.triton.cache import AnswerCache
 from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.routing import RoutedRevelator
-from serving.triton.traffic import Traffic
+from serving.triton.traffic import Traffic, current
 from serving.triton.vllm import VllmRevelator, served
 
 
@@ -44,7 +46,8 @@ class Questions:
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
     What is promoted below `home` answers (`serving.triton.traffic`), or `vllm`, the version folder of the model
-    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new.
+    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits` is
+    JSON that lowers the executor's own; `ended` is called with each trace once it is whole.
     """
 
     def __init__(
@@ -54,13 +57,29 @@ class Questions:
         sources: Path | None = None,
         vllm: Path | None = None,
         cache: AnswerCache | None = None,
+        limits: str = "",
+        ended: Callable[[Trace], object] = lambda trace: None,
     ) -> None:
         self.url = url
         self.home = home
         self.sources = sources
         self.vllm = vllm
         self.cache = cache
+        self.limits = Limits().lowered(json.loads(limits or "{}"))
+        self._ended = ended
         self._traffic = Traffic(home)
+
+    @classmethod
+    def configured(
+        cls,
+        home: Path,
+        parameters: Mapping[str, str],
+        ended: Callable[[Trace], object],
+        cache: AnswerCache | None = None,
+    ) -> Questions:
+        """As the `parameters` of a config.pbtxt say, with the models of the server that started this process."""
+        sources, vllm = (Path(parameters[name]) if parameters.get(name) else None for name in ("sources", "vllm"))
+        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, parameters.get("limits", ""), ended)
 
     async def open(self, stack: AsyncExitStack) -> None:
         models = await stack.enter_async_context(TritonModels(self.url))
@@ -69,7 +88,7 @@ class Questions:
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
         logical = RemoteRetriever(models, "logic")
-        self._executor = Executor(*services, atomic=atomic, logical=logical)
+        self._executor = Executor(*services, self.limits, atomic=atomic, logical=logical, ended=self._finished)
 
     def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
         revelator = RoutedRevelator(RemoteRevelator(models), self.home)
@@ -100,15 +119,20 @@ class Questions:
                     yield event
 
     def _wanted(self, options: str, deadline_ms: object) -> dict[str, Any]:
-        wanted = read_options(options)
-        wanted["limits"] = self._executor.limits.lowered(wanted.pop("limits", {}))
+        wanted = read_options(options, self.limits.options_bytes)
+        wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
         return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
 
+    def _finished(self, trace: Trace) -> None:
+        self._ended(replace(trace, versions={**trace.versions, **current().versions()}))
 
-def read_options(text: str) -> dict[str, Any]:
-    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them."""
+
+def read_options(text: str, most_bytes: int) -> dict[str, Any]:
+    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them. Raises InvalidRequest."""
+    if len(text) > most_bytes or len(text.encode()) > most_bytes:
+        raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
         value = from_json(text or "{}")  # unlike json.loads it refuses what is nested too deep, and lone surrogates
     except ValueError as error:

@@ -18,7 +18,9 @@ import tritonclient.grpc.aio as grpc_client
 from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
-from revelator._wire import channel_arguments, read_error
+from revelator import spans
+from revelator._wire import read_error
+from revelator.channel import channel
 from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
@@ -35,7 +37,9 @@ class TritonModels:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self._client = grpc_client.InferenceServerClient(url, channel_args=channel_arguments(url))
+        self._client = grpc_client.InferenceServerClient(**channel(url))
+        if spans.are_on():
+            self._client.register_plugin(spans.Traced())
 
     async def __aenter__(self) -> TritonModels:
         return self

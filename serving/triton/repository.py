@@ -7,6 +7,7 @@ finds one state or the next.
 
 from __future__ import annotations
 
+import json
 import py_compile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 import serving
 from revelator import durable
 from revelator.endpoint import checked_url
-from revelator.errors import ArtifactError, ConfigError
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -41,6 +42,7 @@ class Settings:
     decoding: str | None = None  # how the revelator writes plans: grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
+    limits: Mapping[str, float] | None = None  # of serving.executor.Limits: lower ones than its defaults
 
 
 def templates() -> Path:
@@ -66,7 +68,7 @@ def lay_out(home: Path, settings: Settings) -> None:
 
     Raises ConfigError for settings that cannot work.
     """
-    asking = _admission(home, settings) | _sources(home, settings) | _vllm(home)
+    asking = _admission(home, settings) | _sources(home, settings) | _limits(home, settings) | _vllm(home)
     parameters = {
         "retriever": {"index": str(_index(home, settings))},
         "generator": _generator(home, settings),
@@ -134,6 +136,20 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
     read_sources(path)
     return {"sources": str(path.resolve())}
+
+
+def _limits(home: Path, settings: Settings) -> dict[str, str]:
+    """The limits that were given, else the recorded ones, as JSON."""
+    from serving.executor import Limits
+
+    if settings.limits is None:
+        recorded = recorded_parameters(home, "executor").get("limits")
+        return {"limits": recorded} if recorded else {}
+    try:
+        Limits().lowered(settings.limits)
+    except InvalidRequest as error:
+        raise ConfigError(error.message, where="--limit", hint=error.hint) from error
+    return {"limits": json.dumps(dict(settings.limits))}
 
 
 def _vllm(home: Path) -> dict[str, str]:

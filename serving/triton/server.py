@@ -22,13 +22,15 @@ from pathlib import Path
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import channel_arguments
+from revelator import spans
+from revelator.channel import channel
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError, Unavailable
+from serving.triton.exposure import CLOSED, LOOPBACK, Exposure
 from serving.triton.install import Installation
 
-LOOPBACK = "127.0.0.1"
 SHARED_MEMORY = Path("/dev/shm")
+NEVER_BY_ITSELF = 2**31 - 1  # of the requests that come without a trace one in so many is traced
 EXIT_SECONDS = 10  # what the server grants running questions when it is told to stop
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
@@ -86,11 +88,18 @@ class TritonServer:
     """A context manager: enters with the server live and empty, leaves with it and all its children gone."""
 
     def __init__(
-        self, installation: Installation, repository: Path, ports: Ports, log: Path, environment: Mapping[str, str] = {}
+        self,
+        installation: Installation,
+        repository: Path,
+        ports: Ports,
+        log: Path,
+        environment: Mapping[str, str] = {},
+        exposure: Exposure = CLOSED,
     ) -> None:
         self.repository = repository
         self.ports = ports
         self.log = log
+        self._exposure = exposure
         self._installation = installation
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -140,20 +149,21 @@ class TritonServer:
             "backend-directory": self._installation.backends,
             "model-control-mode": "explicit",
             "exit-timeout-secs": EXIT_SECONDS,
-            "http-address": LOOPBACK,
-            "grpc-address": LOOPBACK,
-            "metrics-address": LOOPBACK,
             "http-port": self.ports.http,
             "grpc-port": self.ports.grpc,
             "metrics-port": self.ports.metrics,
             "backend-config": f"python,shm-region-prefix-name={self.regions}",
+            "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
+            "http-header-forward-pattern": spans.HEADER,
+            **self._exposure.options(),
         }
+        settings = [*options.items(), *(("trace-config", setting) for setting in _trace_settings())]
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice
-        return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in options.items())]
+        return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in settings)]
 
     def wait_until_live(self, seconds: float = 60) -> None:
         """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
-        client = grpc_client.InferenceServerClient(self.url, channel_args=channel_arguments(self.url))
+        client = grpc_client.InferenceServerClient(**channel(self.url))
         try:
             wait_for(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
         finally:
@@ -197,6 +207,15 @@ class TritonServer:
     def _clear_shared_memory(self) -> None:
         for region in SHARED_MEMORY.glob(f"{self.regions}*"):
             region.unlink(missing_ok=True)
+
+
+def _trace_settings() -> list[str]:
+    """The server's own spans, of each model's queue and compute: of requests that come with a trace, where spans are
+    told at all."""
+    if not (url := spans.endpoint()):
+        return []
+    ours = f"opentelemetry,url={url}", "opentelemetry,resource=service.name=revelator-triton"
+    return ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={NEVER_BY_ITSELF}", *ours]
 
 
 def wait_for(is_so: object, what: str, seconds: float) -> None:

@@ -135,7 +135,7 @@ async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder
 
     from serving.triton.questions import Questions
 
-    questions = Questions(models, vllm=folder / "1")
+    questions = Questions(models, folder, vllm=folder / "1")
     async with AsyncExitStack() as stack:
         await questions.open(stack)
         trace = await questions.answer(QUESTION, "", None)

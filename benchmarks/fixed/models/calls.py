@@ -13,6 +13,7 @@ import triton_python_backend_utils as pb_utils
 from serving.triton.backend import parameters, response, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.remote import TritonModels
+from serving.triton.telemetry import Telemetry
 
 THREADS = 256  # of the pool in which the backend waits for BLS calls
 
@@ -22,7 +23,7 @@ class TritonPythonModel:
         chosen = parameters(args)
         self.count, self.seconds = int(chosen["calls"]), float(chosen["seconds"])
         self.call = getattr(self, chosen["way"])
-        self.loop = RequestLoop(self.open, int(chosen["max_in_flight"]))
+        self.loop = RequestLoop(self.open, int(chosen["max_in_flight"]), Telemetry(args["model_name"]))
 
     async def open(self, stack):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))

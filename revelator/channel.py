@@ -1,0 +1,108 @@
+"""How a channel to the server is opened: message sizes, proxies, TLS, the token of model control.
+
+A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
+
+    REVELATOR_TLS_CA     certificate of the authority that signed the server's
+    REVELATOR_TLS_CERT   this side's own certificate and
+    REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
+    REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
+
+`REVELATOR_CONTROL_TOKEN` is what a server wants to hear before it loads or unloads a model.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+from tritonclient.grpc import InferenceServerClientPlugin
+
+from revelator.endpoint import checked_key
+from revelator.errors import ConfigError
+
+_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
+_FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
+_NAME = "REVELATOR_TLS_NAME"
+TOKEN = "REVELATOR_CONTROL_TOKEN"
+TOKEN_HEADER = "authorization"
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files; `cert` and `key` go together. `name`: what the server's certificate names instead of its address."""
+
+    ca: Path
+    cert: Path | None = None
+    key: Path | None = None
+    name: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Tls | None:
+        """None where `REVELATOR_TLS_CA` is not set: the server is spoken to in the clear."""
+        files = {name: Path(environment[key]) for name, key in _FILES.items() if environment.get(key)}
+        if not files:
+            return None
+        if "ca" not in files or ("cert" in files) != ("key" in files):
+            hint = f"{_FILES['ca']} alone, or together with {_FILES['cert']} and {_FILES['key']}"
+            raise ConfigError("a part of the TLS files is not named", where="environment", hint=hint)
+        return cls(**files, name=environment.get(_NAME) or None)
+
+    def to_environment(self) -> dict[str, str]:
+        """What `from_environment` reads."""
+        files = {key: str(value) for name, key in _FILES.items() if (value := getattr(self, name))}
+        return files | ({_NAME: self.name} if self.name else {})
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises ConfigError that names the file that cannot be read."""
+        ca, key, cert = (_read(path) if path else None for path in (self.ca, self.key, self.cert))
+        return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def channel(url: str, tls: Tls | None = None) -> dict[str, Any]:
+    """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
+    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`."""
+    tls = tls or Tls.from_environment()
+    arguments: list[tuple[str, int | str]] = [
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+    ]
+    if _LOOPBACK.match(url):
+        arguments.append(("grpc.enable_http_proxy", 0))
+    if tls and tls.name:
+        arguments.append(("grpc.ssl_target_name_override", tls.name))
+    return {"url": url, "channel_args": arguments, "creds": tls.credentials() if tls else None}
+
+
+class ControlToken(InferenceServerClientPlugin):
+    """Adds the token to each request of a client."""
+
+    def __init__(self, token: str) -> None:
+        self._header = {f"triton-grpc-protocol-{TOKEN_HEADER}": f"Bearer {token}"}
+
+    def __call__(self, request: Any) -> None:
+        request.headers.update(self._header)
+
+
+def control_token() -> str | None:
+    """The token in the environment, if there is one. Raises ConfigError for one that no header can hold."""
+    token = os.environ.get(TOKEN)
+    return checked_key(token, TOKEN) if token else None
+
+
+def with_control(client: Any) -> Any:
+    """The tritonclient, which from now on says the token in the environment, if there is one."""
+    if token := control_token():
+        client.register_plugin(ControlToken(token))
+    return client
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error

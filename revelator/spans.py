@@ -1,0 +1,106 @@
+"""OpenTelemetry spans of one question from the client to the leaf, off unless an endpoint is named:
+
+    OTEL_EXPORTER_OTLP_ENDPOINT=http://127.0.0.1:4318     # or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT, whole
+
+The W3C header `traceparent` carries the trace through gRPC. While it is off a span is one shared object that does
+nothing, and OpenTelemetry is not imported. Spans never hold a question's text.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from tritonclient.grpc import InferenceServerClientPlugin
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import Tracer
+
+ENDPOINT, TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+HEADER = "traceparent"
+
+Block = AbstractContextManager[Any]
+_tracer: Tracer | None = None
+_NOTHING: Block = nullcontext()
+
+
+def endpoint() -> str | None:
+    """Where spans go, as the environment says."""
+    if whole := os.environ.get(TRACES_ENDPOINT):
+        return whole
+    base = os.environ.get(ENDPOINT)
+    return f"{base.rstrip('/')}/v1/traces" if base else None
+
+
+def start(service: str, tracer: Tracer | None = None) -> None:
+    """From now on this process tells spans, with `tracer` or to the endpoint in the environment; without either it
+    does nothing. `OTEL_SERVICE_NAME` and the other variables of the SDK hold."""
+    global _tracer
+    if tracer is not None:
+        _tracer = tracer
+    elif _tracer is None and endpoint():
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        provider = TracerProvider(resource=Resource.create({"service.name": service}))
+        provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+        _tracer = provider.get_tracer("revelator")
+
+
+def are_on() -> bool:
+    return _tracer is not None
+
+
+def span(name: str, kind: str = "internal", parent: str | None = None, **attributes: str) -> Block:
+    """A span for the block, below the current one or the one that the header `parent` names; `kind` as OpenTelemetry
+    has it (internal, client, server). An exception marks it failed by its type alone."""
+    if _tracer is None:
+        return _NOTHING
+    from opentelemetry.trace import SpanKind
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
+    return _Failing(
+        _tracer.start_as_current_span(
+            name, context, SpanKind[kind.upper()], attributes, record_exception=False, set_status_on_exception=False
+        )
+    )
+
+
+def headers() -> dict[str, str]:
+    """The header that continues the current trace elsewhere; nothing without one."""
+    if _tracer is None:
+        return {}
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier)
+    return {HEADER: carrier[HEADER]} if HEADER in carrier else {}
+
+
+class Traced(InferenceServerClientPlugin):
+    """Adds the header to each request of a tritonclient."""
+
+    def __call__(self, request: Any) -> None:
+        request.headers.update(headers())
+
+
+class _Failing:
+    """A current span whose status says which error ended it, without the error's text, which may quote a question."""
+
+    def __init__(self, inner: Block) -> None:
+        self._inner = inner
+
+    def __enter__(self) -> Any:
+        self._span = self._inner.__enter__()
+        return self._span
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is not None:
+            from opentelemetry.trace import StatusCode
+
+            self._span.set_status(StatusCode.ERROR, kind.__name__)
+        self._inner.__exit__(None, None, None)

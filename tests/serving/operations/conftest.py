@@ -1,0 +1,96 @@
+"""One server as it is run where others can reach it: mutual TLS, a token for model control, lowered limits."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import trustme
+
+from revelator import registry
+from revelator.channel import Tls
+from serving.deploy import deploy
+from serving.triton.live import Running, find_running
+from tests.serving.operations.receiver import Receiver, receiving
+
+TOKEN = "a-token-of-the-tests"
+START_SECONDS = 240.0
+
+
+@dataclass
+class Operated:
+    """`tls` are a client's files, `own` the server's; `stranger` is a client of another authority. `receiver` has the
+    spans of all."""
+
+    home: Path
+    running: Running
+    tls: Tls
+    own: Tls
+    stranger: Tls
+    receiver: Receiver
+
+
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+@pytest.fixture(scope="session")
+def authority(tmp_path_factory) -> tuple[Tls, Tls, Tls]:
+    """Files of a server, of a client, and of a client whom another authority signed."""
+    folder = tmp_path_factory.mktemp("certificates")
+    good, other = trustme.CA(), trustme.CA()
+    good.cert_pem.write_to_path(folder / "ca.pem")
+
+    def issue(name: str, ca: trustme.CA, identity: str) -> Tls:
+        issued = ca.issue_cert(identity)
+        issued.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+        issued.private_key_pem.write_to_path(folder / f"{name}.key")
+        return Tls(folder / "ca.pem", folder / f"{name}.pem", folder / f"{name}.key", "revelator.test")
+
+    server, client = issue("server", good, "revelator.test"), issue("client", good, "client.test")
+    return server, client, issue("stranger", other, "client.test")
+
+
+@pytest.fixture(scope="session")
+def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterator[Operated]:
+    """A running `revelator serve`, for all tests of operations."""
+    own, tls, stranger = authority
+    home = tmp_path_factory.mktemp("operated")
+    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    deploy(home, registry.resolve(registry.NAME, 1))
+    command = [Path(sys.executable).parent / "revelator", "serve", "--home", home, "--index", index]
+    command += [
+        "--tls-cert",
+        own.cert,
+        "--tls-key",
+        own.key,
+        "--tls-ca",
+        own.ca,
+        "--tls-name",
+        own.name,
+        "--tls-mutual",
+    ]
+    command += ["--limit", "question_characters=200", "--limit", "leaves=2", "--limit", "options_bytes=100000"]
+    log = (home / "serve.log").open("wb")
+    tracing = {"OTEL_EXPORTER_OTLP_ENDPOINT": receiver.url, "OTEL_BSP_SCHEDULE_DELAY": "200"}
+    environment = {**os.environ, **tracing, "REVELATOR_CONTROL_TOKEN": TOKEN}
+    process = subprocess.Popen(list(map(str, command)), env=environment, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        end = time.monotonic() + START_SECONDS
+        while (running := find_running(home)) is None:
+            assert process.poll() is None and time.monotonic() < end, (home / "serve.log").read_text()
+            time.sleep(0.1)
+        yield Operated(home, running, tls, own, stranger, receiver)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+        log.close()

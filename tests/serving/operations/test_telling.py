@@ -1,0 +1,126 @@
+"""Spans and logs: one trace from the client to the leaf, one line a question, and no question's words in either."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+
+from revelator import spans
+from revelator.client import AsyncClient, Client
+from revelator.errors import InvalidRequest
+from serving.triton.event_log import EventLog
+from tests.serving.operations.conftest import Operated
+from tests.serving.operations.receiver import Span
+
+PLAN = "Who directed Lantern Row? * Where was {director} born?"
+QUESTION = "Where was the director of Lantern Row born?"
+LEAF = {"search", "relevance", "read"}
+MODELS = {"executor", "retriever", "revelator", "generator"}
+
+
+@pytest.fixture
+def traced(operated: Operated) -> Iterator[Operated]:
+    """This process tells its spans as well, as a client with the endpoint in its environment does."""
+    provider = TracerProvider(resource=Resource.create({"service.name": "revelator-client"}))
+    provider.add_span_processor(SimpleSpanProcessor(OTLPSpanExporter(f"{operated.receiver.url}/v1/traces")))
+    spans.start("revelator-client", provider.get_tracer("revelator"))
+    yield operated
+    spans._tracer = None
+    provider.shutdown()
+
+
+def of_trace(found: list[Span], trace: str) -> list[Span]:
+    return [span for span in found if span.trace == trace]
+
+
+async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_s_calls(traced: Operated):
+    begun = len(traced.receiver.spans)
+    async with AsyncClient(traced.running.grpc, 60, tls=traced.tls) as client:
+        answer = await client.ask(QUESTION, plan=PLAN)
+    leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
+
+    def whole(found: list[Span]) -> bool:
+        ours = [span for span in found[begun:] if span.service != "revelator-triton"]
+        told = {span.name for span in found[begun:] if span.service == "revelator-triton"}
+        return {s.name for s in ours} >= {"ask", "executor", "generator", "atomic"} | LEAF and told >= MODELS
+
+    found = traced.receiver.when(whole)
+    [asked] = [span for span in found[begun:] if span.name == "ask"]
+    trace = of_trace(found, asked.trace)
+    assert {span.name for span in trace if span.service == "revelator-triton"} >= MODELS
+    by_id = {span.id: span for span in trace}
+
+    def above(span: Span) -> list[str]:
+        names = []
+        while span.parent in by_id:
+            span = by_id[span.parent]
+            names.append(span.name)
+        return names
+
+    searches = [span for span in trace if (span.service, span.name) == ("revelator-executor", "search")]
+    assert len(searches) == len(leaves) == 2
+    for span in searches:
+        assert above(span)[0] == "atomic" and above(span)[-1] == "ask" and "executor" in above(span)
+    served = [span for span in trace if (span.service, span.name) == ("revelator-triton", "retriever")]
+    assert len(served) == 2 and all({"search", "atomic", "executor", "ask"} <= set(above(span)) for span in served)
+    assert not any(word in body for body in traced.receiver.bodies for word in (b"Lantern", b"Calloway"))
+
+
+def test_without_an_endpoint_a_span_is_one_object_that_does_nothing_and_nothing_is_imported():
+    assert spans.span("a") is spans.span("b") and spans.headers() == {} and not spans.are_on()
+    code = (
+        "import sys, revelator.client as c; c.Client('127.0.0.1:1').close(); sys.exit('opentelemetry' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, env={"PATH": ""}).returncode == 0
+
+
+def test_each_question_and_each_error_is_one_line_with_ids_code_and_times_and_without_its_words(traced: Operated):
+    with Client(traced.running.grpc, 60, tls=traced.tls) as client:
+        with caller() as trace:
+            answer = client.ask(QUESTION, plan=PLAN)
+        with pytest.raises(InvalidRequest):
+            client.ask(QUESTION, strategy="sideways")
+    log = traced.home / "logs" / "events.jsonl"
+    end = time.monotonic() + 30
+    while not (found := [line for line in lines(log) if line.get("trace") == trace and line["model"] == "executor"]):
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.05)
+    [line] = found
+    assert line["event"] == "question" and line["code"] == "OK" and line["leaves"] == 2 and len(line["request"]) == 32
+    assert line["ms"] == round(answer.trace.wall_ms, 1) and set(line["spent_ms"]) >= LEAF
+    errors = [line for line in lines(log) if line["event"] == "error" and line["error"] == "InvalidRequest"]
+    assert errors and all(e["code"] == "INVALID_ARGUMENT" and "ms" in e and "message" not in e for e in errors)
+    assert not any(word in log.read_text() for word in ("Lantern", "Calloway", "sideways"))
+
+
+def test_a_switch_asks_for_the_words_and_a_rotated_file_is_opened_anew(tmp_path):
+    log = tmp_path / "events.jsonl"
+    events = EventLog("executor", {"REVELATOR_EVENTS": str(log), "REVELATOR_LOG_QUESTIONS": "1"})
+    assert events.texts and not EventLog("executor", {"REVELATOR_EVENTS": str(log)}).texts
+    events.write("question", question="Wer?\nWo?", plan=None)
+    log.rename(tmp_path / "events.jsonl.1")
+    events.write("question", code="OK")
+    [old], [new] = lines(tmp_path / "events.jsonl.1"), lines(log)
+    assert old["question"] == "Wer?\nWo?" and "plan" not in old and new["code"] == "OK"
+    EventLog("executor", {}).write("question")
+
+
+def lines(path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+@contextmanager
+def caller() -> Iterator[str]:
+    """A span of the caller's own around a question: its trace id."""
+    with spans.span("caller"):
+        yield spans.headers()["traceparent"].split("-")[1]
