@@ -1,0 +1,66 @@
+"""The dashboard and the alert rules: well formed, and about metrics that a server exposes."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import yaml
+
+from revelator.client import Client
+from serving.triton.counts import METRICS
+from tests.serving.operations import metrics_page as metrics
+
+DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+RULES = DEPLOY / "prometheus" / "rules.yaml"
+DASHBOARD = DEPLOY / "grafana" / "revelator.json"
+
+
+def expressions() -> list[str]:
+    panels = json.loads(DASHBOARD.read_text())["panels"]
+    groups = yaml.safe_load(RULES.read_text())["groups"]
+    asked = [target["expr"] for panel in panels for target in panel["targets"]]
+    return asked + [rule["expr"] for group in groups for rule in group["rules"]]
+
+
+def test_every_metric_of_the_dashboard_and_the_rules_is_one_that_the_server_exposes(served):
+    with Client(served.url) as client:
+        client.ask("When was Sarnath founded?", strategy="single")
+    page = metrics.address(served.home)
+    there = metrics.when(page, lambda page: metrics.total(page, "revelator_questions_total") > 0)
+    ours = {
+        f"{name}{end}" for name, m in METRICS.items() for end in (("_bucket", "_sum", "_count") if m.buckets else ("",))
+    }
+    named = {name for text in expressions() for name in re.findall(r"\b(?:revelator|nv)_\w+", text)}
+    assert len(named) > 20
+    assert {name for name in named if name.startswith("nv_")} <= metrics.names(there)
+    assert {name for name in named if name.startswith("revelator_")} <= ours
+    exposed = {name for name in metrics.names(there) if name.startswith("revelator_")}
+    assert exposed <= ours and len(exposed) > 10
+
+
+@pytest.mark.skipif(
+    not shutil.which("promtool"), reason="promtool is not installed (Debian: apt-get install prometheus)"
+)
+@pytest.mark.parametrize("check", [["check", "rules", "rules.yaml"], ["test", "rules", "rules_test.yaml"]])
+def test_prometheus_takes_the_rules_and_they_fire_when_they_should(check):
+    done = subprocess.run(["promtool", *check], cwd=RULES.parent, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.skipif(
+    not shutil.which("promtool"), reason="promtool is not installed (Debian: apt-get install prometheus)"
+)
+def test_prometheus_reads_every_expression_of_the_dashboard(tmp_path):
+    """As rules, with Grafana's variables filled in."""
+    filled = [e.replace("$__rate_interval", "5m").replace("$instance", ".*") for e in expressions()]
+    rules = [{"record": f"panel:{n}", "expr": text} for n, text in enumerate(filled)]
+    (tmp_path / "rules.yaml").write_text(yaml.safe_dump({"groups": [{"name": "panels", "rules": rules}]}))
+    done = subprocess.run(
+        ["promtool", "check", "rules", tmp_path / "rules.yaml"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
