@@ -46,8 +46,8 @@ class Questions:
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
     What is promoted below `home` answers (`serving.triton.traffic`), or `vllm`, the version folder of the model
-    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits` is
-    JSON that lowers the executor's own; `ended` is called with each trace once it is whole.
+    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits`
+    is JSON that lowers the executor's own; `ended` is called with each trace once it is whole.
     """
 
     def __init__(
