@@ -25,7 +25,7 @@ from serving.commands.deploy import deploy
 from serving.constrained import Vocabulary
 from serving.engine import Engine
 from serving.revelator_model import complete
-from serving.triton import control, repository
+from serving.triton import control, repository, traffic
 from serving.triton.remote import TritonModels, strings
 from serving.triton.vllm import Served, VllmRevelator, served
 from serving.triton.vllm_repository import _rank
@@ -103,9 +103,10 @@ async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, 
                 ):
                     assert ours.text == theirs.text and ours.tokens_in == theirs.tokens_in
                     assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-4)
-        [plan] = await client.complete("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(QUESTION))])
+        with traffic.chosen(traffic.Choice()) as choice:
+            [plan] = await client.complete("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(QUESTION))])
         assert check(parse(plan.text)) == () and plan.tokens_out > 0
-        assert channel.versions[repository.VLLM] == "1"
+        assert choice.versions() == {repository.VLLM: "1"}
 
 
 async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, folder: Path) -> None:
