@@ -155,7 +155,7 @@ def predict_command(
     if as_json:
         click.echo(json.dumps(found))
         return
-    head = ("system", "on", "GPUs", "in flight", "questions/s", "s/question", "limited by", "at work", "1,000 cost")
+    head = ("system", "on", "GPUs", "in flight", "1/s", "s each", "limit", "busy", "per 1,000")
     table = Table(*head, title=f"service times of {times.machine}")
     for line in found:
         table.add_row(*_cells(line))

@@ -88,7 +88,8 @@ def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices
     throughput, latency = mean_value_analysis(list(queues.values()), delay, concurrency)
     limit = max(queues, key=queues.__getitem__)
     hours = 1000 / throughput / 3600 if throughput else float("inf")
-    money = servers["revelator"] * prices.gpu_hour * hours + demand.generator_calls * prices.calls
+    gpus = servers["revelator"] if demand.seconds["revelator"] else 0  # who does not ask it rents none
+    money = gpus * prices.gpu_hour * hours + demand.generator_calls * prices.calls
     return Predicted(
         servers["revelator"], concurrency, throughput, latency, limit, min(1.0, throughput * queues[limit]), money
     )

@@ -41,11 +41,12 @@ class Case:
 
 def worst(run: Loaded, measure: str, count: int = SHOWN) -> list[Case]:
     """The lowest scores; of equal ones those that found the fewest gold pages, then that cost the most tokens.
-    Questions with a gold plan come before those without, whose two plans could not be compared."""
+    Questions that were refused or have no gold plan come last: they have no two plans to compare."""
 
     def key(row: QuestionRow) -> tuple[bool, float, float, int, str]:
-        score = value_of(row, measure) or 0.0
-        return not row.gold_plan, score, row.scores.get("recall", 0.0), -row.cost.tokens_in, sha256_text(row.id)
+        last = row.status == "error" or not row.gold_plan
+        score, found = value_of(row, measure) or 0.0, row.scores.get("recall", 0.0)
+        return last, score, found, -row.cost.tokens_in, sha256_text(row.id)
 
     rows = sorted((row for row in run.rows if value_of(row, measure) is not None), key=key)[:count]
     return [
@@ -55,14 +56,15 @@ def worst(run: Loaded, measure: str, count: int = SHOWN) -> list[Case]:
 
 
 def most_different(reference: Loaded, others: Sequence[Loaded], measure: str, count: int = SHOWN) -> list[Case]:
-    """The largest differences of a score on one question, half of them in favour of each side, each question once and
-    the other systems in turn."""
-    theirs = {row.id: row for row in reference.rows}
+    """The largest differences of a score on one question that neither refused, half of them in favour of each side,
+    each question once and the other systems in turn."""
+    theirs = {row.id: row for row in reference.rows if row.status != "error"}
     pairs = [
         (ours - base, row, other)
         for other in others
         for row in other.rows
         if row.id in theirs
+        and row.status != "error"
         and (ours := value_of(row, measure)) is not None
         and (base := value_of(theirs[row.id], measure)) is not None
         and ours != base

@@ -75,7 +75,7 @@ def plots_of(benchmark: str, runs: Sequence[Loaded], measure: str) -> list[Plot]
     drawn = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
     if drawn:
         curves_ = [(run.series, list(range(1, DEPTH + 1)), _recalls(run)) for run in drawn]
-        note = "Gold pages among the first that a question's searches found, taking turns. Bands are 95 % intervals."
+        note = "Gold pages among the first that the searches of an answered question found, taking turns."
         add("recall-curves", "Recall of gold pages", note, charts.lines(curves_, "pages", "recall"), drawn)
     return plots
 
@@ -140,6 +140,6 @@ def _ece(run: Loaded, task: str) -> str:
 
 
 def _recalls(run: Loaded) -> list[Figure]:
-    rows = [row for row in run.rows if row.gold_titles]
+    rows = [row for row in run.rows if row.gold_titles and row.status != "error"]
     values = [[title_recall([row.retrieved], row.gold_titles, k) for k in range(1, DEPTH + 1)] for row in rows]
     return [{"n": one.n, "value": one.mean, "low": one.low, "high": one.high} for one in bootstrap_columns(values)]
