@@ -12,7 +12,8 @@ from pathlib import Path
 import click
 
 from evaluation.commands import FOLDER, HOME, REGISTERED, URI
-from evaluation.report.page import html, markdown, report_of
+from evaluation.cost_commands import read_times
+from evaluation.report.page import cost_sheet, html, markdown, report_of
 from evaluation.report.runs import load
 from evaluation.report.tracking import log
 from revelator import registry
@@ -26,6 +27,7 @@ PAGE, SUMMARY = "report.html", "report.md"
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
+@click.option("--times", type=FOLDER, help="File of `revelator costs measure`: adds predicted throughput.")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
 @REGISTERED
 @HOME
@@ -35,6 +37,7 @@ def report(
     runs: tuple[Path, ...],
     out: Path,
     against: str | None,
+    times: Path | None,
     mlflow: bool,
     name: str,
     home: Path,
@@ -65,6 +68,7 @@ def report(
         command=shlex.join(["revelator", *sys.argv[1:]]),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
+        costs=cost_sheet(loaded, read_times(times)) if times else None,
     )
     write_bytes(out / SUMMARY, markdown(made).encode())
     write_bytes(out / PAGE, html(made).encode())

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
+from itertools import product
 from typing import Any
 
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
+from evaluation.costs import Prices, ServiceTimes, demand_of, predict
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
 from evaluation.report.plots import Plot, plots_of, retrieval_plots
@@ -163,6 +165,21 @@ def retrieval_sheet(found: Retrieval) -> Sheet:
     note = "The same number of documents for each way to ask; gains are paired with the whole question."
     head = ["searched", "asked", "n", f"recall@{SHORT}", f"gain, recall@{SHORT}", "recall@10", "nDCG@10"]
     return Sheet("Whole question or plan", note, head, cells, strong)
+
+
+def cost_sheet(runs: Sequence[Loaded], times: ServiceTimes) -> Sheet:
+    """Predicted for one and eight servers of the revelator, at 1 and 64 questions in flight."""
+    cells = []
+    for run in runs:
+        counted = [row.cost for row in run.rows if row.status != "error"]
+        for gpus, inside in product((1, 8), (1, 64)):
+            servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
+            found = predict(demand_of(counted, times), servers, inside, Prices())
+            figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
+            cells.append([f"{run.name} on {run.benchmark}", f"{gpus}", f"{inside}", *figures])
+    note = f"Counted calls and the seconds that each service took on {times.machine}; as many servers of each service."
+    head = ["system", "servers", "in flight", "questions a second", "seconds a question", "limited by", "at work"]
+    return Sheet("Predicted throughput", note, head, cells)
 
 
 @dataclass(frozen=True)
