@@ -50,6 +50,7 @@ class Options(TypedDict, total=False):
 def request_of(
     question: str,
     timeout: float,
+    /,
     plan: str | None = None,
     strategy: str = "auto",
     deadline_ms: float | None = None,

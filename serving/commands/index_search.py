@@ -80,6 +80,8 @@ def search(
     _refuse_unused(context, logic)
     settings = _logical(**how) if logic else None
     opened = Index.open(folder)
+    if fusion and opened.settings.kind != "hybrid":
+        raise click.UsageError(f"--fusion: counts for a hybrid index alone, and this one is {opened.settings.kind}")
     depth = max(k, RERANKED) if reranker else k
     if settings is None:
         passages, head = opened.search(query, depth, fusion=fusion), None

@@ -234,6 +234,12 @@ def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
         assert [p["id"] for p in json.loads(found.stdout)] == ["b"]
 
 
+def test_a_fusion_is_refused_where_nothing_is_joined(corpus: Path, tmp_path: Path) -> None:
+    call("build", corpus, "--out", tmp_path / "words")
+    found = call("search", tmp_path / "words", "red dog", "--fusion", "rrf")
+    assert found.exit_code == 2 and "a hybrid index alone, and this one is bm25" in found.stderr
+
+
 def test_a_logical_query_that_does_not_parse_points_at_its_fault(hybrid: Path) -> None:
     error = call("search", hybrid, "--logic", '"red" AND dog').exception
     assert isinstance(error, ExpressionError)
