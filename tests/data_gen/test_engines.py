@@ -44,8 +44,9 @@ def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error(config: Set
             if "spawn_main" in " ".join(child.cmdline()):
                 child.kill()
 
+    longer = config.model_copy(update={"sources": config.sources * 3})  # than what is prepared ahead of the first row
     with pytest.raises(DataError, match="ended from outside") as caught:
-        build(config, tmp_path / "set", kill_workers, engine=local(workers=2))
+        build(longer, tmp_path / "set", kill_workers, engine=local(workers=2))
     assert caught.value.where == "--workers 2" and not list(tmp_path.iterdir())
 
 
