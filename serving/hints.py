@@ -17,19 +17,39 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
-from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
 
 from revelator.errors import ConfigError
 
-if TYPE_CHECKING:
-    from serving.reconcile import Metrics
-
+PREFIX = "revelator_deploy"
 SECRET = "REVELATOR_WEBHOOK_SECRET"
 LOOPBACK = "127.0.0.1"
 MOST_BYTES = 64 * 1024  # a delivery about an alias has some 300
 OLDEST_SECONDS = 300  # a delivery that is sent again later counts for nothing
+
+
+class Metrics:
+    """The loop's state for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.desired = self._gauge("desired_version", "Version that the alias names.")
+        self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
+        self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
+        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
+        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
+        self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
+        self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
+        self.deploys = self._counter("deploys", "Deploys that were finished.")
+        self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
+        self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
 
 
 def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:

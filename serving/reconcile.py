@@ -14,12 +14,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from prometheus_client import CollectorRegistry, Counter, Gauge
-
 from revelator import registry
 from revelator.errors import RevelatorError
 from serving import promotion
 from serving.deploy import deploy
+from serving.hints import Metrics, hint_server
 from serving.promotion import Promotion
 from serving.triton import control
 from serving.triton.live import find_running
@@ -27,30 +26,6 @@ from serving.triton.repository import REVELATOR
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0
-PREFIX = "revelator_deploy"
-
-
-class Metrics:
-    """The loop's state for Prometheus."""
-
-    def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.desired = self._gauge("desired_version", "Version that the alias names.")
-        self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
-        self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
-        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
-        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
-        self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
-        self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
-        self.deploys = self._counter("deploys", "Deploys that were finished.")
-        self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
-        self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
-
-    def _gauge(self, name: str, meaning: str) -> Gauge:
-        return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
-
-    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
-        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
 
 
 class Reconciler:
@@ -120,8 +95,6 @@ def backoff(failures: int, draw: Callable[[], float] = random.random) -> float:
 
 def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, report: Callable[[str], None]) -> None:
     """Follows in the foreground, with /metrics and /hint on loopback, until SIGINT or SIGTERM."""
-    from serving.hints import hint_server
-
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     hint = threading.Event()
     with hint_server(port, hint, reconciler.metrics) as url:
