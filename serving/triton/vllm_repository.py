@@ -73,7 +73,7 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     chosen = {
         "model": str(base),
         "dtype": "bfloat16",
-        "max_model_len": int(AutoConfig.from_pretrained(base).max_position_embeddings),
+        "max_model_len": int(AutoConfig.from_pretrained(base, trust_remote_code=False).max_position_embeddings),
         "enable_lora": True,
         "max_loras": len(adapters),
         "max_lora_rank": next(rank for rank in RANKS if rank >= max(ranks)),
