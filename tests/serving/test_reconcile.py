@@ -27,7 +27,7 @@ WAIT = 60.0
 @given(st.integers(1, 200), st.floats(0, 1, exclude_max=True))
 def test_waits_grow_to_five_minutes_and_are_never_half_as_long(failures, drawn):
     whole = min(LONGEST_WAIT, 2.0 ** (failures - 1))
-    assert whole / 2 <= backoff(failures, lambda: drawn) < whole
+    assert whole / 2 <= backoff(failures, lambda: drawn) <= whole
 
 
 BODY = b'{"entity": "model_version_alias"}'
