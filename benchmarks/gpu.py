@@ -22,41 +22,24 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig, LlamaConfig, Qwen2Config
+from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
+from transformers import AutoConfig, AutoModelForCausalLM, BitsAndBytesConfig, GenerationConfig
 from transformers.utils import logging
 
 PROMPT, PLAN = 64, 32  # tokens
-SHAPES: dict[str, Any] = {
-    "tiny": LlamaConfig(
-        vocab_size=1024,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        tie_word_embeddings=True,
-    ),
-    "0.5B": Qwen2Config(  # of Qwen2.5-0.5B
-        vocab_size=151_936,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    ),
-    "3B": LlamaConfig(  # of Llama-3.2-3B
-        vocab_size=128_256,
-        hidden_size=3072,
-        intermediate_size=8192,
-        num_hidden_layers=28,
-        num_attention_heads=24,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    ),
+SHAPES: dict[str, dict[str, Any]] = {
+    "tiny": {
+        "model_type": "llama",
+        "vocab_size": 1024,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "tie_word_embeddings": True,
+    },
+    "0.5B": QWEN2_5_0_5B,
+    "3B": LLAMA_3_2_3B,
 }
 
 
@@ -137,7 +120,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as where:
         folder = Path(where) / "base"
         torch.manual_seed(0)
-        AutoModelForCausalLM.from_config(SHAPES[chosen.shape], dtype=torch.bfloat16).save_pretrained(folder)
+        settings = AutoConfig.for_model(**SHAPES[chosen.shape], max_position_embeddings=4096)
+        AutoModelForCausalLM.from_config(settings, dtype=torch.bfloat16).save_pretrained(folder)
         for mode in chosen.modes.split(","):
             if mode == "vllm" and importlib.util.find_spec("vllm") is None:
                 print("vllm       is not installed")

@@ -17,6 +17,7 @@ from itertools import islice
 from pathlib import Path
 
 import psutil
+from fixed.server import processes
 
 from revelator.client import Client
 from revelator.errors import ServingError
@@ -31,16 +32,6 @@ def questions(path: Path, count: int) -> Iterator[str]:
     with path.open(encoding="utf-8") as lines:
         for line in islice(lines, count + WARM_UP):
             yield json.loads(line)["question"]
-
-
-def processes(server: int) -> dict[str, psutil.Process]:
-    """The server's own process, and each model's by its name."""
-    found = {"server": psutil.Process(server)}
-    for child in found["server"].children():
-        path = next((Path(word) for word in child.cmdline() if word.endswith("model.py")), None)
-        if path:
-            found[path.parent.parent.name] = child
-    return found
 
 
 def spent(found: dict[str, psutil.Process]) -> dict[str, float]:

@@ -31,30 +31,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-
-sys.path.remove(str(Path(__file__).resolve().parent))  # else this file would be the package `training`
+from fixed.shapes import LLAMA_3_2_3B, QWEN2_5_0_5B
 
 SHAPES: dict[str, dict[str, Any]] = {
     "toy": {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4},
-    "qwen2.5-0.5b": {
-        "model_type": "qwen2",
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "vocab_size": 151_936,
-        "tie_word_embeddings": True,
-    },
-    "llama-3.2-3b": {
-        "hidden_size": 3072,
-        "intermediate_size": 8192,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 24,
-        "num_key_value_heads": 8,
-        "vocab_size": 128_256,
-        "tie_word_embeddings": True,
-    },
+    "qwen2.5-0.5b": QWEN2_5_0_5B,
+    "llama-3.2-3b": LLAMA_3_2_3B,
 }
 
 
