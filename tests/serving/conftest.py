@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
+import tritonclient.grpc as grpc_client
 
 from revelator.client import Client
 
@@ -31,3 +32,9 @@ def world(served):
 def client(world) -> Iterator[Client]:
     with Client(world.url, timeout=WAIT) as client:
         yield client
+
+
+@pytest.fixture
+def triton(world) -> Iterator[grpc_client.InferenceServerClient]:
+    with grpc_client.InferenceServerClient(world.url) as triton:
+        yield triton

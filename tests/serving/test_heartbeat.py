@@ -7,9 +7,9 @@ import sys
 PROGRAM = """
 import ctypes, time
 from serving.triton import heartbeat
-heartbeat.LIMIT_SECONDS = 1
+heartbeat.LIMIT_SECONDS = 4
 heartbeat.start()
-time.sleep(1.5)
+time.sleep(5)
 print("lives", flush=True)
 ctypes.PyDLL(None).sleep(60)
 """

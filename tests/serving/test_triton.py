@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 
 import numpy as np
 import psutil
 import pytest
 import tritonclient.grpc as grpc_client
 from click.testing import CliRunner
-from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from revelator.cli import revelator
 from revelator.client import AsyncClient, Client
 from revelator.errors import (
     ArtifactError,
     DeadlineExceeded,
-    ExpressionError,
     InvalidRequest,
-    Overloaded,
     PlanError,
     Unavailable,
 )
 from revelator.language import logic
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import Node, Passage, Trace
+from revelator.trace import Passage, Trace
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
@@ -37,12 +32,6 @@ from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
 QUESTION = "Where was the director of Lantern Row born?"
-
-
-@pytest.fixture
-def triton(world) -> Iterator[grpc_client.InferenceServerClient]:
-    with grpc_client.InferenceServerClient(world.url) as triton:
-        yield triton
 
 
 def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
@@ -142,122 +131,6 @@ def test_a_fast_question_is_answered_while_a_slow_one_is_at_work(client, world):
     assert pending.result(WAIT).answers == ("a ferry",)
 
 
-def test_an_invalid_plan_is_an_invalid_argument_with_diagnostics_and_others_go_on(client, world, triton):
-    slow = "Who is seen in Lantern Row?"
-    world.endpoint.gate(slow, "nobody")
-    pending = client.submit(slow, strategy="single")
-    assert world.endpoint.started[slow].wait(WAIT)
-    with pytest.raises(InferenceServerException) as raw:
-        infer(triton, QUESTION, {"plan": "Where was {director} born?"})
-    assert raw.value.status() == "StatusCode.INVALID_ARGUMENT"
-    [diagnostic] = json.loads(raw.value.message())["diagnostics"]
-    assert {"code", "message", "start", "end", "hint"} == diagnostic.keys()
-    with pytest.raises(PlanError) as unbound:
-        client.ask(QUESTION, plan="Where was {director} born?")
-    assert (unbound.value.diagnostics[0].start, unbound.value.diagnostics[0].end) == (10, 20)
-    with pytest.raises(ExpressionError, match="parenthesis") as syntax:
-        client.ask(QUESTION, plan="Who directed Lantern Row? * (Where was {director} born?")
-    assert "^" in syntax.value.excerpt
-    world.endpoint.gates[slow].set()
-    assert pending.result(WAIT).answers == ("nobody",)
-
-
-def infer(triton: grpc_client.InferenceServerClient, question: str, options: object, **parameters: object):
-    inputs = []
-    for name, text in (
-        ("question", question),
-        ("options", options if isinstance(options, str) else json.dumps(options)),
-    ):
-        tensor = grpc_client.InferInput(name, [1], "BYTES")
-        inputs.append(tensor.set_data_from_numpy(np.array([text.encode()], dtype=np.object_)))
-    return triton.infer("executor", inputs, parameters=parameters or None)
-
-
-@pytest.mark.parametrize(
-    ("options", "parameters", "message"),
-    [
-        ("{", {}, "not JSON"),
-        ([], {}, "JSON object"),
-        ({"colour": "red"}, {}, "no option 'colour'"),
-        ({"strategy": "guess"}, {}, "no strategy 'guess'"),
-        ({"limits": {"leaves": -1}}, {}, "limit leaves"),
-        ({"reuse": "a trace"}, {}, "option reuse"),
-        ({"reuse": {"nodes": []}}, {}, "no trace"),
-        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
-        (
-            {"reuse": Trace("q", "auto", nodes=[Node("1", "atomic", "q", detail={"ids": 5})]).to_json()},
-            {},
-            "reuse: ids",
-        ),
-        ({}, {"deadline_ms": "soon"}, "deadline_ms"),
-        ({}, {"deadline_ms": -5}, "deadline_ms"),
-    ],
-)
-def test_a_request_that_is_wrong_says_what_is_wrong(triton, options, parameters, message):
-    with pytest.raises(InferenceServerException) as refused:
-        infer(triton, QUESTION, options, **parameters)
-    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
-    assert message in json.loads(refused.value.message())["message"]
-
-
-BAD = b"who \xff?"
-
-
-def tensor(name: str, values: list, shape: list[int]) -> grpc_client.InferInput:
-    array = np.array(values, dtype=np.object_ if isinstance(values[0], bytes) else None).reshape(shape)
-    return grpc_client.InferInput(name, shape, np_to_triton_dtype(array.dtype)).set_data_from_numpy(array)
-
-
-def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[grpc_client.InferInput]:
-    return [
-        tensor("task", [task], [1, 1]),
-        tensor("prompt", [text], [1, 1]),
-        tensor("temperature", [np.float32(temperature)], [1, 1]),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("model", "inputs", "message"),
-    [
-        ("executor", [tensor("question", [BAD], [1]), tensor("options", [b""], [1])], "question is not UTF-8"),
-        ("executor", [tensor("question", [b"q"], [1]), tensor("options", [b"[" * 100_000], [1])], "not JSON"),
-        ("executor", [tensor("question", [b"q"], [1]), tensor("options", [b'{"plan":"\\ud800"}'], [1])], "not JSON"),
-        ("executor", [tensor("question", [b"q"], [1])], "missing required input"),
-        ("executor", [tensor("question", [b"q", b"q"], [2]), tensor("options", [b""], [1])], "unexpected shape"),
-        ("executor", [tensor("question", [7], [1]), tensor("options", [b""], [1])], "data-type"),
-        ("retriever", [tensor("query", [BAD], [1, 1]), tensor("k", [np.int32(1)], [1, 1])], "query is not UTF-8"),
-        ("generator", [tensor("request", [BAD], [1])], "request is not UTF-8"),
-        ("generator", [tensor("request", [b"[" * 100_000], [1])], "no generator request"),
-        ("generator", [tensor("request", [b'{"mode":"read","question":5}'], [1])], "valid string"),
-        ("generator", [tensor("request", [b'{"mode":"guess","question":"q"}'], [1])], "'merge' or 'write'"),
-        ("revelator", prompt(BAD), "prompt is not UTF-8"),
-        ("revelator", prompt(b""), "prompt is empty"),
-        ("revelator", prompt(b"q", b"refine", -1.0), "temperature"),
-        ("revelator", prompt(b"q", b"refine", float("nan")), "temperature"),
-        ("revelator", prompt(b"q", b"refine", 1e-30), "temperature"),
-    ],
-)
-def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, model, inputs, message):
-    with pytest.raises(InferenceServerException, match=message) as refused:
-        triton.infer(model, inputs)
-    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
-    assert "At:" not in refused.value.message()
-
-
-def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton):
-    """Requests that wait while one is at work are one batch; most of these do."""
-    outcomes: list[Future] = [Future() for _ in range(24)]
-
-    def asked(outcome: Future):
-        return lambda result, error: outcome.set_result(error or result)
-
-    for number, outcome in enumerate(outcomes):
-        triton.async_infer("revelator", prompt(BAD if number % 3 == 1 else b"is it known?"), asked(outcome))
-    for number, outcome in enumerate(outcomes):
-        refused = isinstance(outcome.result(WAIT), InferenceServerException)
-        assert refused == (number % 3 == 1)
-
-
 def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(world, monkeypatch):
     for name in ("http_proxy", "https_proxy", "grpc_proxy"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
@@ -266,26 +139,6 @@ def test_a_proxy_of_the_environment_is_not_asked_for_this_machine(world, monkeyp
     with Client(world.url, timeout=WAIT) as client:
         assert client.ask(FAST, strategy="single").answers == ("Orland",)
     assert control.is_ready(world.url, "executor", 1)
-
-
-def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, triton):
-    held = [f"What is number {n} in Lantern Row?" for n in range(4)]
-    for question in held:
-        world.endpoint.gate(question, question[-5:])
-    pending = [client.submit(question, strategy="single") for question in held]
-    assert all(world.endpoint.started[question].wait(WAIT) for question in held)
-    with pytest.raises(Overloaded, match="4 requests are in flight") as refused:
-        client.ask(FAST, strategy="single")
-    assert 50 <= (refused.value.retry_after_ms or 0) <= 5_000
-    with pytest.raises(InferenceServerException) as raw:
-        infer(triton, FAST, {})
-    assert raw.value.status() == "StatusCode.UNAVAILABLE"
-    with Client(world.url, timeout=WAIT, retries=100) as patient, ThreadPoolExecutor(1) as thread:
-        waiting = thread.submit(patient.ask, FAST, strategy="single")
-        for question in held:
-            world.endpoint.gates[question].set()
-        assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
-        assert waiting.result(WAIT).answers == ("Orland",)
 
 
 def test_a_deadline_ends_a_question_that_has_no_answer_yet(client, world):
@@ -438,14 +291,6 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
         repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))
         control.load(world.url, "generator", 1)
     assert (reading.answers, reading.method) == (("Ines Calloway",), "extractive")
-
-
-def test_a_generator_request_that_is_no_request_is_refused(triton):
-    tensor = grpc_client.InferInput("request", [1], "BYTES")
-    tensor.set_data_from_numpy(np.array([b'{"mode": "read"}'], dtype=np.object_))
-    with pytest.raises(InferenceServerException) as refused:
-        triton.infer("generator", [tensor])
-    assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):
