@@ -21,10 +21,10 @@ import click
 
 from revelator.trace import Passage
 from serving.batching import BatchedRevelator
-from serving.engine import Engine
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import LocalRevelator
 from serving.executor import Executor
 from serving.protocols import GenerateRequest, Reading, Revelator
-from serving.revelator_model import LocalRevelator
 
 
 class AtOnce:

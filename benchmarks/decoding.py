@@ -41,10 +41,10 @@ from revelator.language.decoding import plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import WORD, words_of
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving.constrained import Constraint
-from serving.engine import Engine
+from serving.engines.constrained import Constraint
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import complete
 from serving.protocols import Completion
-from serving.revelator_model import complete
 
 SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 NAME = re.compile(r"(?:[A-Z0-9][\w'.-]*)(?: [A-Z0-9][\w'.-]*)*\b")

@@ -31,10 +31,10 @@ from transformers import AutoTokenizer, DynamicCache, StaticCache
 from revelator.artifact import base_folder
 from revelator.language.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving.constrained import Constraint
-from serving.engine import Engine
-from serving.onnx_model import OnnxModel
-from serving.transformers_model import TransformersModel
+from serving.engines.constrained import Constraint
+from serving.engines.engine import Engine
+from serving.engines.onnx_model import OnnxModel
+from serving.engines.transformers_model import TransformersModel
 
 ASKED = [
     "In which country was the director of the film Tin Comet born?",

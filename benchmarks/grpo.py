@@ -27,7 +27,7 @@ from evaluation.bootstrap import bootstrap
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.language import parse
-from serving.engine import Engine
+from serving.engines.engine import Engine
 from training.answers import is_hard, read_answers
 from training.instructions import Instruction, pinned, read_split, verify_set
 from training.rewards import TRANSLATE, Answers, executed

@@ -34,7 +34,7 @@ from revelator import registry
 from revelator.artifact import EMBEDDED_BASE
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
-from serving.deploy import deploy
+from serving.deployment.deploy import deploy
 from serving.retrieval import build_index
 from serving.triton.live import live_server
 from serving.triton.repository import Settings

@@ -27,8 +27,8 @@ from evaluation.query_metrics import QueryScore, query_score
 from evaluation.rows import progress_bar
 from revelator.language.logic import Query, parse, terms
 from revelator.tasks import TASKS, TranslateInput
-from serving.engine import Engine
-from serving.revelator_model import complete
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import complete
 
 BATCH = 32
 WRITTEN = "logic_written.tsv"

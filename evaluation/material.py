@@ -20,7 +20,7 @@ from data_gen.config import SetConfig
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.sources import READERS
 from revelator.durable import sha256_text, write_bytes
-from serving.passages import read_corpus
+from serving.retrieval.passages import read_corpus
 
 FOLDER = click.Path(path_type=Path)
 

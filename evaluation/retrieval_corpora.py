@@ -21,9 +21,9 @@ from evaluation.metrics import title_key
 from evaluation.recall import gold_titles
 from revelator.durable import sha256_file, sha256_text, write_bytes
 from revelator.trace import Passage
-from serving.passages import read_corpus
 from serving.retrieval import Index, IndexSettings, build_index
 from serving.retrieval.fusion import reciprocal_ranks
+from serving.retrieval.passages import read_corpus
 from serving.retrieval.settings import read_manifest
 
 CORPORA = ("own", "pooled", "index")

@@ -50,7 +50,7 @@ from serving.retrieval import IndexSettings
 from serving.retrieval.settings import Kind
 
 if TYPE_CHECKING:
-    from serving.engine import Engine
+    from serving.engines.engine import Engine
 
 SETS = {"musique": PUBLISHED[1], "2wiki": PUBLISHED[0]}  # the published corpus of each set, below the data folder
 BATCH = 32  # questions compiled together
@@ -129,7 +129,7 @@ def recall(
     corpora = _corpora([*dev, *others], index_folder, data, out, settings)
 
     from revelator.artifact import read_manifest as read_adapter
-    from serving.engine import Engine
+    from serving.engines.engine import Engine
 
     engine = Engine(base or (read_adapter(folder).base_name if folder else "tiny"), folder, threads=threads)
     about = {
@@ -201,7 +201,7 @@ def begin(out: Path, about: dict[str, Any], more: dict[str, Any]) -> None:
 
 def compile_all(questions: Sequence[AnnotatedQuestion], path: Path, engine: Engine) -> dict[str, str]:
     """The plan of each question by its id, greedy and held to the grammar, as a server does it."""
-    from serving.revelator_model import complete
+    from serving.engines.revelator_model import complete
 
     known = {row.id: row.plan for row in read_rows(path, Plan)}
     todo = [question for question in questions if question.id not in known]
@@ -264,8 +264,8 @@ class Leaves:
     """Runs a plan with the embedded reader, and says what its leaves were asked."""
 
     def __init__(self, engine: Engine) -> None:
+        from serving.engines.revelator_model import LocalRevelator
         from serving.generators import EmbeddedGenerator
-        from serving.revelator_model import LocalRevelator
 
         self._revelator = LocalRevelator(engine)
         self._generator = EmbeddedGenerator()

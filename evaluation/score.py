@@ -17,7 +17,7 @@ from revelator.durable import sha256_file, sha256_text
 from revelator.registry import CHAMPION
 
 if TYPE_CHECKING:
-    from serving.revelator_model import Decoding
+    from serving.engines.revelator_model import Decoding
 
 DECODING = click.Choice(["grammar", "names", "free"])
 
@@ -59,8 +59,8 @@ def score(
       revelator score base --set runs/sets/world --limit 100 --decoding grammar
     """
     from evaluation.predictions import predict, read_predicted
-    from serving.engine import Engine
-    from serving.revelator_model import complete
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import complete
     from training.instructions import verify_set
 
     folder, _ = adapter_folder(adapter, name, home, tracking_uri)

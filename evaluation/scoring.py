@@ -17,9 +17,9 @@ from evaluation.metrics import roc_auc
 from evaluation.row_scores import row_values
 from evaluation.scores import Scores, TaskScore
 from revelator.tasks import TASKS
-from serving.engine import Engine
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import complete
 from serving.protocols import Completion
-from serving.revelator_model import complete
 from training.instructions import Instruction, pinned, read_split, verify_set
 
 BATCH = 32

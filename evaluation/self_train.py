@@ -20,7 +20,7 @@ from revelator.durable import sha256_file
 from revelator.errors import ConfigError
 
 if TYPE_CHECKING:
-    from serving.revelator_model import Decoding
+    from serving.engines.revelator_model import Decoding
 
 FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
@@ -98,12 +98,12 @@ def round_(
 
     from evaluation import self_training as rounds
     from revelator.artifact import read_manifest
-    from serving.engine import Engine
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import LocalRevelator, complete
     from serving.executor import Executor, Limits
     from serving.generators import EmbeddedGenerator
     from serving.retrieval import Index
     from serving.retrieval.local import LocalRetriever
-    from serving.revelator_model import LocalRevelator, complete
 
     if not questions.is_file():
         raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")
@@ -172,7 +172,7 @@ def gain(round_folder: Path, before: Path, after: Path, set_folder: Path, limit:
     from evaluation.scoring import pinned_rows, progress_bar, score
     from evaluation.self_training import RECORD, record
     from revelator.artifact import read_manifest
-    from serving.engine import Engine
+    from serving.engines.engine import Engine
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")

@@ -203,8 +203,8 @@ def _in_process(config: RunConfig, stack: AsyncExitStack) -> Services:
 def _revelator(config: RunConfig, stack: AsyncExitStack) -> Revelator:
     import torch
 
-    from serving.engine import Engine
-    from serving.revelator_model import LocalRevelator
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import LocalRevelator
 
     torch.manual_seed(config.seed)
     folder, _ = adapter_of(config)

@@ -22,7 +22,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from revelator.endpoint import checked_key, checked_url, without_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from serving.protocols import GenerateRequest, Reading
-from serving.reader import ExtractiveReader
+from serving.reading.reader import ExtractiveReader
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 MESSAGE_CHARACTERS = 500  # of a server's own error text

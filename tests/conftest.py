@@ -155,7 +155,7 @@ MAX_IN_FLIGHT = 4
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
     """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time."""
     from revelator import registry
-    from serving.deploy import deploy
+    from serving.deployment.deploy import deploy
     from serving.triton.live import live_server
     from serving.triton.repository import Settings
     from serving.triton.server import read_ports

@@ -18,7 +18,7 @@ from revelator.errors import ArtifactError, GateRefused, Unavailable
 from serving.commands.deploy_vllm import deploy_vllm
 
 if TYPE_CHECKING:
-    from serving.deploy import Deployment
+    from serving.deployment.deploy import Deployment
 
 HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 
@@ -104,7 +104,7 @@ def deploy(
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     home = home.resolve()
     if watch:
-        from serving.reconcile import Reconciler, follow_until_stopped
+        from serving.deployment.reconcile import Reconciler, follow_until_stopped
 
         follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
     elif canary is not None:
@@ -122,7 +122,7 @@ def deploy(
 
 def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
     """Without the registry too: it is only told."""
-    from serving.deploy import roll_back
+    from serving.deployment.deploy import roll_back
 
     with suppress(Unavailable):
         registry.connect(tracking_uri, home)
@@ -132,7 +132,7 @@ def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callab
 def _deployed(
     home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
 ) -> Deployment:
-    from serving.deploy import deploy as put
+    from serving.deployment.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, recorded_parameters
 
@@ -170,8 +170,8 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
 def _try_canary(
     home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, keep: int, as_json: bool
 ) -> None:
-    from serving.canary import Rules
-    from serving.rollout import Rollout
+    from serving.deployment.canary import Rules
+    from serving.deployment.rollout import Rollout
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.candidates import is_described
+from serving.merge.candidates import is_described
 from serving.merge.parts import Member, Merged, Part
 from serving.merge.wording import AGE, VALUE_ASKED, YES_NO
 from serving.values import Date, is_value, parse_date, parse_quantity

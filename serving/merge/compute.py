@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from serving.candidates import candidates
 from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
+from serving.merge.candidates import candidates
 from serving.merge.comparison import comparison, lifetimes, superlative
 from serving.merge.counting import count
 from serving.merge.parts import Merged, Part

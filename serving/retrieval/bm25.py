@@ -18,7 +18,7 @@ import bm25s
 import numpy as np
 
 from revelator.errors import DataError
-from serving.passages import mapped
+from serving.retrieval.passages import mapped
 from serving.retrieval.settings import IndexSettings
 from serving.retrieval.shards import Shard
 from serving.retrieval.words import hashes, query_terms

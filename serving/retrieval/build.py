@@ -27,9 +27,9 @@ from rich.progress import Progress, TaskID
 from revelator import durable
 from revelator.errors import ArtifactError, DataError
 from revelator.trace import Passage
-from serving.passages import PassageWriter, corpus_size, detokenize, read_corpus
 from serving.retrieval import bm25, dense
 from serving.retrieval.encoder import Encoder
+from serving.retrieval.passages import PassageWriter, corpus_size, detokenize, read_corpus
 from serving.retrieval.settings import FORMAT, FORMATS, IndexSettings
 from serving.retrieval.shards import Shard, work_folder, write_shard
 from serving.retrieval.words import hash_of

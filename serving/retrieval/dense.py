@@ -20,7 +20,7 @@ import numpy as np
 from rich.progress import Progress
 
 from revelator.errors import ConfigError
-from serving.passages import mapped
+from serving.retrieval.passages import mapped
 from serving.retrieval.settings import IndexSettings
 from serving.retrieval.shards import Shard
 

@@ -12,12 +12,12 @@ import numpy as np
 
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.trace import Passage
-from serving.passages import PassageStore
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.fusion import convex, reciprocal_ranks
 from serving.retrieval.logical import best
+from serving.retrieval.passages import PassageStore
 from serving.retrieval.settings import Fusion, IndexSettings, read_manifest
 
 DEPTH = 100  # of each ranking that a hybrid search joins

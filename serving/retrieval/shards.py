@@ -24,7 +24,7 @@ import numpy as np
 from revelator import durable
 from revelator.errors import ArtifactError
 from revelator.trace import Passage
-from serving.passages import passage_line
+from serving.retrieval.passages import passage_line
 from serving.retrieval.settings import IndexSettings
 from serving.retrieval.words import terms
 

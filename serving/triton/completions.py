@@ -11,9 +11,9 @@ from pathlib import Path
 
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import TASKS
-from serving.engine import Engine, never
+from serving.engines.engine import Engine, never
+from serving.engines.revelator_model import Decoding, complete
 from serving.protocols import Completion
-from serving.revelator_model import Decoding, complete
 from serving.triton.repository import ADAPTER, RELEASE
 
 TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely

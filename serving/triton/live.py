@@ -20,7 +20,7 @@ from typing import IO
 
 from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
-from serving import promotion
+from serving.deployment import promotion
 from serving.triton import control, repository
 from serving.triton.exposure import CLOSED, Exposure
 from serving.triton.install import find_server

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from revelator.durable import sha256_text
-from serving import canary
+from serving.deployment import canary
 from serving.protocols import Completion, Revelator
 from serving.triton import traffic
 from serving.triton.traffic import Choice

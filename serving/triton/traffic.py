@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import IO
 
 from revelator.durable import sha256_text
-from serving import promotion
-from serving.promotion import PROMOTION, Canary, Promotion
+from serving.deployment import promotion
+from serving.deployment.promotion import PROMOTION, Canary, Promotion
 
 TRAFFIC = ".traffic"
 

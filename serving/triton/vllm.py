@@ -25,7 +25,7 @@ from revelator.errors import ConfigError, ExpressionError
 from revelator.language import check, logic, parse
 from revelator.language.regular import plan_expression
 from revelator.tasks import TASKS
-from serving.degraded import question_itself
+from serving.engines.degraded import question_itself
 from serving.protocols import Completion
 from serving.triton.remote import TritonModels, strings
 from serving.triton.repository import VLLM as MODEL

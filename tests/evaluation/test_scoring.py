@@ -9,7 +9,7 @@ import pytest
 from evaluation.scores import DECIDING
 from evaluation.scoring import pinned_rows, score
 from revelator.tasks import TASKS, TranslateInput
-from serving.engine import Written
+from serving.engines.engine import Written
 from tests.training.toy import write_set
 from training.instructions import Instruction, read_split
 

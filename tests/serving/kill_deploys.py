@@ -26,8 +26,8 @@ import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  once, not in each f
 from revelator import registry
 from revelator.artifact import verify_files
 from revelator.durable import sha256_folder
-from serving import promotion, staging
-from serving.deploy import deploy, folder_of
+from serving.deployment import promotion, staging
+from serving.deployment.deploy import deploy, folder_of
 from serving.triton import repository
 from serving.triton.live import find_running
 

@@ -10,11 +10,11 @@ from click.testing import CliRunner
 from revelator import registry
 from revelator.client import Client
 from revelator.errors import ConfigError, Conflict
-from serving import canary, promotion
-from serving.canary import Comparison, Rules, judge
 from serving.commands.deploy import deploy as command
-from serving.deploy import deploy
-from serving.rollout import Rollout
+from serving.deployment import canary, promotion
+from serving.deployment.canary import Comparison, Rules, judge
+from serving.deployment.deploy import deploy
+from serving.deployment.rollout import Rollout
 from serving.triton import control
 
 RULES = Rules(comparisons=100)

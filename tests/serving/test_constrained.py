@@ -22,11 +22,11 @@ from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
-from serving.constrained import Constraint, Vocabulary
-from serving.engine import Engine
+from serving.engines.constrained import Constraint, Vocabulary
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import LocalRevelator, complete
 from serving.executor import Executor, Limits
 from serving.protocols import GenerateRequest, Reading
-from serving.revelator_model import LocalRevelator, complete
 from tests.serving.toy_model import write_base
 
 SIGNS = [*'+*(){}"\\', " ", " +", " *", " (", " {", "}", ")", ' "', "x", "é"]

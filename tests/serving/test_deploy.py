@@ -24,8 +24,8 @@ from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError
-from serving import promotion
-from serving.deploy import deploy, roll_back
+from serving.deployment import promotion
+from serving.deployment.deploy import deploy, roll_back
 from serving.triton import repository
 from serving.triton.live import live_server, lock
 from serving.triton.repository import Settings
@@ -198,8 +198,8 @@ import os, signal, sys
 from pathlib import Path
 import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store  # once, not in each child
 from revelator import registry
-from serving import promotion
-from serving.deploy import deploy, roll_back
+from serving.deployment import promotion
+from serving.deployment.deploy import deploy, roll_back
 
 home, store, registered = sys.argv[1:]
 at = 1

@@ -16,10 +16,10 @@ from revelator.artifact import MANIFEST
 from revelator.errors import ArtifactError, Cancelled, InvalidRequest
 from revelator.tasks import TASKS, RelevanceInput
 from serving.batching import BatchedRevelator
-from serving.engine import Engine
-from serving.onnx_model import OnnxModel
-from serving.packing import pack
-from serving.revelator_model import LocalRevelator, complete
+from serving.engines.engine import Engine
+from serving.engines.onnx_model import OnnxModel
+from serving.engines.packing import pack
+from serving.engines.revelator_model import LocalRevelator, complete
 from serving.triton.completions import LOOK_SECONDS, Client, Completions, Row
 from serving.triton.repository import ADAPTER, RELEASE
 from tests.training.toy import toy_rows, write_adapter, write_base

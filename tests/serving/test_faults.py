@@ -20,7 +20,7 @@ import pytest
 from revelator import registry
 from revelator.client import Client
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
-from serving.deploy import deploy
+from serving.deployment.deploy import deploy
 from serving.triton import control
 from serving.triton.live import find_running
 from tests.conftest import Endpoint

@@ -9,10 +9,10 @@ from transformers import AutoTokenizer, GPT2Config, LlamaConfig, PretrainedConfi
 from revelator.errors import ConfigError
 from revelator.language.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving import onnx_model
-from serving.engine import Engine
-from serving.onnx_model import OnnxModel
-from serving.transformers_model import TransformersModel
+from serving.engines import onnx_model
+from serving.engines.engine import Engine
+from serving.engines.onnx_model import OnnxModel
+from serving.engines.transformers_model import TransformersModel
 from tests.serving.toy_model import write_base
 
 SIZES = {

@@ -11,8 +11,8 @@ from revelator.trace import Passage
 from serving.direct import answer_directly
 from serving.direct.numbers import number
 from serving.protocols import GenerateRequest
-from serving.reader import ExtractiveReader
 from serving.reading.names import candidates
+from serving.reading.reader import ExtractiveReader
 from serving.reading.text import sentences, tokenise
 
 READER = ExtractiveReader()

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from revelator import promotions, registry
 from revelator.errors import Unavailable
-from serving import promotion
-from serving.hints import MOST_BYTES, OLDEST_SECONDS, SECRET, Metrics, hint_server, is_genuine, signature
-from serving.reconcile import LONGEST_WAIT, Reconciler, backoff
+from serving.deployment import promotion
+from serving.deployment.hints import MOST_BYTES, OLDEST_SECONDS, SECRET, Metrics, hint_server, is_genuine, signature
+from serving.deployment.reconcile import LONGEST_WAIT, Reconciler, backoff
 
 NAME = "followed"
 WAIT = 60.0

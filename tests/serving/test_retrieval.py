@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
-from serving.passages import PassageStore, PassageWriter, detokenize, passage_line
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
+from serving.retrieval.passages import PassageStore, PassageWriter, detokenize, passage_line
 
 ROWS = [
     {"id": "a", "title": "Marlow Vint", "text": "Marlow Vint was a director. He directed Copper Rain in 1962."},

@@ -16,7 +16,7 @@ import pytest
 from revelator import registry
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError
-from serving.deploy import deploy
+from serving.deployment.deploy import deploy
 from serving.triton.live import find_running
 from serving.triton.server import Ports, error_lines, read_ports
 

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, Unavailable
-from serving import canary, promotion
-from serving.promotion import Canary, Promotion, Release
+from serving.deployment import canary, promotion
+from serving.deployment.promotion import Canary, Promotion, Release
 from serving.protocols import Completion
 from serving.triton import traffic
 from serving.triton.routing import RoutedRevelator

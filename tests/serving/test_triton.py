@@ -84,8 +84,8 @@ class CountedModels(TritonModels):
 
 
 async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, base):
-    from serving.engine import Engine
-    from serving.revelator_model import complete
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import complete
 
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
     async with CountedModels(world.url) as models:

@@ -1,4 +1,4 @@
-"""What Triton 2.51 does when a loaded model's folder gains a version: the facts that serving/deploy.py stands on.
+"""What Triton 2.51 does when a loaded model's folder gains a version: what `serving.deployment.deploy` stands on.
 
 The model here answers with its version and process id, and notes each start of a process; no torch, so a load is quick.
 """

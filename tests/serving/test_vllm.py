@@ -22,9 +22,9 @@ from revelator.language.decoding import Grammar
 from revelator.language.regular import plan_expression
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
-from serving.constrained import Vocabulary
-from serving.engine import Engine
-from serving.revelator_model import complete
+from serving.engines.constrained import Vocabulary
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import complete
 from serving.triton import control, repository, traffic
 from serving.triton.remote import TritonModels, strings
 from serving.triton.vllm import Served, VllmRevelator, served

@@ -16,7 +16,7 @@ import trustme
 
 from revelator import registry
 from revelator.channel import Tls
-from serving.deploy import deploy
+from serving.deployment.deploy import deploy
 from serving.triton.live import Running, find_running
 from tests.serving.operations.receiver import Receiver, receiving
 

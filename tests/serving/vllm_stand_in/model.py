@@ -14,7 +14,7 @@ import torch
 import triton_python_backend_utils as pb_utils
 
 from revelator.language.decoding import Grammar
-from serving.engine import Engine, never
+from serving.engines.engine import Engine, never
 
 KNOWN = {"temperature", "max_tokens", "lora_name", "structured_outputs", "logprobs", "allowed_token_ids", "seed"}
 

@@ -11,7 +11,7 @@ from revelator import durable
 from revelator.artifact import MANIFEST, base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.registry import DIGEST_TAG, Version, download
-from serving.promotion import Release
+from serving.deployment.promotion import Release
 from serving.triton import repository
 from serving.triton.repository import ADAPTER, RELEASE, REVELATOR
 

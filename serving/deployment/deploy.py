@@ -23,8 +23,8 @@ from revelator.artifact import MANIFEST, disk_errors
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.registry import DIGEST_TAG, Version, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
-from serving import promotion, staging
-from serving.promotion import Promotion
+from serving.deployment import promotion, staging
+from serving.deployment.promotion import Promotion
 from serving.triton import control, repository, traffic
 from serving.triton.live import find_running, lock
 from serving.triton.remote import RemoteRevelator, TritonModels

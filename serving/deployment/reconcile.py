@@ -3,7 +3,7 @@
 Each look compares what the alias names with what this home folder promotes and its server has ready, and deploys when
 they differ. A deploy goes on where a killed one stopped, so the loop keeps nothing of its own: it may be killed at any
 step and started again. What fails is tried again after a wait that doubles up to five minutes, drawn between half and
-the whole of it so that replicas do not come back together. Webhooks only shorten a wait (`serving.hints`).
+the whole of it so that replicas do not come back together. Webhooks only shorten a wait (`serving.deployment.hints`).
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 
 from revelator import registry
 from revelator.errors import RevelatorError
-from serving import promotion
-from serving.deploy import deploy
-from serving.hints import Metrics, hint_server
-from serving.promotion import Promotion
+from serving.deployment import promotion
+from serving.deployment.deploy import deploy
+from serving.deployment.hints import Metrics, hint_server
+from serving.deployment.promotion import Promotion
 from serving.triton import control
 from serving.triton.live import find_running
 from serving.triton.repository import REVELATOR

@@ -15,8 +15,8 @@ from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
-from serving.degraded import question_itself
-from serving.engine import MAX_NEW_TOKENS, Engine, never
+from serving.engines.degraded import question_itself
+from serving.engines.engine import MAX_NEW_TOKENS, Engine, never
 from serving.protocols import Completion
 
 Decoding = Literal["grammar", "names", "free"]

@@ -14,10 +14,10 @@ from pathlib import Path
 from revelator import durable
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
-from serving import canary, promotion, staging
-from serving.canary import Rules, Verdict
-from serving.deploy import alone, deploy, folder_of, settle, try_out
-from serving.promotion import Canary, Promotion
+from serving.deployment import canary, promotion, staging
+from serving.deployment.canary import Rules, Verdict
+from serving.deployment.deploy import alone, deploy, folder_of, settle, try_out
+from serving.deployment.promotion import Canary, Promotion
 from serving.triton import control
 from serving.triton.live import find_running
 from serving.triton.repository import REVELATOR

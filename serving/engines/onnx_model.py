@@ -13,10 +13,10 @@ import numpy as np
 import onnxruntime
 import torch
 
-from serving.constrained import Constraint
-from serving.onnx_graph import build
-from serving.packing import Pack
-from serving.sampling import choose, go_on
+from serving.engines.constrained import Constraint
+from serving.engines.onnx_graph import build
+from serving.engines.packing import Pack
+from serving.engines.sampling import choose, go_on
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
 HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen

@@ -24,12 +24,12 @@ from transformers.utils import logging
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language.decoding import Grammar
-from serving import onnx_graph
-from serving.constrained import Constraint, Vocabulary
-from serving.onnx_model import OnnxModel
-from serving.packing import pack
-from serving.sampling import go_on
-from serving.transformers_model import Cache, TransformersModel
+from serving.engines import onnx_graph
+from serving.engines.constrained import Constraint, Vocabulary
+from serving.engines.onnx_model import OnnxModel
+from serving.engines.packing import pack
+from serving.engines.sampling import go_on
+from serving.engines.transformers_model import Cache, TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
 MAX_NEW_TOKENS = 256

@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
 
-from serving.constrained import Constraint
-from serving.packing import Pack
-from serving.sampling import go_on
+from serving.engines.constrained import Constraint
+from serving.engines.packing import Pack
+from serving.engines.sampling import go_on
 
 Cache = Literal["dynamic", "static"]
 
