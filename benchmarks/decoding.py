@@ -30,7 +30,7 @@ from types import ModuleType
 import torch
 
 from data_gen.instruction_set import read_records
-from evaluation.metrics import plan_score
+from evaluation.measures.metrics import plan_score
 from revelator import art
 from revelator.art.decoding import art_grammar
 from revelator.artifact import read_manifest

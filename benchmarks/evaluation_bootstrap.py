@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.bootstrap import bootstrap, bootstrap_columns, paired_bootstrap
+from evaluation.measures.bootstrap import bootstrap, bootstrap_columns, paired_bootstrap
 
 BOUND = 5.0  # seconds
 REPEATS = 5

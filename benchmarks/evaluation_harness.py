@@ -27,15 +27,15 @@ import click
 from fixed import LIMITS, Fixed
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
-from evaluation.benchmark_formats import BenchmarkQuestion
-from evaluation.benchmarks import Benchmark
-from evaluation.bootstrap import Interval
-from evaluation.calibration import calibration_error
-from evaluation.metrics import ANSWER_RULES, answer_score, title_scores
-from evaluation.question_scores import plan_values
-from evaluation.run import ask_all
-from evaluation.run_folder import Cost, Label, QuestionRow, RowWriter
-from evaluation.run_metrics import measured
+from evaluation.harness.benchmarks import Benchmark
+from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter
+from evaluation.harness.formats import BenchmarkQuestion
+from evaluation.harness.question_scores import plan_values
+from evaluation.harness.run import ask_all
+from evaluation.harness.run_metrics import measured
+from evaluation.measures.bootstrap import Interval
+from evaluation.measures.calibration import calibration_error
+from evaluation.measures.metrics import ANSWER_RULES, answer_score, title_scores
 from serving.executor import Executor
 
 PLAN = "Which work followed {}? * Who wrote {{sequel}}? * Where was {{writer}} born?"

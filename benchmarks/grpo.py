@@ -23,7 +23,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.bootstrap import bootstrap
+from evaluation.measures.bootstrap import bootstrap
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.language import parse

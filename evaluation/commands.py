@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from evaluation.scores import Scores, score_table
+from evaluation.adapters.scores import Scores, score_table
 from revelator import registry
 from revelator.artifact import read_manifest
 from revelator.errors import ConfigError
@@ -65,7 +65,7 @@ def grade(
       revelator grade base --base tiny --set runs/demo/sets/world
     """
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
-    from evaluation.scoring import pinned_rows
+    from evaluation.adapters.scoring import pinned_rows
 
     rows = pinned_rows(named_set(set_folder, tags), split, limit)
     scores = scored(folder, base, rows, threads, f"{adapter}: ")
@@ -100,7 +100,7 @@ def named_set(given: Path | None, tags: dict[str, str]) -> Path:
 
 
 def scored(folder: Path | None, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:
-    from evaluation.scoring import progress_bar, score
+    from evaluation.adapters.scoring import progress_bar, score
     from serving.engines.engine import Engine
 
     named = read_manifest(folder).base_name if folder else "tiny"

@@ -29,7 +29,7 @@ def code_digest() -> str:
 
 def facts(command: str, home: Path, made: Path, version: int, executed: Mapping[str, int]) -> dict[str, str]:
     """Names and values; digests are the first 16 digits of a sha256. `executed` counts questions by set."""
-    from evaluation.results import SETS  # brings in what reads instruction sets
+    from evaluation.chains.results import SETS  # brings in what reads instruction sets
 
     adapter, built, index = map(read, (made, home / "sets" / "real", home / "indexes" / "real"))
     questions = ", ".join(f"{split} {sum(counts.values()):,}" for split, counts in built["questions"].items() if counts)

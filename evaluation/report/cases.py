@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from evaluation.harness.folder import QuestionRow
 from evaluation.report.plans import drawn
 from evaluation.report.runs import Loaded, measure_name, value_of
-from evaluation.run_folder import QuestionRow
 from revelator.durable import sha256_text
 from revelator.errors import DataError
 from revelator.trace import Trace

@@ -12,7 +12,7 @@ from pathlib import Path
 import click
 
 from evaluation.commands import FOLDER, HOME, REGISTERED, URI
-from evaluation.cost_commands import read_times
+from evaluation.costs.command import read_times
 from evaluation.report.page import cost_sheet, html, markdown, report_of
 from evaluation.report.runs import load
 from evaluation.report.tracking import log

@@ -11,7 +11,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.costs import Prices, ServiceTimes, demand_of, predict
+from evaluation.chains.results import table
+from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
 from evaluation.report.plots import Plot, plots_of, retrieval_plots
@@ -25,7 +26,6 @@ from evaluation.report.runs import (
     measure_name,
     quality,
 )
-from evaluation.results import table
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ def interval_text(figure: Figure | None, measure: str, *, sign: bool = False) ->
 
 def retrieval_sheet(found: Retrieval) -> Sheet:
     """Recall at 5 documents of each way, and the paired gain over the whole question."""
-    from evaluation.results import SETS
-    from evaluation.retrieval_page import NAMES, SHORT
-    from evaluation.retrieval_queries import WAYS
+    from evaluation.chains.results import SETS
+    from evaluation.retrieval.page import NAMES, SHORT
+    from evaluation.retrieval.queries import WAYS
 
     def pick(kind: str, line: dict[str, Any], measure: str, budget: int) -> Figure | None:
         same = {name: line[name] for name in ("set", "corpus", "questions", "way", "group")}

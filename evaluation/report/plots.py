@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from evaluation.bootstrap import bootstrap_columns
-from evaluation.metrics import title_recall
+from evaluation.chains.results import SETS
+from evaluation.measures.bootstrap import bootstrap_columns
+from evaluation.measures.metrics import title_recall
 from evaluation.report import charts
 from evaluation.report.charts import Figure, Series
 from evaluation.report.runs import Loaded, Retrieval, measure_name
-from evaluation.results import SETS
-from evaluation.retrieval_page import NAMES
-from evaluation.retrieval_queries import WAYS
+from evaluation.retrieval.page import NAMES
+from evaluation.retrieval.queries import WAYS
 from revelator.errors import ExpressionError
 from revelator.language import parse, to_letters
 from revelator.tasks import TASKS

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.bootstrap import bootstrap
+from evaluation.harness.folder import RUN, QuestionRow, Run, read_metrics, read_questions, read_run
+from evaluation.measures.bootstrap import bootstrap
 from evaluation.report.charts import Figure, Series
-from evaluation.run_folder import RUN, QuestionRow, Run, read_metrics, read_questions, read_run
 from revelator.durable import sha256_text
 from revelator.errors import ArtifactError, ConfigError
 

@@ -6,9 +6,9 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+from evaluation.harness.folder import METRICS, QUESTIONS, RUN
 from evaluation.report.page import Report, Sheet
 from evaluation.report.runs import Loaded
-from evaluation.run_folder import METRICS, QUESTIONS, RUN
 from revelator import registry
 from revelator.registry import DIGEST_TAG, Version
 

@@ -6,9 +6,9 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.bootstrap import bootstrap
-from evaluation.run_folder import Cost, Label, QuestionRow, RowWriter, Run, begin
-from evaluation.run_metrics import write_metrics
+from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
+from evaluation.harness.run_metrics import write_metrics
+from evaluation.measures.bootstrap import bootstrap
 from revelator.language import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
@@ -145,8 +145,8 @@ def _trace(question: str, plan: str, name: str) -> Trace:
 
 def write_retrieval(folder: Path) -> Path:
     """A measurement of retrieval alone with all four ways."""
-    from evaluation.retrieval_page import metrics_of
-    from evaluation.retrieval_queries import WAYS, Ranked
+    from evaluation.retrieval.page import metrics_of
+    from evaluation.retrieval.queries import WAYS, Ranked
     from revelator.durable import write_json
 
     draw = random.Random(5)

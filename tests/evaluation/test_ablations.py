@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evaluation.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
-from evaluation.run_config import AblationConfig, RunConfig
-from evaluation.systems import limits_of, open_system, strategy_of
+from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
+from evaluation.harness.config import AblationConfig, RunConfig
+from evaluation.harness.systems import limits_of, open_system, strategy_of
 from revelator.errors import ConfigError
 from revelator.trace import Trace
 from serving.executor import Executor, Limits

@@ -11,7 +11,7 @@ import pytest
 
 from evaluation.baselines.probtree import read_tree
 from evaluation.baselines.table import BASELINES, run_baseline
-from evaluation.question_scores import rounds
+from evaluation.harness.question_scores import rounds
 from revelator.errors import DeadlineExceeded, Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Trace

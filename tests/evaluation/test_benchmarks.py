@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
-from evaluation.benchmark_formats import FORMATS
-from evaluation.benchmarks import Benchmark, open_benchmark
+from evaluation.harness.benchmarks import Benchmark, open_benchmark
+from evaluation.harness.formats import FORMATS
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
 
@@ -176,7 +176,7 @@ CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_example_is_a_configuration_of_a_known_format(path: Path) -> None:
     from evaluation.baselines.table import BASELINES
-    from evaluation.run_config import load
+    from evaluation.harness.config import load
 
     config = load(path, concurrency=3)
     assert config.benchmark.format in FORMATS or config.system.ranking

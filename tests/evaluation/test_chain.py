@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chain import Chain, Step, ending, shown
+from evaluation.chains.chain import Chain, Step, ending, shown
 from revelator.errors import RevelatorError
 
 
@@ -36,7 +36,7 @@ def test_a_command_is_shown_as_a_person_would_type_it() -> None:
         shown(("data", "build"), (("REVELATOR_WORLD", "my world"),))
         == "REVELATOR_WORLD='my world' revelator data build"
     )
-    assert shown(("evaluation.material", "--out", "x")) == "python -m evaluation.material --out x"
+    assert shown(("evaluation.chains.material", "--out", "x")) == "python -m evaluation.chains.material --out x"
 
 
 def test_a_failure_tells_an_exit_status_from_a_signal() -> None:
@@ -95,7 +95,7 @@ child.wait()
 """
 STARTS_BOTH = f"""
 import os, signal, sys
-from evaluation.chain import run_group
+from evaluation.chains.chain import run_group
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 run_group([sys.executable, "-c", {STARTS_A_CHILD!r}], os.environ)
 """

@@ -10,9 +10,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.cost_commands import FORMAT, costs
-from evaluation.costs import STATIONS, Demand, Prices, ServiceTimes, demand_of, mean_value_analysis, predict
-from evaluation.run_folder import Cost
+from evaluation.costs.command import FORMAT, costs
+from evaluation.costs.model import STATIONS, Demand, Prices, ServiceTimes, demand_of, mean_value_analysis, predict
+from evaluation.harness.folder import Cost
 from revelator.durable import write_json
 from revelator.errors import ArtifactError, DataError
 

@@ -11,9 +11,9 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.answers import AnswerRow, ask_all
-from evaluation.chain import Chain
-from evaluation.demo import Asked, ask_each, steps, summary, write_next
+from evaluation.chains.answers import AnswerRow, ask_all
+from evaluation.chains.chain import Chain
+from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
 from evaluation.rows import read_rows
 from revelator.cli import revelator
 from revelator.tasks import TASKS
@@ -72,7 +72,7 @@ def test_measuring_answers_records_refusals_and_asks_nothing_twice(served: Any, 
 
 
 def test_every_command_that_the_demo_types_exists_with_its_options() -> None:
-    for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/gate.yaml")):
+    for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/promotion/gate.yaml")):
         words = [word for word in step.arguments if not word.startswith("-")]
         depth = 2 if words[0] in ("data", "index") else 1
         shown = CliRunner().invoke(revelator, [*words[:depth], "--help"]).output

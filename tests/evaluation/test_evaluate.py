@@ -14,8 +14,8 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from evaluation.evaluate import evaluate
-from evaluation.run_folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
+from evaluation.harness.command import evaluate
+from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
 from tests.conftest import Endpoint
 

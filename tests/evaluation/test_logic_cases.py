@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from data_gen.logic.templates import filled, templates
-from evaluation.logic_queries import in_words
-from evaluation.logic_scifact import read_abstracts, scifact_cases
-from evaluation.logic_world import world_cases
+from evaluation.logic.queries import in_words
+from evaluation.logic.scifact import read_abstracts, scifact_cases
+from evaluation.logic.world import world_cases
 from revelator.errors import DataError
 from revelator.language.logic import check, holds, negations, terms
 

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from evaluation.logic_translation import answers, of_set, table, written
+from evaluation.logic_translation.translation import answers, of_set, table, written
 from revelator.artifact import EMBEDDED_BASE
 from revelator.language.logic import Term, check, render, terms
 from revelator.tasks import TASKS

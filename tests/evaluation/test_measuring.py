@@ -12,9 +12,9 @@ import pytest
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
-from evaluation.answers import answer_row, score
-from evaluation.predictions import LabelRow, PlanRow, TextRow, predict
-from evaluation.recall import gold_titles, retrieve, titles_of
+from evaluation.adapters.predictions import LabelRow, PlanRow, TextRow, predict
+from evaluation.chains.answers import answer_row, score
+from evaluation.retrieval.recall import gold_titles, retrieve, titles_of
 from evaluation.rows import append_rows, read_rows
 from revelator.tasks import TASKS
 from revelator.trace import Node, Trace, Usage

@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from data_gen.leakage import question_hash
-from evaluation.metaqa import main, read_questions
-from evaluation.metaqa_plans import plan
+from evaluation.metaqa.benchmark import main, read_questions
+from evaluation.metaqa.plans import plan
 from revelator.art import check, spelled
 
 KB = [

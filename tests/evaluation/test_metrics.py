@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics import (
+from evaluation.measures.metrics import (
     ANSWER_RULES,
     AnswerScore,
     PlanScore,

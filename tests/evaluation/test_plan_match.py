@@ -10,8 +10,8 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.sources import read_world
 from data_gen.substitution import planned_names
 from data_gen.world.generate import generate
-from evaluation.metrics import TreeScore, tree_score
-from evaluation.plan_match import arguments_match, names_copied, structure_of
+from evaluation.measures.metrics import TreeScore, tree_score
+from evaluation.measures.plan_match import arguments_match, names_copied, structure_of
 from revelator.art import Art, Filter, Relate, parse, render
 from revelator.language import leaves
 from revelator.language import parse as plan

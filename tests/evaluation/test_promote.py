@@ -8,9 +8,9 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
+from evaluation.adapters.score import score
 from evaluation.commands import grade
-from evaluation.promotion import promote, rollback
-from evaluation.score import score
+from evaluation.promotion.command import promote, rollback
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set

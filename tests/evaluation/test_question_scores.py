@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
-from evaluation.benchmark_formats import BenchmarkQuestion
-from evaluation.benchmarks import Benchmark
-from evaluation.bootstrap import bootstrap
-from evaluation.question_scores import gold_row, plan_values, rounds, scored
-from evaluation.run_folder import Cost, Label, QuestionRow
-from evaluation.run_metrics import measured
+from evaluation.harness.benchmarks import Benchmark
+from evaluation.harness.folder import Cost, Label, QuestionRow
+from evaluation.harness.formats import BenchmarkQuestion
+from evaluation.harness.question_scores import gold_row, plan_values, rounds, scored
+from evaluation.harness.run_metrics import measured
+from evaluation.measures.bootstrap import bootstrap
 from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from evaluation.cost_commands import FORMAT
+from evaluation.costs.command import FORMAT
+from evaluation.harness.folder import METRICS
 from evaluation.report.charts import Series, bars, number, scatter
 from evaluation.report.command import report
 from evaluation.report.page import interval_text
 from evaluation.report.plans import drawn
 from evaluation.report.runs import differences, load
-from evaluation.run_folder import METRICS
 from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError
 from tests.evaluation.report_runs import BITE, write_retrieval, write_runs

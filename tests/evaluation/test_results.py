@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from evaluation.answers import AnswerRow
-from evaluation.predictions import LabelRow, PlanRow, TextRow
-from evaluation.recall import Retrieved
-from evaluation.results import Measured, page_text
+from evaluation.adapters.predictions import LabelRow, PlanRow, TextRow
+from evaluation.chains.answers import AnswerRow
+from evaluation.chains.results import Measured, page_text
+from evaluation.retrieval.recall import Retrieved
 
 RIGHT = {"valid": True, "letters": True, "leaves": True, "exact": False, "arguments": True, "names": True}
 WRONG = {"valid": True, "letters": False, "leaves": True, "exact": False, "arguments": False, "names": True}

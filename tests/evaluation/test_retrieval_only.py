@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
-from evaluation.retrieval_corpora import Corpus, pool
-from evaluation.retrieval_only import Plan, begin, recall
-from evaluation.retrieval_page import metrics_of
-from evaluation.retrieval_queries import (
+from evaluation.retrieval.command import Plan, begin, recall
+from evaluation.retrieval.corpora import Corpus, pool
+from evaluation.retrieval.page import metrics_of
+from evaluation.retrieval.queries import (
     Ranked,
     compiled_queries,
     gold_answers,

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.run_checks import check_digests, check_index
-from evaluation.run_folder import (
+from evaluation.harness.checks import check_digests, check_index
+from evaluation.harness.folder import (
     METRICS,
     QUESTIONS,
     RUN,

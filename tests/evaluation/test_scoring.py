@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.scores import DECIDING
-from evaluation.scoring import pinned_rows, score
+from evaluation.adapters.scores import DECIDING
+from evaluation.adapters.scoring import pinned_rows, score
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Written
 from tests.training.toy import write_set

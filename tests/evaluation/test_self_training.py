@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from data_gen.config import SetConfig
 from data_gen.instruction_set import read_records
 from data_gen.leakage import question_hash
-from evaluation import self_training as rounds
-from evaluation.self_train import self_train
+from evaluation.self_training import rounds
+from evaluation.self_training.command import self_train
 from revelator.errors import ConfigError, RevelatorError
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator

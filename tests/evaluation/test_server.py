@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.server import local_server
+from evaluation.chains.server import local_server
 from revelator.errors import Unavailable
 
 

@@ -12,8 +12,8 @@ from scipy import stats
 from sklearn.metrics import accuracy_score, f1_score, ndcg_score, roc_auc_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from evaluation.bootstrap import bootstrap
-from evaluation.metrics import ANSWER_RULES, accuracy, answer_score, ndcg, roc_auc
+from evaluation.measures.bootstrap import bootstrap
+from evaluation.measures.metrics import ANSWER_RULES, accuracy, answer_score, ndcg, roc_auc
 
 LABELS = st.lists(st.sampled_from(["single", "compound", "complex"]), min_size=1, max_size=60)
 

@@ -13,10 +13,10 @@ from sklearn.metrics import confusion_matrix
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 from torchmetrics.text import SQuAD
 
-from evaluation.calibration import calibration_error, reliability
-from evaluation.metrics import answer_score, list_score, normalise, title_ndcg, title_recall, title_scores
-from evaluation.plan_graph import edit_distance, entity_coverage, graph_distance
-from evaluation.run_metrics import confusion
+from evaluation.harness.run_metrics import confusion
+from evaluation.measures.calibration import calibration_error, reliability
+from evaluation.measures.metrics import answer_score, list_score, normalise, title_ndcg, title_recall, title_scores
+from evaluation.measures.plan_graph import edit_distance, entity_coverage, graph_distance
 from revelator.language import parse
 
 TEXTS = st.lists(

@@ -1,0 +1,93 @@
+"""`revelator score`: an adapter's answers to the rows of one or more sets, and how far they reach each target."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.adapters.targets import Reached, reached
+from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, SPLIT, THREADS, URI, adapter_folder
+from revelator.artifact import read_manifest
+from revelator.durable import sha256_file, sha256_text
+from revelator.registry import CHAMPION
+
+if TYPE_CHECKING:
+    from serving.engines.revelator_model import Decoding
+
+DECODING = click.Choice(["grammar", "names", "free"])
+
+
+@click.command()
+@click.argument("adapter", default=CHAMPION)
+@click.option("--set", "sets", type=FOLDER, multiple=True, required=True, help="Instruction set; may be given again.")
+@SPLIT
+@click.option("--limit", type=click.IntRange(1), help="Rows a task and set, the first by hash.  [default: all]")
+@click.option("--decoding", type=DECODING, default="free", show_default=True, help="What plans are held to.")
+@BASE
+@THREADS
+@REGISTERED
+@HOME
+@URI
+@AS_JSON
+def score(
+    adapter: str,
+    sets: tuple[Path, ...],
+    split: str,
+    limit: int | None,
+    decoding: Decoding,
+    base: str | None,
+    threads: int | None,
+    name: str,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Print what an adapter reaches of each target, with its reference, n and 95 % interval.
+
+    ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone.
+    One greedy answer a row; rows are kept below HOME/scores, so that a run that was broken off goes on.
+
+    \b
+    Examples:
+      revelator score --set runs/real/sets/real
+      revelator score runs/adapters/mine --set runs/sets/real --set runs/sets/world --split dev --json
+      revelator score base --set runs/sets/world --limit 100 --decoding grammar
+    """
+    from evaluation.adapters.predictions import predict, read_predicted
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import complete
+    from training.instructions import verify_set
+
+    folder, _ = adapter_folder(adapter, name, home, tracking_uri)
+    for each in sets:
+        verify_set(each)
+    named = base or (read_manifest(folder).base_name if folder else "tiny")
+    engine = Engine(named, folder, threads=threads)
+    made = [sha256_file(path / "manifest.json") for path in (*([folder] if folder else []), *sets)]
+    key = "".join([engine.base_digest, *made, split, decoding, str(limit)])
+    out = home / "scores" / sha256_text(key)[:12]
+    for each in sets:
+        say = f"{each.name} " if len(sets) > 1 else ""
+        predict(each, out, lambda task, prompts: complete(engine, task, prompts, decoding=decoding), split, limit, say)
+    lines = reached(read_predicted(out))
+    if as_json:
+        click.echo(json.dumps([line.to_json() for line in lines], ensure_ascii=False))
+    else:
+        Console().print(targets_table(lines, f"{adapter} on {split}, decoding {decoding}"))
+        click.echo(f"every row: {out}")
+
+
+def targets_table(lines: list[Reached], title: str) -> Table:
+    table = Table("task", "set", "measure", "reference", "target", "value", "n", "95 %", title=title)
+    for line in lines:
+        style = "" if line.target is None else "green" if line.value >= line.target else "red"
+        wanted = "reported" if line.target is None else f"{line.target:.3f}"
+        value, between = f"{line.value:.3f}", f"{line.low:.3f} to {line.high:.3f}"
+        cells = (line.task, line.source or "all", line.measure, line.reference, wanted)
+        table.add_row(*cells, f"[{style}]{value}[/]" if style else value, f"{line.n:,}", between)
+    return table

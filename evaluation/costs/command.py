@@ -1,0 +1,198 @@
+"""`revelator costs`: how long each service takes, and what strategies cost on N GPUs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.commands import AS_JSON, FOLDER
+from evaluation.costs.model import Predicted, Prices, ServiceTimes, demand_of, predict
+from evaluation.facts import machine
+from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from revelator.durable import sha256_text, write_json
+from revelator.errors import ArtifactError, ConfigError
+
+FORMAT = "revelator-service-times-1"
+
+
+@click.group()
+def costs() -> None:
+    """Predict throughput and cost of strategies from counted calls and measured service times.
+
+    \b
+    Examples:
+      revelator costs measure runs/eval/auto --out runs/times.json
+      revelator costs predict runs/eval/* --times runs/times.json --gpus 1 --gpus 8 --gpu-hour 2.50
+    """
+
+
+@costs.command("measure")
+@click.argument("run_folder", metavar="RUN", type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="File of service times.")
+@click.option("--questions", default=16, show_default=True, type=click.IntRange(2), help="Asked for each figure.")
+@click.option("--concurrency", multiple=True, default=(1, 4), show_default=True, type=click.IntRange(1),
+              help="Questions in flight of a check; may be given again.")  # fmt: skip
+@AS_JSON
+def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tuple[int, ...], as_json: bool) -> None:
+    """Measure the seconds of each service of RUN's system, and hold predictions against measured throughput.
+
+    The system is opened as RUN's configuration says, in this process. Questions of RUN are asked one at a time with a
+    clock before each service; others of them are asked at each concurrency without a clock, and the throughput that
+    the service times predict is held against the measured one.
+
+    \b
+    Example:
+      revelator costs measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
+    """
+    from evaluation.costs.service_times import Checked, Clock, check, measure, timed
+    from evaluation.harness.config import RunConfig
+    from evaluation.harness.systems import check_system, open_system
+
+    run = read_run(run_folder)
+    config = RunConfig.model_validate(run.config)
+    if config.url or run.system["kind"] not in ("strategy", "baseline"):
+        raise ConfigError("the services of this run are not in this process", where=str(run_folder),
+                          hint="measure a run of a strategy or baseline without `url`")  # fmt: skip
+    check_system(config)
+    texts = [row.question for row in sorted(read_questions(run_folder, run), key=lambda row: sha256_text(row.id))]
+    first, rest = texts[:questions], texts[questions : 2 * questions]
+    if len(rest) < 2:
+        raise ConfigError(f"{len(texts)} questions are too few", where=str(run_folder), hint="--questions N, smaller")
+
+    async def work() -> tuple[ServiceTimes, list[Checked]]:
+        clock = Clock()
+        async with open_system(config, partial(timed, clock)) as ask:
+            times = await measure(ask, clock, first)
+        async with open_system(config) as ask:
+            await ask(first[0])
+            return times, [await check(ask, rest, times, each) for each in concurrency]
+
+    times, checked = asyncio.run(work())
+    value = {
+        "format": FORMAT,
+        "times": asdict(times),
+        "questions": len(first),
+        "checks": [asdict(each) | {"error": each.error} for each in checked],
+        "system": run.system["name"],
+        "adapter": run.adapter,
+        "index": run.index,
+        "command": shlex.join(["revelator", *sys.argv[1:]]),
+        **machine(),
+    }
+    write_json(out, value)
+    if as_json:
+        click.echo(json.dumps(value))
+        return
+    console = Console()
+    console.print(_times_table(times))
+    table = Table("questions in flight", "n", "predicted, 1/s", "measured, 1/s", "error", title="Check")
+    for each in checked:
+        table.add_row(f"{each.concurrency}", f"{each.questions}", f"{each.predicted:.3f}", f"{each.measured:.3f}",
+                      f"{each.error:+.1%}")  # fmt: skip
+    console.print(table)
+    click.echo(f"service times: {out}")
+
+
+def _times_table(times: ServiceTimes) -> Table:
+    table = Table("service", "ms a call", title=times.machine)
+    for name, seconds in [*times.tasks.items(), ("search", times.search), ("reading", times.reading)]:
+        table.add_row(name, f"{1000 * seconds:.2f}")
+    table.add_row("beside them, a question", f"{1000 * times.overhead:.2f}")
+    return table
+
+
+@costs.command("predict")
+@click.argument("runs", nargs=-1, required=True, type=FOLDER)
+@click.option("--times", "times_file", required=True, type=FOLDER, help="File of `revelator costs measure`.")
+@click.option("--gpus", multiple=True, default=(1,), show_default=True, type=click.IntRange(1),
+              help="Servers of the revelator; may be given again.")  # fmt: skip
+@click.option("--concurrency", multiple=True, default=(1, 16), show_default=True, type=click.IntRange(1),
+              help="Questions in flight; may be given again.")  # fmt: skip
+@click.option("--searchers", default=1, show_default=True, type=click.IntRange(1), help="Servers of the retriever.")
+@click.option("--readers", default=1, show_default=True, type=click.IntRange(1), help="Servers of the generator.")
+@click.option("--gpu-hour", default=0.0, type=click.FloatRange(0), help="Price of a server of the revelator an hour.")
+@click.option("--calls", default=0.0, type=click.FloatRange(0), help="Price of 1,000 calls of the generator.")
+@AS_JSON
+def predict_command(
+    runs: tuple[Path, ...],
+    times_file: Path,
+    gpus: tuple[int, ...],
+    concurrency: tuple[int, ...],
+    searchers: int,
+    readers: int,
+    gpu_hour: float,
+    calls: float,
+    as_json: bool,
+) -> None:
+    """Predict questions a second, seconds a question and the cost of 1,000 questions of the systems of RUNS.
+
+    The calls of a system are those that RUNS counted, the seconds of a call those of --times. More servers of a station
+    take its work in parallel; prices are in any money.
+
+    \b
+    Examples:
+      revelator costs predict runs/eval/* --times runs/times.json --gpus 1 --gpus 4 --gpu-hour 2.50
+      revelator costs predict runs/eval/auto --times runs/times.json --gpus 8 --readers 32 --concurrency 64 --json
+    """
+    times = read_times(times_file)
+    found = []
+    for folder in runs:
+        run = read_run(folder)
+        rows = read_questions(folder, run)
+        for one in predictions(rows, times, gpus, concurrency, searchers, readers, Prices(gpu_hour, calls)):
+            found.append({"system": run.name, "benchmark": run.benchmark["name"], **asdict(one)})
+    if as_json:
+        click.echo(json.dumps(found))
+        return
+    head = ("system", "on", "GPUs", "in flight", "1/s", "s each", "limit", "busy", "per 1,000")
+    table = Table(*head, title=f"service times of {times.machine}")
+    for line in found:
+        table.add_row(*_cells(line))
+    Console().print(table)
+
+
+def _cells(line: dict[str, Any]) -> list[str]:
+    figures = [f"{line['throughput']:.3f}", f"{line['latency']:.3f}", line["bottleneck"], f"{line['utilisation']:.0%}"]
+    about = [line["system"], line["benchmark"], str(line["gpus"]), str(line["concurrency"])]
+    return [*about, *figures, f"{line['cost']:.4f}"]
+
+
+def predictions(
+    rows: Sequence[QuestionRow],
+    times: ServiceTimes,
+    gpus: Sequence[int],
+    concurrency: Sequence[int],
+    searchers: int,
+    readers: int,
+    prices: Prices,
+) -> list[Predicted]:
+    """One for each number of GPUs and of questions in flight; refused questions do not count."""
+    demand = demand_of([row.cost for row in rows if row.status != "error"], times)
+    return [
+        predict(demand, {"revelator": servers, "retriever": searchers, "generator": readers}, inside, prices)
+        for servers in gpus
+        for inside in concurrency
+    ]
+
+
+def read_times(path: Path) -> ServiceTimes:
+    """Raises ArtifactError for a file that `revelator costs measure` did not write."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if value["format"] != FORMAT:
+            raise ValueError(f"format {value['format']!r}")
+        return ServiceTimes(**value["times"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        hint = "revelator costs measure RUN --out FILE"
+        raise ArtifactError(f"no service times: {error}", where=str(path), hint=hint) from error

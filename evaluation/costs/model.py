@@ -1,0 +1,108 @@
+"""What strategies cost on other hardware: counted calls × measured service times → throughput, seconds, money.
+
+A question visits three stations: the revelator (a GPU, or a core), the retriever and the generator. Its demand on one
+is the sum over its calls of the measured seconds of such a call (`ServiceTimes`). A closed queueing network with these
+demands, solved by mean value analysis (Reiser and Lavenberg 1980), predicts how many questions a second `concurrency`
+questions in flight give. A station of m equal servers is one of 1/m of the demand and a delay of the rest (Seidmann,
+Schweitzer and Shalev-Oren 1987). Parts of one question that run at the same time are not told apart: with few questions
+in flight a parallel plan is a little faster than predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from evaluation.harness.folder import Cost
+from revelator.errors import DataError
+
+STATIONS = ("revelator", "retriever", "generator")
+
+
+@dataclass(frozen=True)
+class ServiceTimes:
+    """Seconds of work of one prompt of each revelator task, one search, one reading; `overhead` is what a question
+    takes beside them in the executor. `machine` says where they were measured."""
+
+    tasks: Mapping[str, float]
+    search: float
+    reading: float
+    overhead: float = 0.0
+    machine: str = ""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Money an hour of a GPU, and of 1,000 calls of a generator that is paid by the call."""
+
+    gpu_hour: float = 0.0
+    calls: float = 0.0
+
+
+@dataclass(frozen=True)
+class Demand:
+    """Mean seconds of work of one question at each station, and how often it calls the generator."""
+
+    seconds: Mapping[str, float]
+    overhead: float
+    generator_calls: float
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """`throughput` in questions a second, `latency` in seconds, `bottleneck` the station that limits, `utilisation` its
+    share of time at work; `cost` of 1,000 questions in the money of the prices."""
+
+    gpus: int
+    concurrency: int
+    throughput: float
+    latency: float
+    bottleneck: str
+    utilisation: float
+    cost: float
+
+
+def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
+    """The mean over questions. Raises DataError for a task whose time was not measured."""
+    count = max(1, len(costs))
+    if unknown := {task for cost in costs for task in cost.model_calls} - set(times.tasks):
+        hint = "measure with questions that need it: revelator costs measure"
+        raise DataError(f"the seconds of {', '.join(sorted(unknown))} were not measured", hint=hint)
+    prompts = sum(times.tasks[task] * n for cost in costs for task, n in cost.model_calls.items())
+    calls = sum(cost.generator_calls for cost in costs) / count
+    return Demand(
+        {
+            "revelator": prompts / count,
+            "retriever": times.search * sum(cost.retrievals for cost in costs) / count,
+            "generator": times.reading * calls,
+        },
+        times.overhead,
+        calls,
+    )
+
+
+def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices: Prices) -> Predicted:
+    """With `servers` of each station; those of the revelator are the GPUs."""
+    queues = {name: seconds / servers[name] for name, seconds in demand.seconds.items()}
+    delay = demand.overhead + sum(demand.seconds[name] - queue for name, queue in queues.items())
+    throughput, latency = mean_value_analysis(list(queues.values()), delay, concurrency)
+    limit = max(queues, key=queues.__getitem__)
+    hours = 1000 / throughput / 3600 if throughput else float("inf")
+    gpus = servers["revelator"] if demand.seconds["revelator"] else 0  # who does not ask it rents none
+    money = gpus * prices.gpu_hour * hours + demand.generator_calls * prices.calls
+    return Predicted(
+        servers["revelator"], concurrency, throughput, latency, limit, min(1.0, throughput * queues[limit]), money
+    )
+
+
+def mean_value_analysis(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
+    """(throughput, seconds of one visit) of a closed network of single-server stations with `customers` in it, exact
+    for exponential service times. `demands` and `delay` are seconds."""
+    lengths = [0.0] * len(demands)
+    throughput, latency = 0.0, delay
+    for inside in range(1, customers + 1):
+        waits = [demand * (1 + length) for demand, length in zip(demands, lengths, strict=True)]
+        latency = delay + sum(waits)
+        throughput = inside / latency if latency else float("inf")
+        lengths = [throughput * wait for wait in waits]
+    return throughput, latency

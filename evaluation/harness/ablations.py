@@ -1,0 +1,89 @@
+"""Switches that take one part out of the system, each where that part is called; the executor itself stays as it is."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from evaluation.harness.config import AblationConfig
+from revelator.errors import ConfigError
+from revelator.tasks import TASKS
+from revelator.trace import Passage
+from serving.knowledge.sources import Sources
+from serving.knowledge.strategy import AtomicStrategy
+from serving.protocols import Completion, Revelator
+from serving.retrieval import Index
+from serving.retrieval.logical import Operators
+from serving.retrieval.logical_search import LogicalSettings, search_logical
+
+AFFECTS = {  # strategies and baselines for which a switch changes anything
+    "route": ("auto",),
+    "relevance": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag"),
+    "end": ("auto", "compile", "iterate", "hanrag"),
+    "refine": ("auto", "compile", "iterate", "hanrag"),
+    "constraint": ("auto", "compile", "atomic", "logic", "qcompiler"),
+    "deduplication": ("auto", "compound", "compile"),
+    "k": ("auto", "single", "compound", "compile", "logic", "iterate", "hanrag", "qcompiler"),
+    "sources": ("atomic",),
+    "operators": ("logic", "logical ranking"),
+}
+SERVED = ("route",)  # what can be switched from outside a running server
+
+
+def check_ablation(ablation: AblationConfig, strategy: str, *, served: bool) -> None:
+    """Raises ConfigError for a switch that would change nothing, or that a running server does not have."""
+    for name in ablation.switched():
+        where = f"ablation.{name}"
+        if strategy not in AFFECTS[name]:
+            hint = f"it does for {', '.join(AFFECTS[name])}"
+            raise ConfigError(f"this switch changes nothing for {strategy}", where=where, hint=hint)
+        if served and name not in SERVED:
+            hint = "leave `url` out: in this process every part can be switched"
+            raise ConfigError("a running server cannot be switched so from outside", where=where, hint=hint)
+
+
+class Ablated:
+    """A revelator some of whose tasks are answered without it, at no cost."""
+
+    def __init__(self, revelator: Revelator, ablation: AblationConfig) -> None:
+        self.revelator = revelator
+        self.unasked = frozenset(task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False)
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        if task not in self.unasked:
+            return await self.revelator.complete(task, prompts, temperature=temperature)
+        if task == "refine":
+            return [Completion(_beside_what_is_known(prompt)) for prompt in prompts]
+        label = {"relevance": "yes", "end": "no"}[task]
+        both = {other: float(other == label) for other in TASKS[task].labels or ()}
+        return [Completion(label, both) for _ in prompts]
+
+
+def _beside_what_is_known(prompt: str) -> str:
+    """The question, and behind it the steps that are known: it differs from the last one as long as more is learnt."""
+    known = prompt.rpartition("\nKnown: ")[2].rpartition("\n")[0]
+    question = TASKS["refine"].question(prompt)
+    return question if known == "nothing" else f"{question} ({known})"
+
+
+class LogicalRetriever:
+    """Logical queries over an index in this process, with the operators that were chosen."""
+
+    def __init__(self, index: Index, ablation: AblationConfig) -> None:
+        chosen = ablation.operators
+        self.index = index
+        self.settings = LogicalSettings(Operators(**chosen.model_dump()) if chosen else Operators())
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
+
+
+def with_sources(atomic: AtomicStrategy, names: Sequence[str]) -> AtomicStrategy:
+    """The strategy over some of its sources alone. Raises ConfigError for a name that is none of theirs."""
+    there = {source.name: source for source in atomic.sources.all}
+    if unknown := [name for name in names if name not in there]:
+        message = f"there is no source {', '.join(unknown)}"
+        raise ConfigError(message, where="ablation.sources", hint=f"sources are {', '.join(there)}")
+    if not names:
+        raise ConfigError("no source is left", where="ablation.sources")
+    return AtomicStrategy(Sources([there[name] for name in names], atomic.sources.selector))

@@ -1,0 +1,266 @@
+"""A run: what one system answered to the questions of one benchmark, in a folder that goes on where it was broken off.
+
+RUN/run.json         written first: what is run, on what, by which code and weights (`Run`)
+RUN/questions.jsonl  one object a question (`QuestionRow`), appended and synced as each ends, in the order of ending
+RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run without it is not whole
+
+A figure is {n, value, low, high}: mean and 95 % bootstrap interval. Of metrics.json `figures` are the figures by name,
+`groups` the same by what tells questions apart (route, shape, hops, depth, negations, kind) and its value, `confusion`
+counts of predicted routes by gold route, `calibration` by label task {n, ece, accuracy, bins [{low, high, n,
+confidence, accuracy}]}, `normaliser` the rule of em, acc and f1, `questions_sha256` the rows that all was counted from.
+
+A run is known by its digests. What would mix two runs in one folder is refused before anything is asked, and the error
+names what differs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from pydantic_core import to_json
+
+from evaluation.harness.checks import check_ids
+from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
+from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.trace import Trace
+
+FORMAT = 1
+RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
+
+
+@dataclass(frozen=True)
+class Label:
+    """A label that the revelator gave and whose gold value is known; `probability` is that of `predicted`."""
+
+    task: str
+    gold: str
+    predicted: str
+    probability: float
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one question took. `model_calls` counts prompts put to the revelator, by task. `steps` are rounds of
+    retrieval and generation one after the other: parts that run at the same time are one (HANRAG, section 5). `wall_s`
+    is the whole time of the question, `path_s` that of its longest chain of calls."""
+
+    tokens_in: int = 0
+    tokens_out: int = 0
+    generator_calls: int = 0
+    model_calls: dict[str, int] = field(default_factory=dict)
+    retrievals: int = 0
+    steps: int = 0
+    wall_s: float = 0.0
+    path_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class QuestionRow:
+    """One question. `status` is `complete`, `partial`, `failed` (no answer) or `error` (refused: `error` says why).
+
+    `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
+    are "" where the benchmark tells nothing; `hops` counts the gold steps, `depth` the stages of the gold plan's
+    longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
+    found, each once: the first of every leaf, then the second of every leaf. `trace` is
+    a `revelator.trace.Trace`, as JSON where it was read back, None where traces are not kept.
+    """
+
+    id: str
+    benchmark: str
+    question: str
+    golds: tuple[str, ...]
+    prediction: str = ""
+    predictions: tuple[str, ...] = ()
+    status: str = "failed"
+    error: str = ""
+    route: str = ""
+    gold_route: str = ""
+    plan: str = ""
+    gold_plan: str = ""
+    shape: str = ""
+    hops: int = 0
+    depth: int = 0
+    negations: int = 0
+    kind: str = ""
+    gold_titles: tuple[str, ...] = ()
+    retrieved: tuple[str, ...] = ()
+    labels: tuple[Label, ...] = ()
+    scores: dict[str, float] = field(default_factory=dict)
+    cost: Cost = field(default_factory=Cost)
+    trace: dict[str, Any] | Trace | None = None
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> QuestionRow:
+        lists = ("golds", "predictions", "gold_titles", "retrieved")
+        return cls(
+            **{
+                **value,
+                **{name: tuple(value[name]) for name in lists if name in value},
+                "labels": tuple(Label(**label) for label in value.get("labels", ())),
+                "cost": Cost(**value.get("cost", {})),
+            }
+        )
+
+
+@dataclass(frozen=True)
+class Run:
+    """`config` as resolved; `benchmark` {name, format, version, normaliser, answers (`aliases` or `list`), files
+    {path: sha256}}; `system` {kind (`strategy`, `baseline`, `predictions`, `ranking`), name}; `adapter` {version,
+    manifest, base} and `index` {folder, digest, count} are empty where there is none."""
+
+    config: dict[str, Any]
+    command: str
+    benchmark: dict[str, Any]
+    system: dict[str, str]
+    ablation: dict[str, Any]
+    ids: tuple[str, ...]
+    adapter: dict[str, str] = field(default_factory=dict)
+    index: dict[str, Any] = field(default_factory=dict)
+    generator: str = ""
+    code: str = ""
+    machine: str = ""
+    seed: int = 0
+    started: str = ""
+    format: int = FORMAT
+
+    @property
+    def config_hash(self) -> str:
+        return sha256_text(json.dumps(self.config, sort_keys=True))
+
+    @property
+    def name(self) -> str:
+        """The system with its ablations, as tables call it."""
+        switched = [name if value is True else f"{name}={value}" for name, value in self.ablation.items()]
+        return " ".join([self.system["name"], *(f"({one})" for one in switched)])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "config_hash": self.config_hash}
+
+
+def begin(folder: Path, run: Run) -> list[QuestionRow]:
+    """Makes the folder of a run, or finds that it is this run's: the rows that it has. Raises ConfigError where
+    something else stands, ArtifactError that names each value in which the run there differs from this one."""
+    if not (folder / RUN).exists():
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ConfigError("not empty and no run", where=str(folder), hint="name another folder: --out DIR")
+        write_json(folder / RUN, run.to_json())
+        return []
+    there = read_run(folder)
+    if differs := difference(there, run):
+        lines = "".join(f"\n  {name}: {old} there, {new} now" for name, (old, new) in differs.items())
+        raise ArtifactError(
+            f"another run stands there:{lines}",
+            where=str(folder),
+            hint="name another folder for this run, or ask with what that one was begun with",
+        )
+    cut_torn_line(folder / QUESTIONS)
+    return read_questions(folder, there, whole=False)
+
+
+def difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
+    """What makes two runs different ones, by name: both values of each."""
+    pairs = {
+        name: (getattr(old, name), getattr(new, name)) for name in ("system", "ablation", "seed", "code", "generator")
+    }
+    for name in ("benchmark", "adapter", "index"):
+        ours, theirs = getattr(old, name), getattr(new, name)
+        for key in sorted({*ours, *theirs} - {"files", "folder"}):
+            pairs[f"{name}.{key}"] = ours.get(key), theirs.get(key)
+    digests = [sorted(run.benchmark.get("files", {}).values()) for run in (old, new)]
+    pairs["benchmark.files (sha256)"] = digests[0], digests[1]
+    pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} questions"
+    if old.ids != new.ids and len(old.ids) == len(new.ids):
+        pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} others"
+    found = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+    if not found and old.config_hash != new.config_hash:
+        keys = sorted(k for k in {*old.config, *new.config} if old.config.get(k) != new.config.get(k))
+        found = {f"config.{k}": (old.config.get(k), new.config.get(k)) for k in keys}
+    return found
+
+
+def read_run(folder: Path) -> Run:
+    """Raises ArtifactError for a folder that is no run, or one of another format."""
+    path = folder / RUN
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        hint = "`revelator evaluate CONFIG.yaml --out DIR` makes one"
+        raise ArtifactError("this is no run: run.json is missing", where=str(folder), hint=hint) from error
+    except (OSError, ValueError) as error:
+        raise ArtifactError(f"cannot be read: {error}", where=str(path)) from error
+    if not isinstance(value, dict) or value.get("format") != FORMAT:
+        found = value.get("format") if isinstance(value, dict) else None
+        raise ArtifactError(f"a run of format {found}; this program reads format {FORMAT}", where=str(path))
+    try:
+        run = Run(**{f.name: value[f.name] for f in fields(Run) if f.name in value})
+    except TypeError as error:
+        raise ArtifactError(f"this is no run: {error}", where=str(path)) from error
+    if value.get("config_hash") != run.config_hash:
+        raise ArtifactError("the configuration was changed after the run was begun", where=str(path))
+    return Run(**{**vars(run), "ids": tuple(run.ids)})
+
+
+def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) -> list[QuestionRow]:
+    """The rows in the order of the run's ids. Raises DataError for a row that cannot be read, doubled or foreign ids
+    and, of a run that has to be whole, missing ones."""
+    run, path = run or read_run(folder), folder / QUESTIONS
+    rows = []
+    for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
+        try:
+            rows.append(QuestionRow.from_json(json.loads(line)))
+        except (ValueError, TypeError) as error:
+            raise DataError(f"not a row of a run: {error}", where=f"{path}, line {number}") from error
+    check_ids([row.id for row in rows], run.ids, str(path), whole=whole)
+    order = {id: place for place, id in enumerate(run.ids)}
+    return sorted(rows, key=lambda row: order[row.id])
+
+
+def read_metrics(folder: Path) -> dict[str, Any]:
+    """Raises ArtifactError where the run has none yet, or its rows were changed since."""
+    path = folder / METRICS
+    if not path.exists():
+        hint = "run the same `revelator evaluate` again: it goes on where it stopped"
+        raise ArtifactError("the run is not whole: metrics.json is missing", where=str(folder), hint=hint)
+    metrics = json.loads(path.read_text(encoding="utf-8"))
+    if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):
+        raise ArtifactError("questions.jsonl was changed after it was measured", where=str(folder))
+    return metrics
+
+
+def cut_torn_line(path: Path) -> None:
+    """Removes a last line that a kill cut short."""
+    whole, _, torn = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
+    if torn:
+        write_bytes(path, whole + b"\n" if whole else b"")
+
+
+class RowWriter:
+    """Appends rows to a run, of one process at a time.
+
+    A row is the kernel's when `append` returns, so that a kill takes none of it; it is synced to the disk behind the
+    caller's back, many at once where the disk is slow, and all of them before `close` returns.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._file = (folder / QUESTIONS).open("ab")
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="sync")
+        self._sync: Future[None] | None = None
+
+    def append(self, row: QuestionRow) -> None:
+        """Raises OSError for this row or an earlier one that the disk did not take."""
+        self._file.write(to_json(row) + b"\n")
+        self._file.flush()
+        if self._sync is None or self._sync.done():
+            if self._sync:
+                self._sync.result()
+            self._sync = self._thread.submit(os.fsync, self._file.fileno())
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        os.fsync(self._file.fileno())
+        self._file.close()

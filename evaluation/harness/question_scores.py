@@ -1,0 +1,197 @@
+"""From a question and its trace to the row of a run: scores against gold, labels whose gold is known, cost."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
+from functools import lru_cache
+from itertools import chain, zip_longest
+from typing import Any
+
+from evaluation.harness.benchmarks import Benchmark
+from evaluation.harness.folder import Cost, Label, QuestionRow
+from evaluation.harness.formats import BenchmarkQuestion
+from evaluation.measures.metrics import answer_score, list_score, normalise, title_key, title_scores
+from evaluation.measures.plan_graph import edit_distance, entity_coverage
+from evaluation.retrieval.recall import gold_titles
+from revelator.errors import ExpressionError
+from revelator.language import Expression, check, leaves, letters_key, logic, parse
+from revelator.trace import Node, Trace
+from serving.executor.limits import depth
+
+TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
+CUTOFFS = (2, 5, 10)
+
+
+def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
+    """What is known of a question before it is asked."""
+    gold = question.gold
+    plan = _parsed(gold.expression) if gold.expression else None
+    return QuestionRow(
+        id=gold.id,
+        benchmark=benchmark.name,
+        question=gold.question,
+        golds=gold.answers,
+        gold_route=gold.route,
+        gold_plan=gold.expression,
+        shape=letters_key(plan) if plan else "",
+        hops=len(gold.steps) or (len(leaves(plan)) if plan else 0),
+        depth=depth(plan) if plan else 0,
+        negations=logic.negations(logic.parse(gold.query)) if gold.query else 0,
+        kind=question.kind,
+        gold_titles=gold_titles(gold),
+    )
+
+
+def answer_values(
+    prediction: str, predictions: Collection[str], golds: Collection[str], normaliser: str, *, is_list: bool
+) -> dict[str, float]:
+    """em, acc and f1 by the rule of the benchmark; by those of a list where several gold values are all wanted."""
+    if is_list and len(golds) > 1:
+        return dict(vars(list_score([*predictions], [*golds])))
+    return dict(vars(answer_score(prediction, [*golds], normaliser)))
+
+
+def scored(
+    row: QuestionRow,
+    question: BenchmarkQuestion,
+    benchmark: Benchmark,
+    trace: Trace,
+    *,
+    plans: bool = True,
+    sequential: bool = False,
+    unasked: Collection[str] = (),
+    keep_trace: bool = True,
+) -> QuestionRow:
+    """The row of a question that was answered. `plans`: whether the system compiles plans, so that a missing one is a
+    wrong one; `sequential`: whether it runs one step after the other; `unasked`: tasks that an ablation answered."""
+    text, rule = "; ".join(trace.answers), benchmark.normaliser
+    scores = answer_values(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
+    found = _retrieved(trace)
+    if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
+        scores |= title_scores(found, row.gold_titles, CUTOFFS)
+    if plans and row.gold_plan and row.gold_route in ("complex", "compound"):
+        scores |= plan_values(trace.plan or "", row.gold_plan, question.gold.entities, own=trace.plan_source == "model")
+    if trace.route and row.gold_route:
+        scores["route"] = float(trace.route == row.gold_route)
+    return QuestionRow(
+        **{
+            **vars(row),
+            "prediction": text,
+            "predictions": tuple(trace.answers),
+            "status": trace.outcome,
+            "error": trace.reason or "",
+            "route": trace.route or "",
+            "plan": trace.plan or "",
+            "retrieved": found,
+            "labels": tuple(_labels(question, trace)),
+            "scores": scores,
+            "cost": cost(trace, sequential=sequential, unasked=unasked),
+            "trace": trace if keep_trace else None,
+        }
+    )
+
+
+_parsed = lru_cache(maxsize=256)(parse)
+
+
+def plan_values(plan: str, gold: str, names: Collection[str], *, own: bool) -> dict[str, float]:
+    """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
+    the two graphs."""
+    wanted = _parsed(gold)
+    found: Expression | None = None
+    if own and plan:
+        with suppress(ExpressionError):
+            found = _parsed(plan)
+    edits = {"edits": float(edit_distance(found, wanted))}
+    if found is None:
+        return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits
+    return {
+        "valid": float(not check(found)),
+        "letters": float(letters_key(found) == letters_key(wanted)),
+        "leaves": float(len(leaves(found)) == len(leaves(wanted))),
+        "coverage": entity_coverage(found, [*names]),
+        **edits,
+    }
+
+
+def cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
+    calls: dict[str, int] = {}
+    for node in trace.nodes:
+        task = f"translate_{trace.plan_language}" if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
+        if node.usage.model_calls and task not in unasked:
+            calls[task] = calls.get(task, 0) + node.usage.model_calls
+    usage = trace.usage
+    return Cost(
+        usage.tokens_in,
+        usage.tokens_out,
+        usage.generator_calls,
+        calls,
+        usage.retrievals,
+        rounds(trace, sequential=sequential),
+        trace.wall_ms / 1000,
+        trace.critical_path_ms / 1000,
+    )
+
+
+def rounds(trace: Trace, *, sequential: bool = False) -> int:
+    """Rounds of retrieval and generation, one after the other: of a plan its longest chain of leaves that searched, of
+    anything else each search."""
+    searched = [node for node in trace.nodes if node.usage.retrievals]
+    if sequential or not trace.plan or trace.plan_language == "logic":
+        return len(searched)
+    by_id = {node.id: node for node in trace.nodes}
+    members: dict[str, list[str]] = {}
+    for node in trace.nodes:
+        if node.parent and "." in node.id:
+            members.setdefault(node.parent, []).append(node.id)
+    known: dict[str, int] = {}
+
+    def stage(id: str) -> int:
+        if id not in known:
+            known[id] = 0  # a node that stands for several waits for none of them
+            node = by_id[id]
+            before = [stage(other) for other in node.inputs.values() if other in by_id]
+            own = max(before, default=0) + bool(node.usage.retrievals)
+            known[id] = max([own, *(stage(member) for member in members.get(id, ()))])
+        return known[id]
+
+    return max((stage(node.id) for node in searched), default=0)
+
+
+def _retrieved(trace: Trace) -> tuple[str, ...]:
+    """Distinct titles: the first of every leaf, then the second of every leaf, and so on."""
+    rankings = [[passage.title for passage in node.documents] for node in trace.nodes if node.usage.retrievals]
+    return tuple(dict.fromkeys(title for title in chain.from_iterable(zip_longest(*rankings)) if title is not None))
+
+
+def _labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
+    """The route; the relevance of documents where it is known which title a leaf's answer stands in; the end of a loop,
+    which is reached once the last gold step's answer is known."""
+    gold, known = question.gold, ""
+    titles = {normalise(step.question): step.title for step in gold.steps if step.title}
+    if len(titles) == 1:
+        titles |= {normalise(gold.question): next(iter(titles.values()))}
+    for node in trace.nodes:
+        if node.kind == "route" and node.answers and gold.route:
+            yield _label("route", gold.route, node.answers[0], _probabilities(node))
+        elif node.kind == "end" and node.answers and gold.steps:
+            done = bool(last := normalise(gold.steps[-1].answer)) and last in known
+            yield _label("end", "yes" if done else "no", node.answers[0], _probabilities(node))
+        elif node.kind == "atomic":
+            known += f" {normalise(' '.join(node.answers))}"
+            if title := titles.get(normalise(node.asked or "")):
+                for passage in node.documents:
+                    if passage.relevance is not None:
+                        same = title_key(passage.title) == title_key(title)
+                        both = {"yes": passage.relevance, "no": 1 - passage.relevance}
+                        yield _label("relevance", "yes" if same else "no", max(both, key=both.__getitem__), both)
+
+
+def _probabilities(node: Node) -> Mapping[str, float]:
+    found: list[dict[str, Any]] = node.detail.get("probabilities") or [{}]
+    return found[0]
+
+
+def _label(task: str, gold: str, predicted: str, probabilities: Mapping[str, float]) -> Label:
+    return Label(task, gold, predicted, float(probabilities.get(predicted, 1.0)))

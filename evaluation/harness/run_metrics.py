@@ -1,0 +1,139 @@
+"""The figures of a run from its rows: every mean with n and its 95 % bootstrap interval, in all and by what tells
+questions apart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
+from evaluation.measures.bootstrap import Interval, bootstrap, bootstrap_of
+from evaluation.measures.calibration import calibration_error, reliability
+from revelator.durable import sha256_file, write_json
+
+COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")
+GROUPS: dict[str, Callable[[QuestionRow], Any]] = {
+    "route": lambda row: row.gold_route,
+    "shape": lambda row: row.shape,
+    "hops": lambda row: row.hops,
+    "depth": lambda row: row.depth,
+    "negations": lambda row: row.negations,
+    "kind": lambda row: row.kind,
+}
+GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
+ECE_RESAMPLES = 500
+FEWEST = 5  # questions of a group that is shown on its own
+
+Figure = dict[str, float]
+Level = Callable[[np.ndarray], Interval]
+
+
+def write_metrics(folder: Path, run: Run, level: Level = bootstrap) -> dict[str, Any]:
+    """Measures a whole run and writes `metrics.json`. Raises DataError where a question is missing."""
+    rows = read_questions(folder, run)
+    value = {
+        "format": FORMAT,
+        "questions_sha256": sha256_file(folder / QUESTIONS),
+        "normaliser": run.benchmark["normaliser"],
+        **measured(rows, level),
+    }
+    write_json(folder / METRICS, value)
+    return value
+
+
+def measured(rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES) -> dict[str, Any]:
+    """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A question that was refused
+    scores nothing, and costs are those of the others. `resamples` are those of the calibration error."""
+    table = _columns(rows)
+    figures = {name: _figure(values[~np.isnan(values)], level) for name, values in table.items()}
+    pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
+    return {
+        "n": len(rows),
+        "figures": {name: figure for name, figure in figures.items() if figure["n"]},
+        "groups": {name: _grouped(rows, table, key, level) for name, key in GROUPS.items()},
+        "confusion": confusion(pairs),
+        "calibration": _calibration(rows, resamples),
+        "errors": dict(Counter(row.error for row in rows if row.status == "error")),
+    }
+
+
+def _columns(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
+    """Each measure as (n,), nan where a row has none."""
+    names = dict.fromkeys(name for row in rows for name in row.scores)
+    table = {name: np.array([row.scores.get(name, np.nan) for row in rows]) for name in names}
+    answered = np.array([row.status != "error" for row in rows])
+    for name in ("em", "acc", "f1"):
+        if name in table:
+            table[name] = np.where(np.isnan(table[name]) & ~answered, 0.0, table[name])
+    for name in COSTS:
+        table[name] = np.where(answered, [float(getattr(row.cost, name)) for row in rows], np.nan)
+    calls = [float(sum(row.cost.model_calls.values())) for row in rows]
+    table["model_calls"] = np.where(answered, calls, np.nan)
+    for status in ("complete", "partial", "failed", "error"):
+        table[status] = np.array([float(row.status == status) for row in rows])
+    return table
+
+
+def _figure(values: np.ndarray, level: Level) -> Figure:
+    if not len(values):
+        return {"n": 0}
+    if (values == values[0]).all():  # no draw can differ
+        return {"n": len(values), "value": float(values[0]), "low": float(values[0]), "high": float(values[0])}
+    return _as_figure(level(values))
+
+
+def _grouped(
+    rows: Sequence[QuestionRow],
+    table: dict[str, np.ndarray],
+    key: Callable[[QuestionRow], Any],
+    level: Level,
+) -> dict[str, dict[str, Figure]]:
+    """Nothing where all questions are of one kind."""
+    values = np.array([str(key(row)) for row in rows])
+    names, counts = np.unique(values, return_counts=True)
+    found: dict[str, dict[str, Figure]] = {}
+    for name, count in zip(names.tolist(), counts.tolist(), strict=True) if len(names) > 1 else ():
+        if name and count >= FEWEST:
+            member = values == name
+            inside = {measure: table[measure][member] for measure in GROUPED if measure in table}
+            figures = {measure: _figure(column[~np.isnan(column)], level) for measure, column in inside.items()}
+            found[name] = {measure: figure for measure, figure in figures.items() if figure["n"]}
+    return found
+
+
+def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+    """Counts of predicted labels by gold label, of pairs (gold, predicted)."""
+    found: dict[str, dict[str, int]] = {}
+    for (gold, predicted), count in sorted(Counter(pairs).items()):
+        found.setdefault(gold, {})[predicted] = count
+    return found
+
+
+def _calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
+    """Whole questions are drawn: the documents of one are judged alike."""
+    found: dict[str, Any] = {}
+    for task in dict.fromkeys(label.task for row in rows for label in row.labels):
+        pairs = [(row.id, label) for row in rows for label in row.labels if label.task == task]
+        groups = [id for id, _ in pairs]
+        sure = np.array([label.probability for _, label in pairs])
+        right = np.array([label.predicted == label.gold for _, label in pairs])
+
+        def error(drawn: np.ndarray, sure: np.ndarray = sure, right: np.ndarray = right) -> float:
+            return calibration_error(sure[drawn], right[drawn])
+
+        found[task] = {
+            "n": len(pairs),
+            "ece": _as_figure(bootstrap_of(error, groups, resamples=resamples)),
+            "accuracy": _as_figure(bootstrap(right, groups=groups, resamples=20 * resamples)),
+            "bins": [asdict(one) for one in reliability(sure, right)],
+        }
+    return found
+
+
+def _as_figure(found: Interval) -> Figure:
+    return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}

@@ -1,0 +1,240 @@
+"""Who answers: the executor or a baseline in this process, the same over a running Triton, each as one function from a
+question to its trace."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from evaluation.baselines.table import BASELINES, run_baseline
+from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
+from evaluation.harness.checks import check_index
+from evaluation.harness.config import RunConfig
+from revelator import registry
+from revelator.artifact import read_manifest as read_adapter
+from revelator.client import AsyncClient
+from revelator.durable import sha256_file
+from revelator.errors import ConfigError
+from revelator.trace import Trace
+from serving.executor import Executor, Limits
+from serving.executor.anrag import Models
+from serving.generators import EmbeddedGenerator, EndpointGenerator
+from serving.knowledge.strategy import AtomicStrategy
+from serving.protocols import Completion, Generator, Retriever, Revelator
+from serving.retrieval import Index, LocalRetriever
+from serving.retrieval.settings import read_manifest as read_index
+from serving.triton.control import control
+from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from revelator.trace import Passage
+
+Ask = Callable[[str], Awaitable[Trace]]
+Services = tuple[Revelator, Retriever, Generator]
+WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
+CLIENT_SECONDS = 120.0
+
+
+def needs_revelator(config: RunConfig) -> bool:
+    if config.system.baseline:
+        return BASELINES[config.system.baseline].revelator
+    return config.system.strategy not in WITHOUT_REVELATOR
+
+
+def needs_index(config: RunConfig) -> bool:
+    return BASELINES[config.system.baseline].searches if config.system.baseline else config.system.strategy != "direct"
+
+
+def check_system(config: RunConfig) -> None:
+    """Raises ConfigError for what cannot be run, before anything is opened."""
+    system, name = config.system, config.system.name
+    if system.baseline and name not in BASELINES:
+        raise ConfigError(
+            f"there is no baseline {name!r}", where="system.baseline", hint=f"one of {', '.join(BASELINES)}"
+        )
+    check_ablation(config.ablation, name, served=bool(config.url))
+    limits_of(config)
+    if config.url:
+        if given := [key for key in ("index", "generator", "sources", "base") if getattr(config, key)]:
+            message = f"{', '.join(given)}: a running server has its own"
+            raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
+        return
+    if needs_index(config) and not config.index:
+        raise ConfigError("which index is searched?", where="index", hint="revelator index build CORPUS --out DIR")
+    if system.baseline and BASELINES[name].writes and config.generator is None:
+        hint = "generator: {url: http://127.0.0.1:8000/v1, model: NAME}"
+        raise ConfigError(
+            f"{name} prompts a language model, and the embedded reader is none", where="generator", hint=hint
+        )
+
+
+def limits_of(config: RunConfig) -> Limits:
+    """The executor's limits with those of the configuration. Raises ConfigError."""
+    kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
+    chosen = dict(config.limits) | ({"kept": kept} if kept else {})
+    kinds = {name: type(value) for name, value in vars(Limits()).items()}
+    for name, value in chosen.items():
+        if name not in kinds:
+            raise ConfigError(f"there is no limit {name!r}", where="limits", hint=f"limits are {', '.join(kinds)}")
+        if value < 0 or (kinds[name] is int and (value != int(value) or value < 1)):
+            raise ConfigError(f"{name} = {value}: a positive number is needed", where="limits")
+        if config.url and name != "relevance_threshold" and value > getattr(Limits(), name):
+            raise ConfigError(
+                f"{name} = {value}: a running server takes {getattr(Limits(), name)} at most", where="limits"
+            )
+    return Limits(**{name: kinds[name](value) for name, value in chosen.items()})
+
+
+def describe(config: RunConfig) -> dict[str, Any]:
+    """`adapter`, `index` and `generator` of a run, by version and digest. Raises ArtifactError where the index is not
+    that of `corpora`, Unavailable where no server answers."""
+    return _served(config) if config.url else _local(config)
+
+
+def _local(config: RunConfig) -> dict[str, Any]:
+    adapter = {}
+    if needs_revelator(config):
+        folder, version = adapter_of(config)
+        base = config.base or (read_adapter(folder).base_name if folder else "tiny")
+        made = sha256_file(folder / "manifest.json") if folder else ""
+        adapter = {"version": version, "manifest": made, "base": Path(base).name}
+    generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
+    index = _index(Path(config.index), config.corpora) if needs_index(config) else {}
+    return {"adapter": adapter, "index": index, "generator": generator}
+
+
+def _index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
+    manifest = read_index(folder)
+    if corpora:
+        check_index(manifest, [Path(path) for path in corpora], str(folder))
+    return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
+
+
+def _served(config: RunConfig) -> dict[str, Any]:
+    """What the server says of its models; its index is looked at where it lies on this machine."""
+    with control(config.url) as client:
+        parameters: dict[str, str] = {}
+        for model in ("retriever", "generator"):
+            found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
+            parameters |= {name: value["string_value"] for name, value in found.items()}
+        versions = client.get_model_metadata("revelator", as_json=True).get("versions", [])
+    folder = Path(parameters.get("index", ""))
+    index: dict[str, Any] = {"folder": str(folder)}
+    if (folder / "manifest.json").is_file():
+        index = _index(folder, config.corpora)
+    elif config.corpora:
+        raise ConfigError(f"the server's index lies elsewhere: {folder}", where="corpora", hint="leave corpora out")
+    generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
+    return {"adapter": {"version": ", ".join(versions)}, "index": index, "generator": generator}
+
+
+def adapter_of(config: RunConfig) -> tuple[Path | None, str]:
+    """The adapter's folder and version; no folder for `base`."""
+    if Path(config.adapter).is_dir():
+        return Path(config.adapter), ""
+    if config.adapter == "base":
+        return None, "base"
+    registry.connect(home=Path(config.home))
+    found = registry.resolve(registry.NAME, config.adapter)
+    folder = Path(config.home) / "adapters" / f"{found.name}-{found.version}"
+    return registry.download(found, folder), str(found.version)
+
+
+@asynccontextmanager
+async def open_system(
+    config: RunConfig, through: Callable[[Services], Services] = lambda services: services
+) -> AsyncIterator[Ask]:
+    """Everything that a checked configuration needs, open until the block ends; its services are called `through`
+    others, as `evaluation.costs.service_times` times them."""
+    async with AsyncExitStack() as stack:
+        name, limits = config.system.name, limits_of(config)
+        if config.system.strategy and config.url:
+            yield await _client(config, stack)
+            return
+        services = through(await _remote(config, stack) if config.url else _in_process(config, stack))
+        if config.system.baseline:
+            models = Models(*services)
+            yield lambda question: run_baseline(name, question, models, limits)
+        else:
+            yield _executor(config, services, stack, limits)
+
+
+async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
+    client = await stack.enter_async_context(AsyncClient(config.url, CLIENT_SECONDS))
+    strategy = strategy_of(config)
+
+    async def ask(question: str) -> Trace:
+        return (await client.ask(question, strategy=strategy, limits=config.limits or None)).trace
+
+    return ask
+
+
+def strategy_of(config: RunConfig) -> str:
+    """`route` off: every question is compiled."""
+    return "compile" if config.ablation.route is False else config.system.name
+
+
+async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
+    models = await stack.enter_async_context(TritonModels(config.url))
+    return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
+
+
+def _in_process(config: RunConfig, stack: AsyncExitStack) -> Services:
+    revelator: Revelator = Nobody()
+    retriever: Retriever = Nobody()
+    generator: Generator = EmbeddedGenerator()
+    if needs_revelator(config):
+        revelator = _revelator(config, stack)
+    if needs_index(config):
+        local = LocalRetriever(Index.open(Path(config.index)))
+        stack.callback(local.close)
+        retriever = local
+    if config.generator:
+        endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+        stack.push_async_callback(endpoint.close)
+        generator = endpoint
+    return Ablated(revelator, config.ablation), retriever, generator
+
+
+def _revelator(config: RunConfig, stack: AsyncExitStack) -> Revelator:
+    import torch
+
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import LocalRevelator
+
+    torch.manual_seed(config.seed)
+    folder, _ = adapter_of(config)
+    base = config.base or (read_adapter(folder).base_name if folder else "tiny")
+    engine = Engine(base, folder, threads=config.threads)
+    local = LocalRevelator(engine, "free" if config.ablation.constraint is False else config.decoding)
+    stack.callback(local.close)
+    return local
+
+
+def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits) -> Ask:
+    strategy: Any = strategy_of(config)
+    atomic = logical = None
+    if strategy == "atomic":
+        atomic = AtomicStrategy.open(Path(config.sources) if config.sources else None, services[1])
+        if config.ablation.sources is not None:
+            atomic = with_sources(atomic, config.ablation.sources)
+        stack.push_async_callback(atomic.close)
+    if strategy == "logic":
+        logical = LogicalRetriever(Index.open(Path(config.index)), config.ablation)
+    share = config.ablation.deduplication is None
+    executor = Executor(*services, limits, atomic=atomic, logical=logical, share_leaves=share)
+    return lambda question: executor.run(question, strategy=strategy)
+
+
+class Nobody:
+    """Stands where a system needs no service; to ask it is a fault of this program."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        raise AssertionError(f"nobody was to be asked for {task}")
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        raise AssertionError("nobody was to search")

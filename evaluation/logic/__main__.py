@@ -1,0 +1,3 @@
+from evaluation.logic.benchmark import main
+
+main()

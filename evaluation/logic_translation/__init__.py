@@ -1,0 +1,1 @@
+"""How well an adapter writes logical queries."""

@@ -1,0 +1,3 @@
+from evaluation.logic_translation.translation import main
+
+main()

@@ -1,0 +1,1 @@
+"""MetaQA answered from its graph."""

@@ -1,0 +1,1 @@
+"""`revelator promote` and `revelator rollback`, and the gate between a challenger and the alias."""

@@ -1,0 +1,1 @@
+"""`revelator recall`: retrieval alone, with the whole question and with the leaves of its plan."""

@@ -1,0 +1,201 @@
+"""`revelator self-train`: rounds in which a model's own plans become training data, and what they brought."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
+from data_gen.inspection import counts_table, dropped_table
+from data_gen.sources import READERS
+from revelator.durable import sha256_file
+from revelator.errors import ConfigError
+
+if TYPE_CHECKING:
+    from serving.engines.revelator_model import Decoding
+
+FOLDER = click.Path(path_type=Path)
+TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
+HELD_OUT = "held_out.sha256"
+PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
+
+
+@click.group(name="self-train")
+def self_train() -> None:
+    """Let a model plan questions without plans, and keep the plans that stand up as an instruction set.
+
+    \b
+    Examples:
+      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
+        --beside data_gen/configs/real.yaml --out runs/self/1
+      revelator train real --set runs/self/1/set --out runs/self/1-adapter
+      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+        --set runs/real/sets/real
+    """
+
+
+@self_train.command(name="round")
+@click.argument("questions", type=FOLDER)
+@click.option("--adapter", type=FOLDER, help="The model's adapter folder; without it the base alone plans.")
+@click.option("--base", help="Base model.  [default: the one that the adapter names, else tiny]")
+@click.option("--index", "index_folder", required=True, type=FOLDER, help="Where the leaves' passages are looked for.")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the round; goes on there.")
+@click.option("--format", "kind", default="pairs", show_default=True, type=click.Choice(sorted(READERS)))
+@click.option("--source", default="", help="Name that the rows carry.  [default: the file's]")
+@click.option("--licence", default="own", show_default=True, help="Licence of the questions.")
+@click.option("--limit", default=300, show_default=True, type=click.IntRange(1), help="Questions of the round.")
+@click.option("--seed", default=1, show_default=True, type=int, help="Chooses the questions: another seed, others.")
+@click.option("--temperature", "temperatures", multiple=True, type=click.FloatRange(0, 2), default=TEMPERATURES,
+              help="Of one sample; give it once for each.  [default: 0, 0.5, 0.7, 0.9, 1]")  # fmt: skip
+@click.option("--agreement", default=0.6, show_default=True, type=click.FloatRange(0, 1), help="Part that must agree.")
+@click.option("--coverage", default=0.8, show_default=True, type=click.FloatRange(0, 1), help="Of a question's names.")
+@click.option("--decoding", default="grammar", show_default=True, type=click.Choice(["grammar", "names", "free"]))
+@click.option("--documents", default=10, show_default=True, type=click.IntRange(1), help="Retrieved for a leaf.")
+@click.option("--beside", type=FOLDER, help="Configuration of a set: the round is one more source of it.")
+@click.option("--held-out", type=FOLDER, help=f"Hashes of questions to leave out.  [default: {HELD_OUT} of the data]")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
+@click.option("--json", "as_json", is_flag=True, help="Print the round's record as JSON.")
+def round_(
+    questions: Path,
+    adapter: Path | None,
+    base: str | None,
+    index_folder: Path,
+    out: Path,
+    kind: str,
+    source: str,
+    licence: str,
+    limit: int,
+    seed: int,
+    temperatures: tuple[float, ...],
+    agreement: float,
+    coverage: float,
+    decoding: Decoding,
+    documents: int,
+    beside: Path | None,
+    held_out: Path | None,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    """Make one round from QUESTIONS, rows with `question` and `answer` (or another --format).
+
+    Kept are plans that check, bind and keep the question's names, whose samples agree up to the order of `+`, and
+    whose leaves, run on the index, find the known answer. A round that was killed goes on with the same command.
+
+    \b
+    Example:
+      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
+        --limit 300 --out runs/self/1
+    """
+    import torch
+
+    from evaluation.self_training import rounds
+    from revelator.artifact import read_manifest
+    from serving.engines.engine import Engine
+    from serving.engines.revelator_model import LocalRevelator, complete
+    from serving.executor import Executor, Limits
+    from serving.generators import EmbeddedGenerator
+    from serving.retrieval import Index
+    from serving.retrieval.local import LocalRetriever
+
+    if not questions.is_file():
+        raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")
+    index = Index.open(index_folder)
+    engine = Engine(base or (read_manifest(adapter).base_name if adapter else "tiny"), adapter, threads=threads)
+    settings = rounds.Settings(
+        questions=str(questions),
+        format=kind,
+        source=source or questions.name.partition(".")[0],
+        licence=licence,
+        limit=limit,
+        seed=seed,
+        temperatures=tuple(temperatures),
+        least=agreement,
+        coverage=coverage,
+        held_out=_held_out(held_out),
+        decoding=decoding,
+        documents=documents,
+        model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
+        index=sha256_file(index_folder / "manifest.json"),
+    )
+    rounds.begin(out, settings)
+    dropped: Counter[str] = Counter()
+    asked = rounds.unlabelled(settings, dropped)
+
+    def write(prompts: Sequence[str], temperature: float, seed: int) -> list[str]:
+        torch.manual_seed(seed)
+        return [c.text for c in complete(engine, rounds.PLANNED, prompts, temperature, decoding=decoding)]
+
+    proposals = rounds.propose(asked, settings, out / "proposals.jsonl", write)
+    chosen, funnel = rounds.select(asked, proposals, settings, dropped)
+    local = LocalRevelator(engine)
+    executor = Executor(
+        local, LocalRetriever(index), EmbeddedGenerator(), Limits(documents=documents, deadline_ms=PATIENCE)
+    )
+    runs = rounds.execute(
+        chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
+    )
+    rounds.keep(chosen, asyncio.run(runs), settings, out, funnel, dropped)
+    local.close()
+    manifest = rounds.build_round(out, settings, load_config(beside) if beside else None, funnel, dropped)
+    if as_json:
+        click.echo((out / rounds.RECORD).read_text(encoding="utf-8"))
+        return
+    if manifest["dropped"]:
+        Console(stderr=True).print(dropped_table(manifest))
+    Console().print(counts_table(manifest))
+    click.echo((out / "README.md").read_text(encoding="utf-8"))
+
+
+@self_train.command()
+@click.argument("round_folder", metavar="ROUND", type=FOLDER)
+@click.option("--before", required=True, type=FOLDER, help="Adapter that made the round.")
+@click.option("--after", required=True, type=FOLDER, help="Adapter that was trained with it.")
+@click.option("--set", "set_folder", required=True, type=FOLDER, help="Set whose dev rows are scored.")
+@click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="Rows a task.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
+def gain(round_folder: Path, before: Path, after: Path, set_folder: Path, limit: int, threads: int | None) -> None:
+    """Score the adapters before and after a round on the same dev rows, and write the gain into the round.
+
+    \b
+    Example:
+      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+        --set runs/real/sets/real
+    """
+    from evaluation.adapters.scoring import pinned_rows, progress_bar, score
+    from evaluation.self_training.rounds import RECORD, record
+    from revelator.artifact import read_manifest
+    from serving.engines.engine import Engine
+
+    if not (round_folder / RECORD).is_file():
+        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")
+    rows = pinned_rows(set_folder, "dev", limit)
+    scores = []
+    for folder in (before, after):
+        engine = Engine(read_manifest(folder).base_name, folder, threads=threads)
+        with progress_bar(Console(stderr=True)) as progress:
+            scores.append(score(engine, rows, progress, f"{folder.name}: "))
+    tasks = {
+        task: {
+            "n": own.n,
+            "scores": {name: (value, scores[1][task].scores[name]) for name, value in own.scores.items()},
+        }
+        for task, own in scores[0].items()
+    }
+    digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
+    digest = json.loads((set_folder / "manifest.json").read_text(encoding="utf-8"))["digest"]
+    record(round_folder, {"gain": {**digests, "set": digest, "tasks": tasks}})
+    click.echo((round_folder / "README.md").read_text(encoding="utf-8"))
+
+
+def _held_out(given: Path | None) -> str | None:
+    """The file that was given, else the published data's own, where it is there."""
+    found = given or Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / HELD_OUT
+    return str(found) if given or found.is_file() else None
