@@ -10,7 +10,8 @@ whether or not earlier ones are answered, so a stall is seen by all that arrive 
 
 Reported: failed questions; questions that two versions answered; questions that began after a deploy had ended, or
 ended before it began, and were not answered by the version promoted then; p50, p99 and worst at rest and during a
-switch. `--kills N` then kills N deploys with -9 at random moments, under the same load (tests/serving/kill_deploys.py).
+switch. `--kills N` then kills N deploys with -9 at random moments, under the same load
+(tests/serving/deployment/kill_deploys.py).
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from serving.retrieval import build_index
 from serving.triton.live import live_server
 from serving.triton.repository import Settings
 from serving.triton.server import read_ports
-from tests.serving import kill_deploys
+from tests.serving.deployment import kill_deploys
 from tests.serving.toy_model import PASSAGES, write_adapter
 
 QUESTION = "Who directed Lantern Row?"

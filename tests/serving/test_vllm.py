@@ -30,7 +30,7 @@ from serving.triton.remote import TritonModels, strings
 from serving.triton.vllm import Served, VllmRevelator, served
 from serving.triton.vllm_repository import _rank
 from tests import conftest
-from tests.serving.test_constrained import SIGNS, write
+from tests.serving.engines.test_constrained import SIGNS, write
 
 STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"

@@ -30,7 +30,7 @@ from serving.triton import repository
 from serving.triton.live import live_server, lock
 from serving.triton.repository import Settings
 from serving.triton.server import Ports
-from tests.serving import kill_deploys
+from tests.serving.deployment import kill_deploys
 from tests.serving.toy_model import write_adapter
 
 WAIT = 30.0

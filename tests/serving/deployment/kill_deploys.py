@@ -1,6 +1,6 @@
 """Deploys to a running server, to and fro between two versions, killed with -9 at random moments.
 
-    python tests/serving/kill_deploys.py HOME STORE KILLS SEED SECONDS
+    python tests/serving/deployment/kill_deploys.py HOME STORE KILLS SEED SECONDS
 
 After each kill the live repository must hold whole version folders only and the promoted version must be ready; then
 the same deploy is run again and must finish. Prints a line of JSON a kill: moment and duration of a whole deploy in
