@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import select
+import signal
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -15,6 +17,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from serving.triton.server import Ports
 from tests.serving.toy_model import PASSAGES, write_adapter, write_base
 from tests.tracking_server import tracking_server  # noqa: F401  a fixture
 
@@ -25,6 +28,19 @@ unhurried = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow]
 settings.register_profile("repeatable", unhurried, derandomize=True)
 settings.register_profile("search", unhurried, max_examples=2000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+# A run in the background of a shell ignores Ctrl-C, and so would each program that a test starts and interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ports_of_its_own(worker_id: str) -> Iterator[None]:
+    """Of test processes side by side the first alone finds Triton's own ports free; the others are given any."""
+    with socket.socket() as taken:
+        if worker_id not in ("master", "gw0"):
+            with suppress(OSError):  # taken by another program: as good
+                taken.bind(("127.0.0.1", Ports().http))
+        yield
 
 
 @pytest.fixture(scope="session")
