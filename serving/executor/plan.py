@@ -82,6 +82,8 @@ class PlanRun:
         try:
             for leaf in sorted(range(len(self.leaves)), key=lambda leaf: self.leaves[leaf].has_placeholders):
                 started[leaf] = self._begin(self._start(leaf))
+                if len(started) == 1:
+                    await asyncio.sleep(0)  # the first leaf is on its way while the others are made
             self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
             for task in self._tasks:
                 if isinstance(await task, Fan):
