@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import random
+import subprocess
+import sys
 import threading
 import time
 import urllib.error
@@ -19,6 +22,7 @@ from revelator.errors import Unavailable
 from serving.deployment import promotion
 from serving.deployment.hints import MOST_BYTES, OLDEST_SECONDS, SECRET, Metrics, hint_server, is_genuine, signature
 from serving.deployment.reconcile import LONGEST_WAIT, Reconciler, backoff
+from tests.serving.deployment.test_deploy import is_whole
 
 NAME = "followed"
 WAIT = 60.0
@@ -122,6 +126,33 @@ def until(is_so) -> None:
     while not is_so():
         assert time.monotonic() < end, "not within the time"
         time.sleep(0.02)
+
+
+@contextmanager
+def watching(reconciler: Reconciler, tracking_server: str) -> Iterator[subprocess.Popen[str]]:
+    """`revelator deploy --watch` as a program of its own, from its first line on; killed when the block ends."""
+    options = {"--name": NAME, "--home": reconciler.home, "--tracking-uri": tracking_server, "--interval": "0.1"}
+    command = [sys.executable, "-u", "-c", "from revelator.cli import main; main()", "deploy", "--watch"]
+    command += [str(part) for option in options.items() for part in option]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline().startswith("follows champion")
+        yield process
+        process.kill()
+
+
+def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, tracking_server):
+    moments = random.Random(3)
+    for version in ("2", "1", "2"):
+        registry.client().set_registered_model_alias(NAME, "champion", version)
+        with watching(followed, tracking_server):
+            time.sleep(moments.uniform(0, 0.6))  # into a deploy of half a second
+        assert all(is_whole(folder) for folder in (followed.home / "model_repo" / "revelator").glob("[0-9]*"))
+    with watching(followed, tracking_server) as process:
+        assert process.stdout
+        assert "version 2 of followed takes the traffic" in process.stdout.readline()
+    promoted = promotion.read(followed.home)
+    assert promoted is not None and promoted.version == 2
 
 
 def test_mlflows_own_webhook_wakes_the_loop_when_the_alias_moves(followed, monkeypatch):
