@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.instruction_set import read_records
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
@@ -19,6 +20,7 @@ from evaluation.questions import by_id_hash
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, DataError
 
+LEFT_BY = "see split, kinds, ids, dev_of and sample"
 STATED = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 
@@ -52,9 +54,10 @@ def open_benchmark(
     ids: Sequence[str] = (),
     sample: int | None = None,
     name: str = "",
+    dev_of: str = "",
 ) -> Benchmark:
     """The questions of some files: those of `split` and of `kinds` ("static" takes "static/comparison"), those in
-    `ids`, or the first `sample` by the sha256 of their id.
+    `ids`, those in the dev split of the instruction set `dev_of`, the first `sample` by the sha256 of their id.
 
     Raises ConfigError for an unknown format or version, ArtifactError for a file whose sha256 is not in `pinned`,
     DataError for what cannot be read and for `ids` that the files do not have.
@@ -82,11 +85,15 @@ def open_benchmark(
     if ids:
         check_ids([*dict.fromkeys(ids)], [q.id for q in questions], "benchmark.ids", whole=False)
         questions = [q for q in questions if q.id in set(ids)]
+    if dev_of:
+        dev = {record.group for record in read_records(Path(dev_of), "dev")}
+        files[dev_of] = sha256_file(Path(dev_of) / "manifest.json")
+        questions = [q for q in questions if q.id in dev]
     if sample:
         chosen = {q.id for q in by_id_hash(q.gold for q in questions)[:sample]}
         questions = [q for q in questions if q.id in chosen]
     if not questions:
-        raise DataError("no question is left to ask", where=", ".join(paths), hint="see split, kinds, ids and sample")
+        raise DataError("no question is left to ask", where=", ".join(paths), hint=LEFT_BY)
     return Benchmark(name or format, format, wanted, how.normaliser, how.lists, tuple(questions), files)
 
 

@@ -6,6 +6,7 @@ import json
 import shlex
 import signal
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from rich.table import Table
 from revelator.errors import ConfigError
 
 FOLDER = click.Path(path_type=Path)
+OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG]"
 SHOWN = {
     "em": "EM",
     "acc": "Acc",
@@ -39,19 +41,23 @@ SHOWN = {
 
 @click.command()
 @click.argument("config", type=FOLDER)
-@click.option("--out", type=FOLDER, help="The run's folder.  [default: runs/evaluations/NAME of CONFIG]")
+@click.option("--out", type=FOLDER, help=OUT_HELP)
+@click.option("--run", "names", multiple=True, help="Of several runs this one; can be given more than once.")
 @click.option("--url", help="Ask the running Triton at this gRPC address instead of this process.")
 @click.option("--sample", type=click.IntRange(1), help="Only the first so many questions by the sha256 of their id.")
 @click.option("--concurrency", type=click.IntRange(1), help="Questions in flight.")
 @click.option("--adapter", help="Folder, version, alias, or `base`.")
 @click.option("--seed", type=int, help="Of what is sampled.")
 @click.option("--check", is_flag=True, help="Look at everything that is needed; ask nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
-def evaluate(config: Path, out: Path | None, check: bool, as_json: bool, **given: Any) -> None:
+@click.option("--json", "as_json", is_flag=True, help="Write a JSON object a run to standard output.")
+def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool, as_json: bool, **given: Any) -> None:
     """Ask one system every question of a benchmark, and write down answers, scores and costs.
 
     CONFIG names benchmark, system, index and switches; evaluation/configs has examples. A run that was broken off
     goes on: only the questions in flight are asked again. Options stand in for values of CONFIG.
+
+    With `runs` CONFIG is a comparison: several systems or switches by name, each with a folder of its own. All of them
+    are looked at before the first question is asked, and they share index and model.
 
     \b
     Examples:
@@ -59,31 +65,43 @@ def evaluate(config: Path, out: Path | None, check: bool, as_json: bool, **given
       revelator evaluate evaluation/configs/musique.yaml --sample 50 --concurrency 4
       revelator evaluate evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
       revelator evaluate evaluation/configs/world-naive-5.yaml --check
+      revelator evaluate evaluation/configs/compare-world.yaml --sample 20 --out runs/compare/world
+      revelator evaluate evaluation/configs/compare-world.yaml --run auto --run naive-5
     """
     from evaluation.harness.config import load
-    from evaluation.harness.run import carry_out, prepare
+    from evaluation.harness.run import benchmark_of, carry_out, prepare
     from evaluation.harness.run_metrics import write_metrics
+    from evaluation.harness.systems import Opened
     from evaluation.rows import progress_bar
 
     if config.suffix not in (".yaml", ".yml"):
         hint = f"an adapter's scores, task by task: revelator grade {config}"
         raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    settings, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
-    run, benchmark = prepare(settings, shlex.join(["revelator", *sys.argv[1:]]))
-    if check:
-        click.echo(f"{run.name} on {len(run.ids):,} questions of {benchmark.name}: everything fits; nothing was asked")
-        return
-    console = Console(stderr=True)
-    console.print(f"{run.name} on {len(run.ids):,} questions of {benchmark.name} → {folder}", highlight=False)
-    with progress_bar() as progress:
-        carry_out(settings, run, benchmark, folder, progress)
-    metrics = write_metrics(folder, run)
-    if as_json:
-        click.echo(json.dumps({"run": str(folder), "system": run.name, "benchmark": benchmark.name, **metrics}))
-    else:
-        Console().print(metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
-        click.echo(f"every question: {folder}\ncompare runs: revelator report {folder} …")
+    runs, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
+    if unknown := [name for name in names if name not in runs]:
+        raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=f"runs: {', '.join(runs)}")
+    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(benchmark_of)
+    chosen = {name: settings for name, settings in runs.items() if not names or name in names}
+    prepared = {name: (settings, *prepare(settings, command, read)) for name, settings in chosen.items()}
+    console, opened = Console(stderr=True), Opened()
+    for name, (settings, run, benchmark) in prepared.items():
+        about = f"{run.name} on {len(run.ids):,} questions of {benchmark.name}"
+        if check:
+            click.echo(f"{about}: everything fits; nothing was asked")
+            continue
+        console.print(f"{about} → {folder / name}", highlight=False)
+        with progress_bar() as progress:
+            carry_out(settings, run, benchmark, folder / name, progress, opened)
+        metrics = write_metrics(folder / name, run)
+        if as_json:
+            said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}
+            click.echo(json.dumps(said | metrics))
+        else:
+            Console().print(metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
+    if not (check or as_json):
+        shown = folder if "" in chosen else folder / "*"
+        click.echo(f"every question: {folder}\ncompare runs: revelator report {shown}")
 
 
 def metrics_table(metrics: dict[str, Any], title: str) -> Table:

@@ -9,13 +9,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from data_gen.config import FilePath, read_config
 from serving.retrieval.logical import Conjunction, Disjunction, Negation
 
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 Count = Annotated[int, Field(ge=1)]
+RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
 
 class _Strict(BaseModel):
@@ -25,7 +26,8 @@ class _Strict(BaseModel):
 class BenchmarkConfig(_Strict):
     """Which questions; of format `itlr` there is no file, `SystemConfig.ranking` makes them. `sha256` pins the files in
     their order; `ids` is a file with one id a line; `sample` are the first so many by the sha256 of their id. `kinds`
-    are the benchmark's own ("comparison", "static")."""
+    are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: questions of its dev split alone,
+    which no adapter that was trained on it has seen."""
 
     format: str
     path: tuple[FilePath, ...] = ()
@@ -34,6 +36,7 @@ class BenchmarkConfig(_Strict):
     split: str = ""
     kinds: tuple[str, ...] = ()
     ids: FilePath = ""
+    dev_of: FilePath = ""
     sample: Count | None = None
     name: str = ""
 
@@ -160,10 +163,31 @@ class RunConfig(_Strict):
         return self
 
 
-def load(path: Path, **given: Any) -> RunConfig:
-    """Reads a configuration; what is `given` on the command line stands in for the file's own. Raises ConfigError."""
-    config = read_config(path, RunConfig)
-    sample = given.pop("sample", None)
+class _Runs(RootModel[dict[RunName, RunConfig]]):
+    """Several runs in one file: each has the values of the file where it has none of its own."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _shared(cls, file: dict[str, Any]) -> dict[str, Any]:
+        if not isinstance(file["runs"], dict) or not all(isinstance(run, dict) for run in file["runs"].values()):
+            raise ValueError("runs are named values: `naive-5: {system: {baseline: naive-5}}`")
+        shared = {name: value for name, value in file.items() if name != "runs"}
+        return {name: shared | run for name, run in file["runs"].items()}
+
+
+class _File(BaseModel):
+    runs: Any = None
+
+
+def load(path: Path, **given: Any) -> dict[str, RunConfig]:
+    """The runs of a configuration by name, "" where it is one run; what is `given` on the command line stands in for
+    the file's own. Raises ConfigError."""
+    one = read_config(path, _File).runs is None
+    runs = {"": read_config(path, RunConfig)} if one else read_config(path, _Runs).root
+    return {name: _with(config, **given) for name, config in runs.items()}
+
+
+def _with(config: RunConfig, sample: int | None = None, **given: Any) -> RunConfig:
     if sample is not None:
         given["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
     return config.model_copy(update={name: value for name, value in given.items() if value is not None})

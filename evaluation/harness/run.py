@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,7 +22,7 @@ from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.given_predictions import read_given
 from evaluation.harness.question_scores import answer_values, gold_row, scored
-from evaluation.harness.systems import Ask, check_system, describe, open_system
+from evaluation.harness.systems import Ask, Opened, check_system, describe, open_system
 from evaluation.logic.ranking import cases_of, files_of, identity, rank
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 
@@ -47,10 +47,13 @@ def benchmark_of(config: BenchmarkConfig) -> Benchmark:
         ids=ids,
         sample=config.sample,
         name=config.name,
+        dev_of=config.dev_of,
     )
 
 
-def prepare(config: RunConfig, command: str) -> tuple[Run, Benchmark]:
+def prepare(
+    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = benchmark_of
+) -> tuple[Run, Benchmark]:
     """Everything that can be wrong is looked at here: benchmark, system, index, adapter, server, predictions."""
     if config.system.ranking:
         return _prepare_ranking(config, config.system.ranking, command)
@@ -59,7 +62,7 @@ def prepare(config: RunConfig, command: str) -> tuple[Run, Benchmark]:
         check_system(config)
     elif config.ablation.switched():
         raise ConfigError("predictions are made: there is nothing to switch", where="ablation")
-    benchmark = benchmark_of(config.benchmark)
+    benchmark = read(config.benchmark)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_given(Path(str(config.system.predictions)), ids)
@@ -95,7 +98,9 @@ def machine() -> str:
     return f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {platform.system()}"
 
 
-def carry_out(config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, progress: Progress) -> None:
+def carry_out(
+    config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, progress: Progress, opened: Opened | None = None
+) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
     is kept, and the same call goes on."""
     done = {row.id for row in begin(folder, run)}
@@ -115,7 +120,7 @@ def carry_out(config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, p
             for row in given_rows(Path(config.system.predictions), todo, benchmark, run.ids):
                 write(row)
         elif todo:
-            asyncio.run(_with_system(config, benchmark, todo, write))
+            asyncio.run(_with_system(config, benchmark, todo, write, opened))
     finally:
         writer.close()
 
@@ -139,8 +144,10 @@ def given_rows(
         yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
 
 
-async def _with_system(config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any) -> None:
-    async with open_system(config) as ask:
+async def _with_system(
+    config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, opened: Opened | None
+) -> None:
+    async with open_system(config, opened=opened) as ask:
         await ask_all(ask, todo, benchmark, write, config.concurrency, **_scoring(config))
 
 

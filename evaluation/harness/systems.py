@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from revelator.trace import Passage
+    from serving.engines.engine import Engine
 
 Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
@@ -144,23 +146,40 @@ def adapter_of(config: RunConfig) -> tuple[Path | None, str]:
     return registry.download(found, folder), str(found.version)
 
 
+class Opened:
+    """Indexes and engines, each opened once for all runs that name the same one."""
+
+    def __init__(self) -> None:
+        self.index = cache(Index.open)
+        self.engine = cache(_engine)
+
+
+def _engine(base: str, adapter: Path | None, threads: int | None) -> Engine:
+    from serving.engines.engine import Engine
+
+    return Engine(base, adapter, threads=threads)
+
+
 @asynccontextmanager
 async def open_system(
-    config: RunConfig, through: Callable[[Services], Services] = lambda services: services
+    config: RunConfig,
+    through: Callable[[Services], Services] = lambda services: services,
+    opened: Opened | None = None,
 ) -> AsyncIterator[Ask]:
     """Everything that a checked configuration needs, open until the block ends; its services are called `through`
-    others, as `evaluation.costs.service_times` times them."""
+    others, as `evaluation.costs.service_times` times them. What is `opened` stays so for the next run."""
+    opened = opened or Opened()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, limits_of(config)
         if config.system.strategy and config.url:
             yield await _client(config, stack)
             return
-        services = through(await _remote(config, stack) if config.url else _in_process(config, stack))
+        services = through(await _remote(config, stack) if config.url else _in_process(config, stack, opened))
         if config.system.baseline:
             models = Models(*services)
             yield lambda question: run_baseline(name, question, models, limits)
         else:
-            yield _executor(config, services, stack, limits)
+            yield _executor(config, services, stack, limits, opened)
 
 
 async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
@@ -183,14 +202,14 @@ async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
     return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
 
 
-def _in_process(config: RunConfig, stack: AsyncExitStack) -> Services:
+def _in_process(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Services:
     revelator: Revelator = Nobody()
     retriever: Retriever = Nobody()
     generator: Generator = EmbeddedGenerator()
     if needs_revelator(config):
-        revelator = _revelator(config, stack)
+        revelator = _revelator(config, stack, opened)
     if needs_index(config):
-        local = LocalRetriever(Index.open(Path(config.index)))
+        local = LocalRetriever(opened.index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
     if config.generator:
@@ -200,22 +219,21 @@ def _in_process(config: RunConfig, stack: AsyncExitStack) -> Services:
     return Ablated(revelator, config.ablation), retriever, generator
 
 
-def _revelator(config: RunConfig, stack: AsyncExitStack) -> Revelator:
+def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Revelator:
     import torch
 
-    from serving.engines.engine import Engine
     from serving.engines.revelator_model import LocalRevelator
 
     torch.manual_seed(config.seed)
     folder, _ = adapter_of(config)
     base = config.base or (read_adapter(folder).base_name if folder else "tiny")
-    engine = Engine(base, folder, threads=config.threads)
+    engine = opened.engine(base, folder, config.threads)
     local = LocalRevelator(engine, "free" if config.ablation.constraint is False else config.decoding)
     stack.callback(local.close)
     return local
 
 
-def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits) -> Ask:
+def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, opened: Opened) -> Ask:
     strategy: Any = strategy_of(config)
     atomic = logical = None
     if strategy == "atomic":
@@ -224,7 +242,7 @@ def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limi
             atomic = with_sources(atomic, config.ablation.sources)
         stack.push_async_callback(atomic.close)
     if strategy == "logic":
-        logical = LogicalRetriever(Index.open(Path(config.index)), config.ablation)
+        logical = LogicalRetriever(opened.index(Path(config.index)), config.ablation)
     share = config.ablation.deduplication is None
     executor = Executor(*services, limits, atomic=atomic, logical=logical, share_leaves=share)
     return lambda question: executor.run(question, strategy=strategy)
