@@ -1,0 +1,215 @@
+"""Systems, baselines and switches beside each other and beside the papers: a section of a page of results.
+
+The section stands between two marks. What writes the rest of the page keeps what is between them, and this keeps the
+rest, so that each is written by its own command.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+from jinja2 import Environment, StrictUndefined
+
+from evaluation.baselines.table import BASELINES
+from evaluation.report.charts import Figure
+from evaluation.report.page import Sheet, compared, interval_text, overview
+from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences
+from evaluation.results import table
+from revelator.durable import write_bytes
+from revelator.errors import ConfigError
+
+MARKS = "<!-- comparison -->", "<!-- end of comparison -->"
+SECTION = re.compile("(?<={})\n.*?(?={})".format(*MARKS), re.DOTALL)
+ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
+QUALITY = {**ANSWERS, "letters": "plan letters", "recall@5": "recall@5", "recall@10": "recall@10"}
+COUNTED = {name: label for name, label in COSTS.items() if not name.endswith("_s")}
+SECONDS = ("wall_s", "path_s")
+REFERENCE = "auto"
+NONE = "–"
+
+
+@dataclass(frozen=True)
+class Part:
+    """One benchmark: its tables as Markdown, "" where it has none."""
+
+    name: str
+    count: int
+    rule: str
+    quality: str
+    against: str
+    cost: str
+    switches: str
+    papers: str
+    operators: str
+
+
+def put(page: Path, section: str) -> None:
+    """Writes `section` between the marks of a page. Raises ConfigError for a page that has none."""
+    text = page.read_text(encoding="utf-8") if page.is_file() else ""
+    if not SECTION.search(text):
+        raise ConfigError(f"the page has no place for a comparison: {' '.join(MARKS)}", where=str(page))
+    write_bytes(page, SECTION.sub(lambda _: f"\n{section.strip()}\n", text).encode())
+
+
+def kept(text: str, page: Path) -> str:
+    """`text` of a page with the section that stands in the page now."""
+    found = SECTION.search(page.read_text(encoding="utf-8")) if page.is_file() else None
+    return SECTION.sub(lambda _: found[0], text) if found else text
+
+
+def section(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: str) -> str:
+    """The section in Markdown. Seconds are those of `timed`, the same systems on a machine without other work."""
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    text = files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
+    by_name = {(run.benchmark, run.name): run for run in runs}
+
+    def value(benchmark: str, system: str, measure: str) -> str:
+        run = by_name.get((benchmark, system))
+        return interval_text(run.figures.get(measure), measure) if run else NONE
+
+    def gain(benchmark: str, system: str, over: str, measure: str) -> str:
+        run, other = by_name.get((benchmark, system)), by_name.get((benchmark, over))
+        found = differences(run, other, [measure]) if run and other else {}
+        return interval_text(found.get(measure), measure, sign=True)
+
+    return environment.from_string(text).render(
+        parts=[part_of(name, members, timed) for name, members in by_benchmark(runs)],
+        facts=facts(runs, timed, command, made),
+        missing=[name for name, one in BASELINES.items() if one.writes],
+        value=value,
+        gain=gain,
+    )
+
+
+def part_of(name: str, runs: Sequence[Loaded], timed: Sequence[Loaded]) -> Part:
+    plain = [run for run in runs if not run.run.ablation]
+    ranked = runs[0].run.system["kind"] == "ranking"
+    reference = next((run for run in plain if run.name == REFERENCE), None)
+    others = [run for run in plain if run is not reference]
+    return Part(
+        name,
+        len(runs[0].rows),
+        str(runs[0].metrics["normaliser"]),
+        quality="" if ranked else shown(overview("", plain, QUALITY)),
+        against=shown(compared("", reference, others, QUALITY)) if reference and others else "",
+        cost="" if ranked else shown(with_seconds(overview("", plain, COUNTED), timed, name)),
+        switches=shown(switches(runs)) if not ranked and len(plain) < len(runs) else "",
+        papers=beside_papers(name, plain),
+        operators=operators(runs) if ranked else "",
+    )
+
+
+def shown(sheet: Sheet) -> str:
+    """A table; figures whose interval leaves out 0 in bold."""
+    cells = [
+        [f"**{text}**" if (row, column) in sheet.strong else text for column, text in enumerate(line)]
+        for row, line in enumerate(sheet.cells)
+    ]
+    return table(sheet.head, cells)
+
+
+def with_seconds(sheet: Sheet, timed: Sequence[Loaded], benchmark: str) -> Sheet:
+    found = {run.name: run for run in timed if run.benchmark == benchmark}
+    if not found:
+        return sheet
+    n = len(next(iter(found.values())).rows)
+    cells = [
+        line + [interval_text(found[line[0]].figures.get(name), name) if line[0] in found else NONE for name in SECONDS]
+        for line in sheet.cells
+    ]
+    return Sheet(sheet.title, sheet.note, [*sheet.head, *(f"{COSTS[name]} (n = {n})" for name in SECONDS)], cells)
+
+
+def switches(runs: Sequence[Loaded]) -> Sheet:
+    """Each run with a switch, and what it differs by from the same system without one."""
+    measures = (*ANSWERS, "steps", "tokens_in", "model_calls", "retrievals")
+    cells, strong = [], set()
+    for run, whole in _switched(runs):
+        found = differences(run, whole, measures)
+        strong |= {(len(cells), place) for place, name in enumerate(measures, 2) if _is_sure(found.get(name))}
+        cells.append([run.name, f"{len(run.rows)}", *(interval_text(found.get(m), m, sign=True) for m in measures)])
+    return Sheet("", "", ["switch", "n", *({**ANSWERS, **COSTS}[name] for name in measures)], cells, strong)
+
+
+def _switched(runs: Sequence[Loaded]) -> Iterator[tuple[Loaded, Loaded]]:
+    for run in runs:
+        whole = next((o for o in runs if not o.run.ablation and o.run.system == run.run.system), None)
+        if run.run.ablation and whole:
+            yield run, whole
+
+
+def _is_sure(figure: Figure | None) -> bool:
+    return figure is not None and (figure["low"] > 0 or figure["high"] < 0)
+
+
+def _papers() -> dict[str, Any]:
+    return yaml.safe_load(files("evaluation.report").joinpath("papers.yaml").read_text(encoding="utf-8"))
+
+
+def beside_papers(benchmark: str, runs: Sequence[Loaded]) -> str:
+    """Percent: ours, and what each paper reports for the method of that name."""
+    theirs = _papers()["answers"].get(benchmark, {})
+    ours = {run.name: run for run in runs}
+    columns = [*dict.fromkeys(paper for line in theirs.values() for paper in line)]
+    lines = []
+    for name, line in theirs.items():
+        figures = ours[name].figures if name in ours else {}
+        cells = [_percent([figures[m]["value"] * 100 for m in ANSWERS if m in figures])]
+        lines.append([name, *cells, *(_percent(line.get(paper, ())) for paper in columns)])
+    return table(["EM / Acc / F1, %", "here", *columns], lines) if lines else ""
+
+
+def _percent(values: Sequence[float | None]) -> str:
+    return " / ".join(NONE if value is None else f"{value:.1f}" for value in values) or NONE
+
+
+def operators(runs: Sequence[Loaded]) -> str:
+    """nDCG@10 of rankings, in all and by the number of negations, beside the paper's."""
+    theirs = _papers()["operators"]
+    counts = sorted({count for run in runs for count in run.metrics["groups"].get("negations", {})})
+    lines = []
+    for run in runs:
+        chosen: Mapping[str, str] = run.run.ablation.get("operators") or {}
+        key = "-".join(chosen.values())
+        if not chosen and run.run.system["name"] == "logical ranking":
+            key = "product-sum-complement"
+        groups = run.metrics["groups"].get("negations", {})
+        split = [f"{groups[count]['ndcg@10']['value']:.3f}" if count in groups else NONE for count in counts]
+        paper = f"{theirs[key] / 100:.2f}" if key in theirs else NONE
+        figure = interval_text(run.figures["ndcg@10"], "ndcg@10")
+        lines.append([key.replace("-", ", ") or run.name, figure, *split, paper])
+    head = ["AND, OR, NOT", "nDCG@10", *(f"{count} negations" for count in counts), "ITLR, table 2"]
+    return table(head, lines)
+
+
+def facts(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: str) -> dict[str, str]:
+    def each(values: Sequence[str]) -> str:
+        return "; ".join(dict.fromkeys(value for value in values if value))
+
+    def adapter(run: Loaded) -> str:
+        about = run.run.adapter
+        return f"{run.benchmark}: version {about['version']} `{about['manifest'][:16]}`" if about.get("manifest") else ""
+
+    def index(run: Loaded) -> str:
+        about = run.run.index
+        return f"{run.benchmark}: {about['count']:,} passages `{about['digest'][:16]}`" if about.get("digest") else ""
+
+    found = {
+        "Commands": each([f"`{run.run.command}`" for run in [*runs, *timed]]) + f"; `{command}`",
+        "Date": made,
+        "Machine": each([run.run.machine for run in runs]),
+        "Code": each([f"`{run.run.code[:16]}`" for run in runs]),
+        "Adapters": each([adapter(run) for run in runs]),
+        "Indexes": each([index(run) for run in runs]),
+        "Generator": each([run.run.generator for run in runs]),
+        "Questions": each(
+            [f"{run.benchmark} {', '.join(f'`{d[:16]}`' for d in run.run.benchmark['files'].values())}" for run in runs]
+        ),
+    }
+    return {name: value for name, value in found.items() if value}
