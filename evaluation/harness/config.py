@@ -169,10 +169,11 @@ class _Runs(RootModel[dict[RunName, RunConfig]]):
     @model_validator(mode="before")
     @classmethod
     def _shared(cls, file: dict[str, Any]) -> dict[str, Any]:
-        if not isinstance(file["runs"], dict) or not all(isinstance(run, dict) for run in file["runs"].values()):
-            raise ValueError("runs are named values: `naive-5: {system: {baseline: naive-5}}`")
+        runs = file["runs"]
+        if not runs or not isinstance(runs, dict) or not all(isinstance(run, dict) for run in runs.values()):
+            raise ValueError("runs are named values, as `naive-5: {system: {baseline: naive-5}}`")
         shared = {name: value for name, value in file.items() if name != "runs"}
-        return {name: shared | run for name, run in file["runs"].items()}
+        return {name: shared | run for name, run in runs.items()}
 
 
 class _File(BaseModel):

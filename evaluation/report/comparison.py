@@ -17,10 +17,10 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from evaluation.baselines.table import BASELINES
+from evaluation.chains.results import table
 from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview
 from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences
-from evaluation.results import table
 from revelator.durable import write_bytes
 from revelator.errors import ConfigError
 
@@ -65,7 +65,7 @@ def kept(text: str, page: Path) -> str:
 
 def section(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: str) -> str:
     """The section in Markdown. Seconds are those of `timed`, the same systems on a machine without other work."""
-    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
     by_name = {(run.benchmark, run.name): run for run in runs}
 
@@ -194,7 +194,9 @@ def facts(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: s
 
     def adapter(run: Loaded) -> str:
         about = run.run.adapter
-        return f"{run.benchmark}: version {about['version']} `{about['manifest'][:16]}`" if about.get("manifest") else ""
+        return (
+            f"{run.benchmark}: version {about['version']} `{about['manifest'][:16]}`" if about.get("manifest") else ""
+        )
 
     def index(run: Loaded) -> str:
         about = run.run.index

@@ -176,12 +176,14 @@ CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_example_is_a_configuration_of_a_known_format(path: Path) -> None:
     from evaluation.baselines.table import BASELINES
+    from evaluation.harness.ablations import check_ablation
     from evaluation.harness.config import load
 
-    config = load(path, concurrency=3)
-    assert config.benchmark.format in FORMATS or config.system.ranking
-    assert config.system.baseline is None or config.system.baseline in BASELINES
-    assert config.concurrency == 3
+    for config in load(path, concurrency=3).values():
+        assert config.benchmark.format in FORMATS or config.system.ranking
+        assert config.system.baseline is None or config.system.baseline in BASELINES
+        assert config.concurrency == 3
+        check_ablation(config.ablation, config.system.name, served=bool(config.url))
 
 
 @pytest.mark.parametrize("format", ["musique", "2wiki", "hotpotqa", "nq", "triviaqa"])

@@ -16,6 +16,7 @@ from click.testing import CliRunner, Result
 
 from evaluation.harness.command import evaluate
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
+from evaluation.harness.systems import Opened
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
 from tests.conftest import Endpoint
 
@@ -111,6 +112,37 @@ def test_a_service_that_is_down_stops_the_run_and_the_same_command_goes_on(
     endpoint.down.clear()
     call(path, "--out", str(tmp_path / "run"))
     assert len(read_questions(tmp_path / "run")) == 6
+
+
+def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_before_any_is_asked(
+    tmp_path: Path, index: Path
+) -> None:
+    runs = {"five": {}, "ten": {"system": {"baseline": "naive-10"}}, "free": {"seed": 1}}
+    path, out = config(tmp_path, index, runs=runs), tmp_path / "all"
+    said = [json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines()]
+    assert [(Path(one["run"]).name, one["system"]) for one in said] == [
+        ("five", "naive-5"), ("ten", "naive-10"), ("free", "naive-5")
+    ]  # fmt: skip
+    assert all(len(read_questions(out / name)) == 6 for name in runs)
+    assert read_run(out / "free").seed == 1 and read_run(out / "ten").ids == read_run(out / "five").ids
+    (out / "ten" / METRICS).unlink()
+    five, ten = ((out / name / QUESTIONS).read_bytes() for name in ("five", "ten"))
+    (out / "ten" / QUESTIONS).write_bytes(ten[: len(ten) // 2])
+    assert call(path, "--out", str(out), "--run", "ten").stdout.count("naive-10 on") == 1
+    assert len(read_questions(out / "ten")) == 6 and (out / "five" / QUESTIONS).read_bytes() == five
+    with pytest.raises(ConfigError, match="no run 'six'"):
+        call(path, "--run", "six")
+    wrong = config(tmp_path, index, runs=runs | {"last": {"system": {"baseline": "self-ask"}}})
+    assert "self-ask prompts a language model" in str(refused(wrong, tmp_path / "refused"))
+    for bad in ({"a/b": {}}, {}, {"a": 5}):
+        refused(config(tmp_path, index, runs=bad), tmp_path / "refused")
+
+
+def test_runs_that_name_the_same_share_index_and_model(tmp_path: Path, base: Path, index: Path) -> None:
+    opened = Opened()
+    assert opened.index(index) is opened.index(Path(str(index)))
+    assert opened.engine(str(base), None, 1) is opened.engine(str(base), None, 1)
+    assert opened.engine(str(base), None, 2) is not opened.engine(str(base), None, 1)
 
 
 def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: Any) -> None:
