@@ -26,6 +26,7 @@ from evaluation.chains.server import local_server
 from evaluation.facts import code_digest, facts
 from evaluation.promotion.gate import RULES
 from evaluation.questions import by_id_hash, read_questions
+from evaluation.report.comparison import kept
 from evaluation.retrieval.recall import Retrieved, gold_titles, retrieve, titles_of
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator import registry
@@ -189,7 +190,7 @@ def real(home: Path, data: Path, base: str, adapter: Path | None, questions: int
     measured = measure(chain, made, questions)
     chain.heading(f"write {page}")
     about = facts(command, home, made, version, Counter(row.source for row in measured.answers))
-    write_bytes(page, page_text(replace(measured, facts=about)).encode())
+    write_bytes(page, kept(page_text(replace(measured, facts=about)), page).encode())
     show_some(chain.console, measured.answers)
     chain.console.print(f"Took {chain.elapsed():.0f} s. The page: {page}", highlight=False)
 

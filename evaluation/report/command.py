@@ -13,6 +13,7 @@ import click
 
 from evaluation.commands import FOLDER, HOME, REGISTERED, URI
 from evaluation.costs.command import read_times
+from evaluation.report import comparison
 from evaluation.report.page import cost_sheet, html, markdown, report_of
 from evaluation.report.runs import load
 from evaluation.report.tracking import log
@@ -28,6 +29,7 @@ PAGE, SUMMARY = "report.html", "report.md"
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--times", type=FOLDER, help="File of `revelator costs measure`: adds predicted throughput.")
+@click.option("--results", type=FOLDER, help="Page that gets systems and switches beside the papers' figures, too.")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
 @REGISTERED
 @HOME
@@ -38,6 +40,7 @@ def report(
     out: Path,
     against: str | None,
     times: Path | None,
+    results: Path | None,
     mlflow: bool,
     name: str,
     home: Path,
@@ -56,20 +59,24 @@ def report(
       revelator report runs/eval/* --out runs/report
       revelator report runs/eval/auto runs/eval/naive-rag runs/real/recall --against auto --out runs/report
       revelator report runs/eval/auto --out runs/report --no-mlflow --json
+      revelator report runs/evaluations/compare-*/* --against auto --out runs/report --results docs/results.md
     """
     loaded, retrievals = load(runs)
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
+    now = datetime.now(UTC)
     made = report_of(
         loaded,
         retrievals,
         against=against,
         command=shlex.join(["revelator", *sys.argv[1:]]),
-        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+        made=now.strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
         costs=cost_sheet(loaded, read_times(times)) if times else None,
     )
+    if results:
+        comparison.put(results, comparison.section(loaded, results, now.date().isoformat()))
     write_bytes(out / SUMMARY, markdown(made).encode())
     write_bytes(out / PAGE, html(made).encode())
     run_id, versions = "", list[int]()

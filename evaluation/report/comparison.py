@@ -18,18 +18,19 @@ from jinja2 import Environment, StrictUndefined
 
 from evaluation.baselines.table import BASELINES
 from evaluation.chains.results import table
+from evaluation.measures.metrics import title_key
 from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview
-from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences
+from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences, figure, value_of
+from evaluation.retrieval.recall import titles_of
 from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from serving.retrieval import Index
 
 MARKS = "<!-- comparison -->", "<!-- end of comparison -->"
 SECTION = re.compile("(?<={})\n.*?(?={})".format(*MARKS), re.DOTALL)
 ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
 QUALITY = {**ANSWERS, "letters": "plan letters", "recall@5": "recall@5", "recall@10": "recall@10"}
-COUNTED = {name: label for name, label in COSTS.items() if not name.endswith("_s")}
-SECONDS = ("wall_s", "path_s")
 REFERENCE = "auto"
 NONE = "–"
 
@@ -44,6 +45,7 @@ class Part:
     quality: str
     against: str
     cost: str
+    coverage: str
     switches: str
     papers: str
     operators: str
@@ -63,8 +65,8 @@ def kept(text: str, page: Path) -> str:
     return SECTION.sub(lambda _: found[0], text) if found else text
 
 
-def section(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: str) -> str:
-    """The section in Markdown. Seconds are those of `timed`, the same systems on a machine without other work."""
+def section(runs: Sequence[Loaded], page: Path, made: str) -> str:
+    """The section in Markdown: of each benchmark its tables, and the reading of them in `comparison.md`."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
     by_name = {(run.benchmark, run.name): run for run in runs}
@@ -79,15 +81,15 @@ def section(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made:
         return interval_text(found.get(measure), measure, sign=True)
 
     return environment.from_string(text).render(
-        parts=[part_of(name, members, timed) for name, members in by_benchmark(runs)],
-        facts=facts(runs, timed, command, made),
+        parts=[part_of(name, members) for name, members in by_benchmark(runs)],
+        facts=facts(runs, page, made),
         missing=[name for name, one in BASELINES.items() if one.writes],
         value=value,
         gain=gain,
     )
 
 
-def part_of(name: str, runs: Sequence[Loaded], timed: Sequence[Loaded]) -> Part:
+def part_of(name: str, runs: Sequence[Loaded]) -> Part:
     plain = [run for run in runs if not run.run.ablation]
     ranked = runs[0].run.system["kind"] == "ranking"
     reference = next((run for run in plain if run.name == REFERENCE), None)
@@ -98,7 +100,8 @@ def part_of(name: str, runs: Sequence[Loaded], timed: Sequence[Loaded]) -> Part:
         str(runs[0].metrics["normaliser"]),
         quality="" if ranked else shown(overview("", plain, QUALITY)),
         against=shown(compared("", reference, others, QUALITY)) if reference and others else "",
-        cost="" if ranked else shown(with_seconds(overview("", plain, COUNTED), timed, name)),
+        cost="" if ranked else shown(overview("", plain, COSTS)),
+        coverage="" if ranked else by_coverage(plain),
         switches=shown(switches(runs)) if not ranked and len(plain) < len(runs) else "",
         papers=beside_papers(name, plain),
         operators=operators(runs) if ranked else "",
@@ -112,18 +115,6 @@ def shown(sheet: Sheet) -> str:
         for row, line in enumerate(sheet.cells)
     ]
     return table(sheet.head, cells)
-
-
-def with_seconds(sheet: Sheet, timed: Sequence[Loaded], benchmark: str) -> Sheet:
-    found = {run.name: run for run in timed if run.benchmark == benchmark}
-    if not found:
-        return sheet
-    n = len(next(iter(found.values())).rows)
-    cells = [
-        line + [interval_text(found[line[0]].figures.get(name), name) if line[0] in found else NONE for name in SECONDS]
-        for line in sheet.cells
-    ]
-    return Sheet(sheet.title, sheet.note, [*sheet.head, *(f"{COSTS[name]} (n = {n})" for name in SECONDS)], cells)
 
 
 def switches(runs: Sequence[Loaded]) -> Sheet:
@@ -144,8 +135,33 @@ def _switched(runs: Sequence[Loaded]) -> Iterator[tuple[Loaded, Loaded]]:
             yield run, whole
 
 
-def _is_sure(figure: Figure | None) -> bool:
-    return figure is not None and (figure["low"] > 0 or figure["high"] < 0)
+def _is_sure(found: Figure | None) -> bool:
+    return found is not None and (found["low"] > 0 or found["high"] < 0)
+
+
+def by_coverage(runs: Sequence[Loaded]) -> str:
+    """Answers where the index holds every gold page, and where it does not; "" where the index is not here, or holds
+    the pages of all questions."""
+    place = runs[0].run.index.get("folder", "")
+    if not Path(place, "manifest.json").is_file():
+        return ""
+    held = titles_of(Index.open(Path(place))).all
+    whole = {row.id for row in runs[0].rows if row.gold_titles and held.issuperset(map(title_key, row.gold_titles))}
+    counts = len(whole), len(runs[0].rows) - len(whole)
+    lines = []
+    for run in runs:
+        sides = [[row for row in run.rows if (row.id in whole) is inside] for inside in (True, False)]
+        cells = [
+            interval_text(figure([value_of(row, name) or 0.0 for row in side]), name)
+            for side in sides
+            for name in ANSWERS
+            if side
+        ]
+        lines.append([run.name, *cells])
+    names = ANSWERS.values()
+    head = ["system", *(f"{name}, all there" for name in names), *(f"{name}, not all" for name in names)]
+    said = f"Every gold page is in the index for {counts[0]} questions, for {counts[1]} it is not:"
+    return f"{said}\n\n{table(head, lines)}" if all(counts) else ""
 
 
 def _papers() -> dict[str, Any]:
@@ -188,7 +204,7 @@ def operators(runs: Sequence[Loaded]) -> str:
     return table(head, lines)
 
 
-def facts(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: str) -> dict[str, str]:
+def facts(runs: Sequence[Loaded], page: Path, made: str) -> dict[str, str]:
     def each(values: Sequence[str]) -> str:
         return "; ".join(dict.fromkeys(value for value in values if value))
 
@@ -202,8 +218,10 @@ def facts(runs: Sequence[Loaded], timed: Sequence[Loaded], command: str, made: s
         about = run.run.index
         return f"{run.benchmark}: {about['count']:,} passages `{about['digest'][:16]}`" if about.get("digest") else ""
 
+    folders = " ".join(dict.fromkeys(f"{run.folder.parent}/*" for run in runs))
     found = {
-        "Commands": each([f"`{run.run.command}`" for run in [*runs, *timed]]) + f"; `{command}`",
+        "Commands": f"{each([f'`{run.run.command}`' for run in runs])}; "
+        f"`revelator report {folders} --against {REFERENCE} --out runs/report --results {page}`",
         "Date": made,
         "Machine": each([run.run.machine for run in runs]),
         "Code": each([f"`{run.run.code[:16]}`" for run in runs]),
