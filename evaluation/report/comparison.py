@@ -31,6 +31,7 @@ MARKS = "<!-- comparison -->", "<!-- end of comparison -->"
 SECTION = re.compile("(?<={})\n.*?(?={})".format(*MARKS), re.DOTALL)
 ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
 QUALITY = {**ANSWERS, "letters": "plan letters", "recall@5": "recall@5", "recall@10": "recall@10"}
+SPLIT = ("em", "f1")  # of questions by what the index holds
 REFERENCE = "auto"
 NONE = "–"
 
@@ -45,9 +46,11 @@ class Part:
     quality: str
     against: str
     cost: str
+    kinds: str
     coverage: str
     switches: str
     papers: str
+    papers_switches: str
     operators: str
 
 
@@ -80,17 +83,26 @@ def section(runs: Sequence[Loaded], page: Path, made: str) -> str:
         found = differences(run, other, [measure]) if run and other else {}
         return interval_text(found.get(measure), measure, sign=True)
 
+    def kind(benchmark: str, system: str, kind: str, measure: str = "f1") -> str:
+        run = by_name.get((benchmark, system))
+        groups = run.metrics["groups"].get("kind", {}) if run else {}
+        return interval_text(groups.get(kind, {}).get(measure), measure)
+
     return environment.from_string(text).render(
         parts=[part_of(name, members) for name, members in by_benchmark(runs)],
         facts=facts(runs, page, made),
         missing=[name for name, one in BASELINES.items() if one.writes],
         value=value,
         gain=gain,
+        kind=kind,
     )
 
 
 def part_of(name: str, runs: Sequence[Loaded]) -> Part:
+    """Strategies stand before baselines, these in the order of their table."""
+    order = {system: place for place, system in enumerate(BASELINES, 1)}
     plain = [run for run in runs if not run.run.ablation]
+    plain.sort(key=lambda run: order[run.run.system["name"]] if run.run.system["kind"] == "baseline" else 0)
     ranked = runs[0].run.system["kind"] == "ranking"
     reference = next((run for run in plain if run.name == REFERENCE), None)
     others = [run for run in plain if run is not reference]
@@ -101,9 +113,11 @@ def part_of(name: str, runs: Sequence[Loaded]) -> Part:
         quality="" if ranked else shown(overview("", plain, QUALITY)),
         against=shown(compared("", reference, others, QUALITY)) if reference and others else "",
         cost="" if ranked else shown(overview("", plain, COSTS)),
+        kinds="" if ranked else by_kind(plain),
         coverage="" if ranked else by_coverage(plain),
         switches=shown(switches(runs)) if not ranked and len(plain) < len(runs) else "",
         papers=beside_papers(name, plain),
+        papers_switches=switches_beside_papers(name, runs),
         operators=operators(runs) if ranked else "",
     )
 
@@ -139,6 +153,17 @@ def _is_sure(found: Figure | None) -> bool:
     return found is not None and (found["low"] > 0 or found["high"] < 0)
 
 
+def by_kind(runs: Sequence[Loaded], measure: str = "f1") -> str:
+    """One measure by the benchmark's own kinds of question, the commonest first; "" where there is one kind."""
+    counts = {kind: int(one[measure]["n"]) for kind, one in runs[0].metrics["groups"].get("kind", {}).items()}
+    kinds = sorted(counts, key=lambda kind: -counts[kind])
+    lines = []
+    for run in runs:
+        groups = run.metrics["groups"].get("kind", {})
+        lines.append([run.name, *(interval_text(groups.get(kind, {}).get(measure), measure) for kind in kinds)])
+    return table([ANSWERS[measure], *(f"{kind} ({counts[kind]})" for kind in kinds)], lines) if kinds else ""
+
+
 def by_coverage(runs: Sequence[Loaded]) -> str:
     """Answers where the index holds every gold page, and where it does not; "" where the index is not here, or holds
     the pages of all questions."""
@@ -154,11 +179,11 @@ def by_coverage(runs: Sequence[Loaded]) -> str:
         cells = [
             interval_text(figure([value_of(row, name) or 0.0 for row in side]), name)
             for side in sides
-            for name in ANSWERS
+            for name in SPLIT
             if side
         ]
         lines.append([run.name, *cells])
-    names = ANSWERS.values()
+    names = [ANSWERS[name] for name in SPLIT]
     head = ["system", *(f"{name}, all there" for name in names), *(f"{name}, not all" for name in names)]
     said = f"Every gold page is in the index for {counts[0]} questions, for {counts[1]} it is not:"
     return f"{said}\n\n{table(head, lines)}" if all(counts) else ""
@@ -179,6 +204,19 @@ def beside_papers(benchmark: str, runs: Sequence[Loaded]) -> str:
         cells = [_percent([figures[m]["value"] * 100 for m in ANSWERS if m in figures])]
         lines.append([name, *cells, *(_percent(line.get(paper, ())) for paper in columns)])
     return table(["EM / Acc / F1, %", "here", *columns], lines) if lines else ""
+
+
+def switches_beside_papers(benchmark: str, runs: Sequence[Loaded]) -> str:
+    """Acc and steps with parts taken out, ours and the paper's."""
+    theirs = _papers()["switches"].get(benchmark, {})
+    ours = {run.name: run.figures for run in runs}
+    lines = []
+    for name, line in theirs.items():
+        here = (
+            [f"{ours[name]['acc']['value']:.1%}", f"{ours[name]['steps']['value']:.2f}"] if name in ours else [NONE] * 2
+        )
+        lines.append([name, *here, f"{line['Acc']:.1f}%", f"{line['steps']:.2f}"])
+    return table(["", "Acc here", "steps here", "Acc, HANRAG, table 6", "steps"], lines) if lines else ""
 
 
 def _percent(values: Sequence[float | None]) -> str:

@@ -117,11 +117,11 @@ def test_a_service_that_is_down_stops_the_run_and_the_same_command_goes_on(
 def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_before_any_is_asked(
     tmp_path: Path, index: Path
 ) -> None:
-    runs = {"five": {}, "ten": {"system": {"baseline": "naive-10"}}, "free": {"seed": 1}}
+    runs = {"five": {}, "free": {"seed": 1}, "ten": {"system": {"baseline": "naive-10"}}}
     path, out = config(tmp_path, index, runs=runs), tmp_path / "all"
     said = [json.loads(line) for line in call(path, "--out", str(out), "--json").stdout.splitlines()]
     assert [(Path(one["run"]).name, one["system"]) for one in said] == [
-        ("five", "naive-5"), ("ten", "naive-10"), ("free", "naive-5")
+        ("five", "naive-5"), ("free", "naive-5"), ("ten", "naive-10")
     ]  # fmt: skip
     assert all(len(read_questions(out / name)) == 6 for name in runs)
     assert read_run(out / "free").seed == 1 and read_run(out / "ten").ids == read_run(out / "five").ids
