@@ -134,7 +134,8 @@ def shown(sheet: Sheet) -> str:
 def switches(runs: Sequence[Loaded]) -> Sheet:
     """Each run with a switch, and what it differs by from the same system without one."""
     measures = (*ANSWERS, "steps", "tokens_in", "model_calls", "retrievals")
-    cells, strong = [], set()
+    cells: list[list[str]] = []
+    strong = set()
     for run, whole in _switched(runs):
         found = differences(run, whole, measures)
         strong |= {(len(cells), place) for place, name in enumerate(measures, 2) if _is_sure(found.get(name))}
