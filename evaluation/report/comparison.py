@@ -172,11 +172,11 @@ def by_coverage(runs: Sequence[Loaded]) -> str:
     if not Path(place, "manifest.json").is_file():
         return ""
     held = titles_of(Index.open(Path(place))).all
-    whole = {row.id for row in runs[0].rows if row.gold_titles and held.issuperset(map(title_key, row.gold_titles))}
-    counts = len(whole), len(runs[0].rows) - len(whole)
+    whole = {row.id: held.issuperset(map(title_key, row.gold_titles)) for row in runs[0].rows if row.gold_titles}
+    counts = [sum(there is inside for there in whole.values()) for inside in (True, False)]
     lines = []
     for run in runs:
-        sides = [[row for row in run.rows if (row.id in whole) is inside] for inside in (True, False)]
+        sides = [[row for row in run.rows if whole.get(row.id) is inside] for inside in (True, False)]
         cells = [
             interval_text(figure([value_of(row, name) or 0.0 for row in side]), name)
             for side in sides
