@@ -76,9 +76,9 @@ def scatter(points: Sequence[tuple[Series, Figure, Figure]], x_label: str, y_lab
 
 
 def bars(groups: Sequence[tuple[str, Sequence[tuple[Series, Figure]]]], label: str) -> Markup:
-    """A block of horizontal bars a group, one bar a series, with its interval and its value. Values lie in [0, 1]."""
+    """A block of horizontal bars a group, one bar a series, with its mark, its interval and its value in [0, 1]."""
     top, bar, gap = 6.0, 15.0, 12.0
-    x = Axis(0.0, 1.0, 12, WIDTH - 46)
+    x = Axis(0.0, 1.0, 24, WIDTH - 46)
     parts: list[Markup] = []
     for name, members in groups:
         parts.append(_text(12, top + 11, name, "group"))
@@ -89,6 +89,7 @@ def bars(groups: Sequence[tuple[str, Sequence[tuple[Series, Figure]]]], label: s
             between = f"[{figure['low']:.3f}, {figure['high']:.3f}], n={figure['n']:.0f}"
             said = f"{series.name}, {name}: {figure['value']:.3f} {between}"
             parts += [
+                _mark(11, middle, series, said),
                 _rect(x(0), top, max(end - x(0), 1), bar - 2, f"bar {series.style}", said),
                 _line(x(max(0, figure["low"])), middle, x(min(1, figure["high"])), middle, "whisker ink"),
                 _text(WIDTH - 40, middle + 4, f"{figure['value']:.2f}", "value"),
@@ -249,8 +250,9 @@ MARKS: tuple[Callable[[float, float], list[tuple[float, float]]], ...] = (
 
 
 def _mark(x: float, y: float, series: Series, said: str) -> Markup:
-    """A circle for every fourth series, else a square, a triangle or a diamond."""
-    if series.number % 4 == 0:
+    """A circle, a square, a triangle or a diamond in turn; with its colour each of 32 series has a mark of its own."""
+    form = (series.number + series.number // COLOURS) % 4
+    if form == 0:
         return _circle(x, y, 5.5, f"dot {series.style}", said)
-    way = " ".join(f"{a:.1f},{b:.1f}" for a, b in MARKS[series.number % 4 - 1](x, y))
+    way = " ".join(f"{a:.1f},{b:.1f}" for a, b in MARKS[form - 1](x, y))
     return Markup('<polygon points="{}" class="dot {}"><title>{}</title></polygon>').format(way, series.style, said)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
@@ -65,18 +66,18 @@ def report(
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
-    now = datetime.now(UTC)
+    command, now = asked(sys.argv[1:], runs), datetime.now(UTC)
     made = report_of(
         loaded,
         retrievals,
         against=against,
-        command=shlex.join(["revelator", *sys.argv[1:]]),
+        command=command,
         made=now.strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
         costs=cost_sheet(loaded, read_times(times)) if times else None,
     )
     if results:
-        comparison.put(results, comparison.section(loaded, results, now.date().isoformat()))
+        comparison.put(results, comparison.section(loaded, command, now.date().isoformat()))
     write_bytes(out / SUMMARY, markdown(made).encode())
     write_bytes(out / PAGE, html(made).encode())
     run_id, versions = "", list[int]()
@@ -91,3 +92,14 @@ def report(
     if mlflow:
         under = ", ".join(f"{name} version {version}" for version in versions) or f"no version of {name}"
         click.echo(f"MLflow: run {run_id}, figures under {under}")
+
+
+def asked(arguments: Sequence[str], runs: Sequence[Path]) -> str:
+    """The command as a person types it: `DIR/*` where every run in a folder is named."""
+    rest = [text for text in arguments if Path(text) not in runs]
+    shown: list[str] = []
+    for parent in dict.fromkeys(run.parent for run in runs):
+        named = [run for run in runs if run.parent == parent]
+        whole = len(named) > 1 and {place.parent for place in parent.glob("*/run.json")} == {*named}
+        shown += [f"{shlex.quote(str(parent))}/*"] if whole else [shlex.quote(str(run)) for run in named]
+    return " ".join(["revelator", *map(shlex.quote, rest), *shown])

@@ -68,7 +68,7 @@ def kept(text: str, page: Path) -> str:
     return SECTION.sub(lambda _: found[0], text) if found else text
 
 
-def section(runs: Sequence[Loaded], page: Path, made: str) -> str:
+def section(runs: Sequence[Loaded], command: str, made: str) -> str:
     """The section in Markdown: of each benchmark its tables, and the reading of them in `comparison.md`."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     text = files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
@@ -90,7 +90,7 @@ def section(runs: Sequence[Loaded], page: Path, made: str) -> str:
 
     return environment.from_string(text).render(
         parts=[part_of(name, members) for name, members in by_benchmark(runs)],
-        facts=facts(runs, page, made),
+        facts=facts(runs, command, made),
         missing=[name for name, one in BASELINES.items() if one.writes],
         value=value,
         gain=gain,
@@ -243,7 +243,7 @@ def operators(runs: Sequence[Loaded]) -> str:
     return table(head, lines)
 
 
-def facts(runs: Sequence[Loaded], page: Path, made: str) -> dict[str, str]:
+def facts(runs: Sequence[Loaded], command: str, made: str) -> dict[str, str]:
     def each(values: Sequence[str]) -> str:
         return "; ".join(dict.fromkeys(value for value in values if value))
 
@@ -257,10 +257,8 @@ def facts(runs: Sequence[Loaded], page: Path, made: str) -> dict[str, str]:
         about = run.run.index
         return f"{run.benchmark}: {about['count']:,} passages `{about['digest'][:16]}`" if about.get("digest") else ""
 
-    folders = " ".join(dict.fromkeys(f"{run.folder.parent}/*" for run in runs))
     found = {
-        "Commands": f"{each([f'`{run.run.command}`' for run in runs])}; "
-        f"`revelator report {folders} --against {REFERENCE} --out runs/report --results {page}`",
+        "Commands": f"{each([f'`{run.run.command}`' for run in runs])}; `{command}`",
         "Date": made,
         "Machine": each([run.run.machine for run in runs]),
         "Code": each([f"`{run.run.code[:16]}`" for run in runs]),

@@ -15,7 +15,7 @@ from evaluation.chains.results import table
 from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
-from evaluation.report.plots import Plot, plots_of, retrieval_plots
+from evaluation.report.plots import Plot, plots_of, plotted, retrieval_plots
 from evaluation.report.runs import (
     COSTS,
     MEASURES,
@@ -92,6 +92,8 @@ def _about(runs: Sequence[Loaded]) -> str:
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         said += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
+    if len(plotted(runs)) < len(runs):
+        said += "; plots are of the systems without switches"
     return said
 
 

@@ -37,6 +37,7 @@ class Plot:
 
 def plots_of(benchmark: str, runs: Sequence[Loaded], measure: str) -> list[Plot]:
     """Those for which the runs of one benchmark have figures."""
+    runs = plotted(runs)
     plots: list[Plot] = []
 
     def add(kind: str, title: str, note: str, svg: Markup, drawn: Sequence[Loaded]) -> None:
@@ -78,6 +79,12 @@ def plots_of(benchmark: str, runs: Sequence[Loaded], measure: str) -> list[Plot]
         note = "Gold pages among the first that the searches of an answered question found, taking turns."
         add("recall-curves", "Recall of gold pages", note, charts.lines(curves_, "pages", "recall"), drawn)
     return plots
+
+
+def plotted(runs: Sequence[Loaded]) -> Sequence[Loaded]:
+    """All, or of many those without a switch: more marks than colours cannot be told apart at a glance."""
+    whole = [run for run in runs if not run.run.ablation]
+    return whole if whole and len(runs) > charts.COLOURS else runs
 
 
 def retrieval_plots(found: Retrieval) -> list[Plot]:

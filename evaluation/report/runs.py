@@ -85,7 +85,8 @@ def load(folders: Sequence[Path]) -> tuple[list[Loaded], list[Retrieval]]:
     retrievals = [_retrieval(folder) for folder in folders if _kind(folder) == "retrieval"]
     read = [(folder, read_run(folder)) for folder in folders if _kind(folder) != "retrieval"]
     names = _names([run for _, run in read])
-    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    whole = [name for (_, run), name in zip(read, names, strict=True) if not run.ablation]  # these first: see plotted
+    numbers = {name: number for number, name in enumerate(dict.fromkeys([*whole, *names]))}
     loaded = [
         Loaded(folder, run, read_questions(folder, run), read_metrics(folder), Series(name, numbers[name]))
         for (folder, run), name in zip(read, names, strict=True)

@@ -10,6 +10,7 @@ import pytest
 from evaluation.chains.results import page_text
 from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
+from evaluation.report.command import asked
 from evaluation.report.comparison import MARKS, kept, put, section
 from evaluation.report.runs import load
 from revelator.errors import ConfigError
@@ -58,7 +59,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         made(place / "least", "logical ranking", [0, 2], "ITLR", "ranking",
              ablation={"operators": {"conjunction": "min", "disjunction": "max", "negation": "reciprocal"}}),
     ]  # fmt: skip
-    return section(load(folders)[0], Path("docs/results.md"), "2026-01-02")
+    return section(load(folders)[0], "revelator report RUNS", "2026-01-02")
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -88,7 +89,7 @@ def test_operators_stand_beside_the_papers_by_negations(text: str) -> None:
 
 def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text: str) -> None:
     assert "Not run: self-ask, ircot, adaptive-rag, probtree. Each prompts a language model" in text
-    assert "`revelator evaluate MuSiQue dev.yaml`" in text and "--results docs/results.md`" in text
+    assert "`revelator evaluate MuSiQue dev.yaml`" in text and "; `revelator report RUNS`" in text
 
 
 def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
@@ -105,3 +106,12 @@ def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no place for a comparison"):
         put(page, "## Lost")
     assert page.read_text() == "# Another page\n"
+
+
+def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
+    runs = [tmp_path / "all" / name for name in ("a", "b")] + [tmp_path / "some" / "c"]
+    for run in [*runs, tmp_path / "some" / "d"]:
+        run.mkdir(parents=True)
+        (run / "run.json").write_text("{}")
+    said = asked(["report", *map(str, runs), "--out", "a page"], runs)
+    assert said == f"revelator report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"
