@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +71,7 @@ def kept(text: str, page: Path) -> str:
 def section(runs: Sequence[Loaded], command: str, made: str) -> str:
     """The section in Markdown: of each benchmark its tables, and the reading of them in `comparison.md`."""
     environment = Environment(undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    text = files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
+    text = resources.files("evaluation.report").joinpath("comparison.md").read_text(encoding="utf-8")
     by_name = {(run.benchmark, run.name): run for run in runs}
 
     def value(benchmark: str, system: str, measure: str) -> str:
@@ -191,7 +191,7 @@ def by_coverage(runs: Sequence[Loaded]) -> str:
 
 
 def _papers() -> dict[str, Any]:
-    return yaml.safe_load(files("evaluation.report").joinpath("papers.yaml").read_text(encoding="utf-8"))
+    return yaml.safe_load(resources.files("evaluation.report").joinpath("papers.yaml").read_text(encoding="utf-8"))
 
 
 def beside_papers(benchmark: str, runs: Sequence[Loaded]) -> str:
@@ -266,7 +266,11 @@ def facts(runs: Sequence[Loaded], command: str, made: str) -> dict[str, str]:
         "Indexes": each([index(run) for run in runs]),
         "Generator": each([run.run.generator for run in runs]),
         "Questions": each(
-            [f"{run.benchmark} {', '.join(f'`{d[:16]}`' for d in run.run.benchmark['files'].values())}" for run in runs]
+            [
+                f"{run.benchmark}: {', '.join(f'`{digest[:16]}`' for digest in files)}"
+                for run in runs
+                if (files := run.run.benchmark["files"].values())
+            ]
         ),
     }
     return {name: value for name, value in found.items() if value}
