@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.instruction_set import read_records
+from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
@@ -86,8 +86,9 @@ def open_benchmark(
         check_ids([*dict.fromkeys(ids)], [q.id for q in questions], "benchmark.ids", whole=False)
         questions = [q for q in questions if q.id in set(ids)]
     if dev_of:
-        dev = {record.group for record in read_records(Path(dev_of), "dev")}
+        read_manifest(Path(dev_of))  # its files are as they were built
         files[dev_of] = sha256_file(Path(dev_of) / "manifest.json")
+        dev = {record.group for record in read_records(Path(dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
     if sample:
         chosen = {q.id for q in by_id_hash(q.gold for q in questions)[:sample]}

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
+from data_gen.build import build
+from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
+from data_gen.instruction_set import read_records
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
 from revelator.durable import sha256_file
@@ -145,6 +147,19 @@ def test_a_row_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) -> Non
 def many(tmp_path: Path, **options: Any) -> Benchmark:
     rows = [{"id": f"q{n}", "question": f"Who made {n}?", "answer": "Ada"} for n in range(9)]
     return open_benchmark("nq", [lines(tmp_path / "many.jsonl", [*rows, rows[0]])], **options)
+
+
+def test_only_questions_that_training_left_out_are_asked(tmp_path: Path) -> None:
+    whole = many(tmp_path)
+    source = {"format": "nq", "path": str(tmp_path / "many.jsonl")}
+    made = tmp_path / "set"
+    build(SetConfig.model_validate({"name": "t", "sources": [source], "split": {"dev": 0.4}}), made)
+    found = many(tmp_path, dev_of=str(made))
+    trained = {record.group for record in read_records(made, "train")}
+    assert {q.id for q in found.questions} == {q.id for q in whole.questions} - trained
+    assert 0 < len(found.questions) < len(whole.questions) and str(made) in found.files
+    with pytest.raises(DataError, match="no instruction set"):
+        many(tmp_path, dev_of=str(tmp_path / "none"))
 
 
 def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
