@@ -126,11 +126,11 @@ def lines(curves: Sequence[tuple[Series, Sequence[float], Sequence[Figure]]], x_
 
 def confusion(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> Markup:
     """Gold labels down, predicted ones across; a cell says how many, and is as dark as its share of the row."""
-    left, top, size = 96.0, 30.0, (WIDTH - 96 - 8) / max(4, len(names))
+    left, top, size = 100.0, 30.0, (WIDTH - 100 - 8) / max(4, len(names))
     parts = [_text(left + size * (place + 0.5), 22, name, "tick middle small") for place, name in enumerate(names)]
     for row, gold in enumerate(names):
         total = sum(counts.get(gold, {}).values())
-        parts.append(_text(left - 8, top + (row + 0.5) * size * 0.6 + 4, gold, "tick end"))
+        parts.append(_text(left - 8, top + (row + 0.5) * size * 0.6 + 4, gold, "tick end small"))
         for column, predicted in enumerate(names):
             found = counts.get(gold, {}).get(predicted, 0)
             share = found / total if total else 0.0

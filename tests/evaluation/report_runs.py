@@ -77,7 +77,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
     f1 = right or draw.choice((0.0, 0.0, 0.4))
     titles = tuple(f"Page {draw.randrange(9)}" for _ in range(6))
     wanted = ("Page 1", "Page 2")
-    route = draw.choice(("complex", "complex", "single", "compound"))
+    route = draw.choice(("complex", "complex", "single", "straightforward"))
     scores: dict[str, Any] = {"em": right, "acc": max(right, float(f1 > 0)), "f1": f1}
     if system != "direct":
         found = len(set(titles) & set(wanted)) / 2

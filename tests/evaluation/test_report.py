@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,11 @@ from click.testing import CliRunner
 
 from evaluation.costs.command import FORMAT
 from evaluation.harness.folder import METRICS
-from evaluation.report.charts import Series, bars, number, scatter
+from evaluation.report.charts import Series, bars, mark, number, scatter
 from evaluation.report.command import report
 from evaluation.report.page import interval_text
 from evaluation.report.plans import drawn
+from evaluation.report.plots import plotted
 from evaluation.report.runs import differences, load
 from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError
@@ -240,3 +242,16 @@ def test_charts_take_any_scale() -> None:
         assert "nan" not in text and "inf" not in text and "&lt;b&gt;" in text
     assert "nan" not in bars([("g", [(Series("s", 0), one)])], "F1")
     assert number(12_500) == "12.5k" and interval_text(wide, "tokens_in") == "50,000 [40,000, 60,000]"
+
+
+def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:
+    marks = {re.sub(r"<title>.*</title>", "", mark(Series("x", number))) for number in range(32)}
+    assert len(marks) == 32
+
+
+def test_of_many_runs_those_with_a_switch_are_in_tables_alone(runs: list[Path]) -> None:
+    first, *_ = load(runs)[0]
+    switched = replace(first, run=replace(first.run, ablation={"k": 1}))
+    assert plotted([first, switched]) == [first, switched]
+    assert plotted([first, *[switched] * 8]) == [first]
+    assert len(plotted([switched] * 9)) == 9
