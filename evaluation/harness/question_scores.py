@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
-from functools import lru_cache
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -12,10 +11,10 @@ from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.measures.metrics import answer_score, list_score, normalise, title_key, title_scores
-from evaluation.measures.plan_graph import edit_distance, entity_coverage
+from evaluation.measures.plan_graph import edit_distance, entity_coverage, sketch
 from evaluation.retrieval.recall import gold_titles
 from revelator.errors import ExpressionError
-from revelator.language import Expression, check, leaves, letters_key, logic, parse
+from revelator.language import logic
 from revelator.trace import Node, Trace
 from serving.executor.limits import depth
 
@@ -26,7 +25,7 @@ CUTOFFS = (2, 5, 10)
 def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
     """What is known of a question before it is asked."""
     gold = question.gold
-    plan = _parsed(gold.expression) if gold.expression else None
+    plan = sketch(gold.expression) if gold.expression else None
     return QuestionRow(
         id=gold.id,
         benchmark=benchmark.name,
@@ -34,9 +33,9 @@ def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
         golds=gold.answers,
         gold_route=gold.route,
         gold_plan=gold.expression,
-        shape=letters_key(plan) if plan else "",
-        hops=len(gold.steps) or (len(leaves(plan)) if plan else 0),
-        depth=depth(plan) if plan else 0,
+        shape=plan.letters if plan else "",
+        hops=len(gold.steps) or (plan.leaves if plan else 0),
+        depth=depth(plan.plan) if plan else 0,
         negations=logic.negations(logic.parse(gold.query)) if gold.query else 0,
         kind=question.kind,
         gold_titles=gold_titles(gold),
@@ -92,25 +91,21 @@ def scored(
     )
 
 
-_parsed = lru_cache(maxsize=256)(parse)
-
-
 def plan_values(plan: str, gold: str, names: Collection[str], *, own: bool) -> dict[str, float]:
     """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
     the two graphs."""
-    wanted = _parsed(gold)
-    found: Expression | None = None
+    wanted, found = sketch(gold), None
     if own and plan:
         with suppress(ExpressionError):
-            found = _parsed(plan)
+            found = sketch(plan)
     edits = {"edits": float(edit_distance(found, wanted))}
     if found is None:
         return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits
     return {
-        "valid": float(not check(found)),
-        "letters": float(letters_key(found) == letters_key(wanted)),
-        "leaves": float(len(leaves(found)) == len(leaves(wanted))),
-        "coverage": entity_coverage(found, [*names]),
+        "valid": float(found.valid),
+        "letters": float(found.letters == wanted.letters),
+        "leaves": float(found.leaves == wanted.leaves),
+        "coverage": entity_coverage(found, names),
         **edits,
     }
 

@@ -6,34 +6,54 @@ Nodes are leaves, edges go from each leaf to those that its answer feeds. Words 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from data_gen.leakage import normalise
-from revelator.language import Expression, bind, check, leaves
+from revelator.language import Expression, bind, check, leaves, letters_key, parse
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken
 
 Edges = frozenset[tuple[int, int]]
 
 
-def entity_coverage(plan: Expression, names: Sequence[str]) -> float:
+@dataclass(frozen=True, slots=True)
+class Sketch:
+    """What scores look at in a plan: `letters` up to the order of `+`, number of leaves, edges producer to consumer
+    (none where it does not check), the words of its leaves."""
+
+    plan: Expression
+    valid: bool
+    letters: str
+    leaves: int
+    edges: Edges
+    words: frozenset[str]
+
+
+@lru_cache(maxsize=65_536)  # gold plans come again with every system, and so do most of a model's own
+def sketch(text: str) -> Sketch:
+    """Read, checked and bound once. Raises ExpressionError."""
+    plan = parse(text)
+    valid, own = not check(plan), leaves(plan)
+    words = frozenset(normalise(" ".join([leaf.text for leaf in own])).split())
+    return Sketch(plan, valid, letters_key(plan), len(own), _edges(plan) if valid else frozenset(), words)
+
+
+def entity_coverage(plan: Sketch, names: Collection[str]) -> float:
     """Share of the question's names all of whose words occur in the plan; 1.0 if it names nothing."""
-    planned = set(normalise(" ".join(leaf.text for leaf in leaves(plan))).split())
-    return sum(set(normalise(name).split()) <= planned for name in names) / len(names) if names else 1.0
+    return sum(plan.words.issuperset(normalise(name).split()) for name in names) / len(names) if names else 1.0
 
 
-def graph_of(plan: Expression) -> tuple[int, Edges]:
-    """Number of leaves, and edges producer to consumer, of a plan that checks."""
-    sources = bind(plan).sources
-    return len(sources), frozenset((p, c) for c, fed in enumerate(sources) for p in set(fed.values()))
+def _edges(plan: Expression) -> Edges:
+    return frozenset((p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values())
 
 
-def edit_distance(plan: Expression | None, gold: Expression) -> int:
-    """Edits between the graphs of a plan and of gold (Sanfeliu and Fu 1983). A plan that cannot be bound, or None, is
+def edit_distance(plan: Sketch | None, gold: Sketch) -> int:
+    """Edits between the graphs of a plan and of gold (Sanfeliu and Fu 1983). A plan that does not check, or None, is
     an empty graph: all of gold has to be inserted. Exact up to 8 leaves, beyond that an upper bound."""
-    ours = graph_of(plan) if plan is not None and not check(plan) else (0, frozenset())
-    return graph_distance(*ours, *graph_of(gold))
+    size, edges = (plan.leaves, plan.edges) if plan and plan.valid else (0, frozenset[tuple[int, int]]())
+    return graph_distance(size, edges, gold.leaves, gold.edges)
 
 
 @lru_cache(maxsize=65_536)
