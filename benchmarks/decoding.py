@@ -7,9 +7,9 @@
 half greedily and half at temperature 1 (without a grammar the first 128 only), and counts what parses and checks
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
 `+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
-trees, after the prompt for plans. `mask` times the same batches with and without a grammar,
-in turn, and the constraint's own share. `labels` times judging ten documents beside two, packed and (`each`) a row a
-prompt.
+trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
+served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two, packed and
+(`each`) a row a prompt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import re
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from types import ModuleType
 
@@ -152,7 +152,7 @@ def _faults(module: ModuleType, text: str) -> list[str]:
 def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
     """Steps differ in what rows still write, so the constraint's own time is taken beside the whole of each step's."""
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
-    for rows in (1, 8, 32):
+    for rows, temperature in product((1, 8, 32), (0.0, 1.0)):
         times: dict[str, list[float]] = {"grammar": [], "free": []}
         shares = []
         for _ in range(repeats + 1):
@@ -160,14 +160,15 @@ def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
                 timed.spent = 0.0
                 start = time.perf_counter()
                 grammars = [plan_grammar()] * rows if decoding == "grammar" else None
-                written = engine.generate(prompts[:rows], 1.0, TOKENS, grammars)
+                written = engine.generate(prompts[:rows], temperature, TOKENS, grammars)
                 seconds = time.perf_counter() - start
                 own.append(seconds * 1e3 / max(row.tokens for row in written))
                 if grammars:
                     shares.append(timed.spent / (seconds - timed.spent))
         held, free = (statistics.median(own[1:]) for own in times.values())
         print(
-            f"{rows:3} rows  grammar {held:6.2f} ms a step  free {free:6.2f} ms  ratio {held / free:.3f}"
+            f"{rows:3} rows, {'drawn ' if temperature else 'greedy'}  grammar {held:6.2f} ms a step"
+            f"  free {free:6.2f} ms  ratio {held / free:.3f}"
             f"  the constraint's own time over the model's {statistics.median(shares[1:]):.3f}",
             flush=True,
         )

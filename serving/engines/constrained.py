@@ -20,6 +20,7 @@ from transformers import LogitsProcessor
 
 from revelator.errors import ConfigError
 from revelator.language.decoding import Grammar
+from serving.engines.sampling import best
 
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
 INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
@@ -67,13 +68,15 @@ class Vocabulary:
 class Constraint(LogitsProcessor):
     """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
 
+    Greedy, a row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36.
     Afterwards `degraded` says of each row whether it could not be closed.
     """
 
-    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int) -> None:
+    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int, greedy: bool = False) -> None:
         self.rows = [_Row(vocabulary, grammar) for grammar in grammars]
         self._vocabulary = vocabulary
         self._room = room
+        self._greedy = greedy
         self._written = 0
         self._bits = torch.arange(32, dtype=torch.int32)
 
@@ -85,14 +88,20 @@ class Constraint(LogitsProcessor):
         if self._written:
             for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
                 row.take(token)
-        masks = allocate_token_bitmask(len(self.rows), self._vocabulary.size)
-        wishes = scores.argmax(-1).tolist()
-        for index, (row, wish) in enumerate(zip(self.rows, wishes, strict=True)):
-            row.fill(masks, index, self._room - self._written, wish == self._vocabulary.end)
+        room, wishes = self._room - self._written, best(scores).tolist()
         self._written += 1
+        fits = [row.fits(wish, room) for row, wish in zip(self.rows, wishes, strict=True)]
+        held = [index for index, fit in enumerate(fits) if not (fit and self._greedy)]
+        if not held:
+            return scores
+        masks = allocate_token_bitmask(len(held), self._vocabulary.size)
+        for place, index in enumerate(held):
+            self.rows[index].fill(masks, place)
         words = torch.from_numpy(masks).to(scores.device).unsqueeze(-1)
-        allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(self.rows), -1)[:, : scores.shape[1]]
-        return scores.masked_fill(allowed == 0, -torch.inf)
+        allowed = ((words >> self._bits.to(scores.device)) & 1).view(len(held), -1)[:, : scores.shape[1]]
+        return scores.index_put(
+            (torch.tensor(held, device=scores.device),), scores[held].masked_fill(allowed == 0, -torch.inf)
+        )
 
 
 class _Row:
@@ -117,21 +126,29 @@ class _Row:
             self.deep += self.deepenings[token]
             self.length += 1
 
-    def fill(self, masks: np.ndarray, index: int, room: int, done: bool) -> None:
-        """Writes the mask of the next token; `room` counts this one; `done`: the model would end here."""
+    def fits(self, wish: int, room: int) -> bool:
+        """Whether the token that the model likes best may be the next one; `room` counts it. Where the row has to be
+        closed from here on, this finds how."""
         if self.ended:
-            return
+            return True
         late = room <= self.opened + self.reserve or self.deep >= self.grammar.deepest
+        done = wish == self.vocabulary.end
         if self.forced is None and (late or (done and not self.matcher.is_accepting())):
             ending = self._ending(room) if self.length else None
             self.degraded = ending is None
             self.forced = ending or []
+        return self.forced is None and self.matcher.validate_tokens([wish]) == 1
+
+    def fill(self, masks: np.ndarray, place: int) -> None:
+        """Writes the mask of the next token, after `fits`."""
+        if self.ended:
+            return
         if self.forced is None:
-            fill_next_token_bitmask(self.matcher, masks, index)
+            fill_next_token_bitmask(self.matcher, masks, place)
         else:
             token = self.forced.pop(0) if self.forced else self.vocabulary.end
-            masks[index] = 0
-            masks[index, token // 32] = np.left_shift(np.uint32(1), np.uint32(token % 32)).astype(np.int32)
+            masks[place] = 0
+            masks[place, token // 32] = np.left_shift(np.uint32(1), np.uint32(token % 32)).astype(np.int32)
 
     def _ending(self, room: int) -> list[int] | None:
         """Tokens, at most `room`, that complete the output: breadth first over the grammar's closing pieces, depth

@@ -43,11 +43,17 @@ def vocabulary() -> Vocabulary:
 
 
 def write(
-    vocabulary: Vocabulary, grammar: Grammar, room: int, seed: int, bias: float, signs: Sequence[str] = SIGNS
+    vocabulary: Vocabulary,
+    grammar: Grammar,
+    room: int,
+    seed: int,
+    bias: float,
+    signs: Sequence[str] = SIGNS,
+    greedy: bool = False,
 ) -> tuple[str, bool]:
     """What a model with random logits writes, as `generate` would call the constraint; `bias` is for signs."""
     draw = torch.Generator().manual_seed(seed)
-    constraint = Constraint(vocabulary, [grammar], room)
+    constraint = Constraint(vocabulary, [grammar], room, greedy)
     wanted = [token for sign in signs for token in vocabulary.tokens.tokenize_str(sign)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     for _ in range(room):
@@ -68,6 +74,15 @@ def test_any_logits_write_a_plan_that_parses_and_checks(
     text, degraded = write(vocabulary, plan_grammar(), room, seed, bias)
     assert not degraded
     assert text[0] == " " and check(parse(text[1:])) == ()
+
+
+@held
+@given(seeds, st.sampled_from([20, 96]), st.sampled_from([0.0, 4.0, 8.0]))
+def test_greedily_the_best_token_that_fits_is_taken_whether_or_not_a_mask_is_made(
+    vocabulary: Vocabulary, seed: int, room: int, bias: float
+) -> None:
+    masked = write(vocabulary, plan_grammar(), room, seed, bias)
+    assert write(vocabulary, plan_grammar(), room, seed, bias, greedy=True) == masked
 
 
 @held
