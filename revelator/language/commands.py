@@ -10,15 +10,18 @@ from typing import Any
 
 import click
 
-from revelator.errors import ExpressionError
+from revelator.errors import ConfigError, ExpressionError
 from revelator.language.check import Diagnostic, Rules
 from revelator.language.check import check as check_expression
 from revelator.language.drawing import to_json, to_letters, to_mermaid, to_tree
 from revelator.language.expression import leaves
 from revelator.language.faults import excerpt
+from revelator.language.parser import MAX_CHARACTERS
 from revelator.language.parser import parse as parse_expression
 from revelator.language.render import render
 from revelator.terminal import printable
+
+MOST_BYTES = 4 * (MAX_CHARACTERS + 1) + 2  # of a text that is just too long, in UTF-8, and the end of its line
 
 
 def _pretty(expression: Any) -> str:
@@ -117,19 +120,29 @@ def _argument(text: str) -> str:
 
 
 def _standard_input() -> str:
-    return sys.stdin.buffer.read().decode(errors="replace")
+    return _text(sys.stdin.buffer.read(MOST_BYTES))
 
 
 def _lines() -> Iterator[str]:
-    for line in sys.stdin.buffer:
-        yield line.decode(errors="replace").rstrip("\r\n")
+    """What stands behind the longest text that can be one is not kept: `too-long` is said of its beginning."""
+    while line := sys.stdin.buffer.readline(MOST_BYTES):
+        yield _text(line).rstrip("\r\n")
+        while len(line) == MOST_BYTES and not line.endswith(b"\n"):
+            line = sys.stdin.buffer.readline(MOST_BYTES)
+
+
+def _text(read: bytes) -> str:
+    return read.decode(errors="replace")[: MAX_CHARACTERS + 2]  # one too many, and the end of the line
 
 
 def _write(text: str) -> None:
-    """To standard output as UTF-8; a reader that has gone away ends the command quietly."""
+    """To standard output as UTF-8; a reader that has gone away ends the command quietly. Raises ConfigError for a
+    file that cannot be written to."""
     try:
         sys.stdout.buffer.write(text.encode(errors="replace"))
         sys.stdout.buffer.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is still to be flushed goes there
+        if isinstance(error, BrokenPipeError):
+            sys.exit(141)
+        raise ConfigError(f"standard output cannot be written: {error.strerror}", hint="name another file") from error

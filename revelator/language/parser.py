@@ -20,7 +20,7 @@ MAX_CHARACTERS = 1_000_000
 def parse(text: str) -> Expression:
     """The plan that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
     if len(text) >= MAX_CHARACTERS:
-        message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
+        message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one is not"
         raise fault(text, "too-long", message, 0, len(text), "split it into several expressions")
     found = tokens(text)
     if not found:

@@ -1,8 +1,10 @@
 """`revelator parse` and `revelator check`, as processes."""
 
 import json
+import shlex
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -80,3 +82,23 @@ def test_an_argument_and_standard_input_read_the_same_bytes_alike():
 def test_the_tree_shows_control_characters_as_dots():
     text = "Who \x1b[31mwrote\x07 it?"
     assert run("parse", text).stdout.decode() == "A  Who ·[31mwrote· it?\n"
+
+
+def test_of_a_line_without_an_end_only_the_beginning_is_held():
+    endless = "head -c 300000000 /dev/zero | tr '\\0' a; printf '\\nA? + B?\\n'"
+    limited = f"ulimit -v 1000000; ({endless}) | {shlex.join(COMMAND)} check -"
+    result = subprocess.run(["bash", "-c", limited], capture_output=True, check=False)
+    assert result.returncode == 1, result.stderr[-400:]
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert [d["code"] for d in first["diagnostics"]] == ["too-long"]
+    assert second["valid"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", [["parse", "A?"], ["check", "A?"], ["check", "-"]])
+def test_a_full_disk_behind_standard_output_is_one_error_and_no_verdict(arguments):
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run([*COMMAND, *arguments], input=b"A?\n", stdout=full, stderr=subprocess.PIPE, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"error: standard output cannot be written: No space left on device")
+    assert b"Traceback" not in result.stderr
