@@ -56,7 +56,7 @@ def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
     root = Tree(Text(trace.question, "bold"))
     branches: dict[str | None, Tree] = {None: root}
     for node in trace.nodes:
-        branch = branches.get(node.parent, root).add(_label(node))
+        branch = branches.get(node.parent, root).add(_label(node, trace.question))
         branches[node.id] = branch
         for passage in _best(node, documents):
             branch.add(_document(node, passage))
@@ -78,11 +78,12 @@ def _field(name: str, value: str, style: str = "cyan") -> Text:
     return Text.assemble((f"{name:<9}", "dim"), (value, style))
 
 
-def _label(node: Node) -> Text:
+def _label(node: Node, whole: str) -> Text:
+    """`whole`: the question of the trace, which stands at the root and nowhere again."""
     mark, colour = MARKS[node.status]
     asked = node.asked or node.question
     label = Text.assemble((f"{mark} ", colour), (f"{node.id} ", "dim"), FRAMES.get(node.kind, node.kind))
-    if asked:
+    if asked and asked != whole:
         label.append(f"  {asked}")
     if node.answers:
         label.append(" → ", "dim").append("; ".join(node.answers), "bold")

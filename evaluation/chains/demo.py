@@ -137,6 +137,8 @@ def summary(asked: list[Asked]) -> Table:
         shape = to_letters(parse(trace.plan)) if trace.plan else ""
         answer = "; ".join(trace.answers) or "none"
         table.add_row(row.kind, trace.route, shape, answer, gold, met(row.score), f"{trace.wall_ms:.0f}")
+    for column in table.columns:
+        column.overflow = "fold"  # on a narrow terminal a name goes on in the next line
     return table
 
 
@@ -147,7 +149,9 @@ The demo left everything below `{home}`. First put the command on your path: `so
 
 * **Start the server again** (Ctrl-C stops it): `revelator serve --home {home}`
 * **Ask it**, from another terminal: `revelator ask "{question}" --home {home}`
-* **Run a plan that you corrected**: `revelator ask "{question}" --plan "{plan}" --home {home}`
+* **Run a plan that you corrected**, where the model erred:
+  `revelator ask "{question}" --plan "{plan}" --home {home}`
+* **See a plan run in the browser, mend it, run it again, compare two runs**: `revelator inspect --home {home}`
 * **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
   http://127.0.0.1:5000. In the experiment `revelator`: losses, scores by task, the set's digest. Under Models:
   `revelator`, whose alias `champion` is the version that is served.
