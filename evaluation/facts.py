@@ -29,7 +29,7 @@ def code_digest() -> str:
 
 def facts(command: str, home: Path, made: Path, version: int, executed: Mapping[str, int]) -> dict[str, str]:
     """Names and values; digests are the first 16 digits of a sha256. `executed` counts questions by set."""
-    from evaluation.chains.results import SETS  # brings in what reads instruction sets
+    from evaluation.published import TITLES  # brings in what reads instruction sets
 
     adapter, built, index = map(read, (made, home / "sets" / "real", home / "indexes" / "real"))
     questions = ", ".join(f"{split} {sum(counts.values()):,}" for split, counts in built["questions"].items() if counts)
@@ -48,7 +48,7 @@ def facts(command: str, home: Path, made: Path, version: int, executed: Mapping[
         "Adapter": f"version {version}, manifest {short(sha256_file(made))}, trained on {trained}; "
         f"base {Path(adapter['base']['name']).name} {short(adapter['base']['digest'])}",
         "Index": f"{index['count']:,} passages ({corpora}), BM25 ({settings})",
-        "Executed": ", ".join(f"{n} questions of {SETS[name]}" for name, n in executed.items()),
+        "Executed": ", ".join(f"{n} questions of {TITLES[name]}" for name, n in executed.items()),
     }
 
 

@@ -16,20 +16,12 @@ from pathlib import Path
 import click
 
 from data_gen.annotated import AnnotatedQuestion, Evidence
-from data_gen.config import SetConfig
-from data_gen.instruction_set import read_manifest, read_records
-from data_gen.sources import READERS
+from data_gen.instruction_set import read_records
+from evaluation.published import all_questions
 from revelator.durable import sha256_text, write_bytes
 from serving.retrieval.passages import read_corpus
 
 FOLDER = click.Path(path_type=Path)
-
-
-def all_questions(set_folder: Path) -> Iterator[AnnotatedQuestion]:
-    """Every question of the set's sources, as it stands there."""
-    config = SetConfig.model_validate(read_manifest(set_folder)["config"])
-    for source in config.sources:
-        yield from (q for q in READERS[source.format](source.path) if isinstance(q, AnnotatedQuestion))
 
 
 def passages(questions: Iterable[AnnotatedQuestion], corpora: Iterable[Path]) -> Iterator[Evidence]:

@@ -21,10 +21,11 @@ from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
 from evaluation.adapters.predictions import read_predicted
 from evaluation.chains.answers import AnswerRow, ask_all
 from evaluation.chains.chain import Chain, Step, shown
-from evaluation.chains.results import SETS, Measured, page_text
+from evaluation.chains.results import Measured, page_text
 from evaluation.chains.server import local_server
 from evaluation.facts import code_digest, facts
 from evaluation.promotion.gate import RULES
+from evaluation.published import CORPORA, TITLES
 from evaluation.questions import by_id_hash, read_questions
 from evaluation.report.comparison import kept
 from evaluation.retrieval.recall import Retrieved, gold_titles, retrieve, titles_of
@@ -40,9 +41,8 @@ from training.config import CONFIGS
 
 SET_CONFIG = Path(data_gen.__file__).parent / "configs" / "real.yaml"
 WIKIPEDIA = Path("wikipedia") / "wiki_intros.jsonl.gz"
-CORPORA = (Path("2wikimultihopqa") / "2wiki_corpus.jsonl.gz", Path("corpora") / "musique_passages.jsonl.gz")
 QUESTIONS = (Path("musique") / "musique_decomposed.jsonl.gz", Path("2wikimultihopqa") / "2wiki_evidences.jsonl.gz")
-NEEDED = (WIKIPEDIA, *CORPORA, *QUESTIONS)
+NEEDED = (WIKIPEDIA, *CORPORA.values(), *QUESTIONS)
 FOLDER = click.Path(path_type=Path)
 DATA_HELP = f"The published files.  [env: {DATA_VARIABLE}; default: {DATA_DEFAULT}]"
 
@@ -61,7 +61,7 @@ def check_data(data: Path) -> None:
 def steps(home: Path, data: Path, base: str, adapter: Path | None, rules: Path) -> list[Step]:
     """Everything before the server starts, in order; training only where no adapter is given."""
     built, index, at_home = home / "sets" / "real", home / "indexes" / "real", ("--home", str(home))
-    material, corpora = home / "material", tuple(data / name for name in CORPORA)
+    material, corpora = home / "material", tuple(data / name for name in CORPORA.values())
     searched = (data / WIKIPEDIA, material / "passages.jsonl")
     built_made, index_made = built / "manifest.json", index / "manifest.json"
     made = (adapter or home / "adapters" / "real") / "manifest.json"
@@ -151,7 +151,7 @@ def champion_version(made: Path) -> int:
 def pinned_sample(questions: list[AnnotatedQuestion], each: int) -> list[AnnotatedQuestion]:
     """The first `each` of every set by sha256 of the id."""
     ordered = by_id_hash(questions)
-    return [question for name in SETS for question in [q for q in ordered if q.source == name][:each]]
+    return [question for name in TITLES for question in [q for q in ordered if q.source == name][:each]]
 
 
 @click.command()
@@ -249,7 +249,7 @@ def rows_folder(home: Path, manifests: list[Path]) -> Path:
 def show_some(console: Console, answers: list[AnswerRow], each: int = 3) -> None:
     """The first executed questions of each set, however they turned out."""
     table = Table("question", "plan", "answer", "gold", "EM", show_lines=True)
-    for name in SETS:
+    for name in TITLES:
         for row in [row for row in answers if row.source == name][:each]:
             cells = row.question, row.plan or "", row.answer or "none", row.gold[0], f"{row.em:.0f}"
             table.add_row(*[Text(printable(cell)) for cell in cells])

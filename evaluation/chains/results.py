@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from importlib.resources import files
@@ -17,10 +17,10 @@ from evaluation.adapters.targets import is_whole, reached
 from evaluation.chains.answers import RULES, AnswerRow
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.measures.metrics import roc_auc, title_recall
+from evaluation.published import TITLES, table
 from evaluation.retrieval.recall import Retrieved
 from revelator.tasks import TASKS
 
-SETS = {"musique": "MuSiQue", "2wiki": "2WikiMultiHopQA"}
 CUTOFFS = (1, 5, 10)
 COSTS = {
     "tokens_in": "model tokens in",
@@ -66,11 +66,6 @@ def page_text(measured: Measured) -> str:
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
-
-
 def mean(rows: Sequence[Any], value: Callable[[Any], float], decimals: int = 3) -> str:
     """Mean and interval over rows, whole questions drawn where several rows stem from one."""
     if not rows:
@@ -84,11 +79,11 @@ def interval(values: Sequence[float], groups: Sequence[str] | None = None, decim
 
 
 def by_set(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
-    return [(title, found) for name, title in SETS.items() if (found := [row for row in rows if row.source == name])]
+    return [(title, found) for name, title in TITLES.items() if (found := [row for row in rows if row.source == name])]
 
 
 def targets_table(rows: Predicted) -> str:
-    names = SETS | {"": "all"}
+    names = TITLES | {"": "all"}
     lines = [
         [
             line.task.replace("_", " "),
@@ -176,7 +171,7 @@ def recall_table(measured: Measured) -> str:
         ("executed sample: leaves as asked", measured.predicted, lambda k, r: title_recall(r.leaves, r.gold, k)),
     ]
     lines = []
-    for name, title in SETS.items():
+    for name, title in TITLES.items():
         for way, rows, recall in ways:
             part = [row for row in rows if row.source == name and len(row.present) == len(row.gold)]
             cells = [mean(part, partial(recall, k)) for k in CUTOFFS]
@@ -196,7 +191,7 @@ def answers_table(measured: Measured) -> str:
         ("some gold title missing", lambda r: r.id not in covered),
     )
     lines = []
-    for name, title in SETS.items():
+    for name, title in TITLES.items():
         for group, belongs in groups:
             part = [row for row in measured.answers if row.source == name and belongs(row)]
             cells = [mean(part, attrgetter(m)) for m in ("em", "acc", "f1")]

@@ -17,8 +17,8 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from evaluation.baselines.table import BASELINES
-from evaluation.chains.results import table
 from evaluation.measures.metrics import title_key
+from evaluation.published import table
 from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview
 from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences, figure, value_of

@@ -11,8 +11,8 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.chains.results import table
 from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
+from evaluation.published import TITLES, table
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
 from evaluation.report.plots import Plot, plots_of, plotted, retrieval_plots
@@ -140,7 +140,6 @@ def interval_text(figure: Figure | None, measure: str, *, sign: bool = False) ->
 
 def retrieval_sheet(found: Retrieval) -> Sheet:
     """Recall at 5 documents of each way, and the paired gain over the whole question."""
-    from evaluation.chains.results import SETS
     from evaluation.retrieval.page import NAMES, SHORT
     from evaluation.retrieval.queries import WAYS
 
@@ -158,7 +157,7 @@ def retrieval_sheet(found: Retrieval) -> Sheet:
     for row, line in enumerate(lines):
         gain = pick("differences", line, "recall", SHORT)
         more = [interval_text(pick("means", line, measure, 10), "recall") for measure in ("recall", "ndcg")]
-        where = f"{SETS[line['set']]}, {NAMES[line['corpus']]}, {line['questions']}"
+        where = f"{TITLES[line['set']]}, {NAMES[line['corpus']]}, {line['questions']}"
         cells.append(
             [where, WAYS[line["way"]], f"{line['n']}", interval_text(line, "recall"),
              interval_text(gain, "recall", sign=True), *more]

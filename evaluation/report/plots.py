@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from evaluation.chains.results import SETS
 from evaluation.measures.bootstrap import bootstrap_columns
 from evaluation.measures.metrics import title_recall
+from evaluation.published import TITLES
 from evaluation.report import charts
 from evaluation.report.charts import Figure, Series
 from evaluation.report.runs import Loaded, Retrieval, measure_name
@@ -99,7 +99,7 @@ def retrieval_plots(found: Retrieval) -> list[Plot]:
         curves = [(ways[c["way"]], c["budgets"], c["recall"]) for c in own]
         n = own[0]["recall"][0]["n"]
         note = f"{n} dev questions; the same number of documents for each way. Bands are 95 % intervals."
-        title = f"{SETS[source]}, {NAMES[corpus]}"
+        title = f"{TITLES[source]}, {NAMES[corpus]}"
         plots.append(
             Plot(
                 f"{card}-{source}-{corpus}",

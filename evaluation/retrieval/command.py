@@ -25,9 +25,9 @@ from rich.markdown import Markdown
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
 from data_gen.instruction_set import read_manifest, read_records
-from evaluation.chains.material import all_questions
-from evaluation.chains.real import CORPORA as PUBLISHED
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI, adapter_folder
+from evaluation.published import CORPORA as PUBLISHED
+from evaluation.published import all_questions
 from evaluation.questions import by_id_hash
 from evaluation.retrieval.corpora import CORPORA, Corpus, Searching, pool
 from evaluation.retrieval.page import metrics_of, page_text
@@ -52,7 +52,6 @@ from serving.retrieval.settings import Kind
 if TYPE_CHECKING:
     from serving.engines.engine import Engine
 
-SETS = {"musique": PUBLISHED[1], "2wiki": PUBLISHED[0]}  # the published corpus of each set, below the data folder
 BATCH = 32  # questions compiled together
 AT_ONCE = 2  # questions executed at a time
 PATIENCE = 3_600_000.0  # milliseconds: on a busy machine, too, the documents decide and not the clock
@@ -123,7 +122,7 @@ def recall(
     out = out or home / "recall"
     splits = {split: {r.group for r in read_records(set_folder, split)} for split in ("dev", "train")}
     everything = {question.id: question for question in reversed(list(all_questions(set_folder)))}
-    asked = [q for q in by_id_hash(everything.values()) if q.source in SETS and q.route == "complex"]
+    asked = [q for q in by_id_hash(everything.values()) if q.source in PUBLISHED and q.route == "complex"]
     dev, others = ([q for q in asked if q.id in splits[split]] for split in ("dev", "train"))
     settings = IndexSettings(kind=kind, model=model)
     corpora = _corpora([*dev, *others], index_folder, data, out, settings)
@@ -147,7 +146,7 @@ def recall(
     todo = [
         (question, split, corpora[name, question.source if name != "index" else ""])
         for name in CORPORA
-        for source in SETS
+        for source in PUBLISHED
         for split, found, limit in (("dev", dev, questions), ("train", others, 0 if name == "index" else more))
         for question in _answerable(found, corpora[name, source if name != "index" else ""], source)[:limit]
     ]
@@ -171,7 +170,7 @@ def _corpora(
     from serving.retrieval import Index
 
     found = {("index", ""): Corpus("index", Index.open(index_folder))}
-    for source, published in SETS.items():
+    for source, published in PUBLISHED.items():
         if not (data / published).is_file():
             raise ConfigError(f"{published} is not there", where=str(data), hint="give the published files: --data DIR")
         index = pool([q for q in questions if q.source == source], [data / published], out / "pools" / source, settings)

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.chains.results import SETS, table
 from evaluation.measures.bootstrap import Interval, bootstrap_columns
+from evaluation.published import TITLES, table
 from evaluation.retrieval.queries import DEPTH, WAYS, Ranked, ndcg_at, recall_at
 
 BUDGETS = (2, 5, 10, 20)  # documents
@@ -63,7 +63,7 @@ def _value(row: Ranked, line: dict[str, Any]) -> float:
 
 def _parts(rows: Sequence[Ranked]) -> list[tuple[dict[str, str], list[Ranked]]]:
     found = []
-    for source in SETS:
+    for source in TITLES:
         for corpus in NAMES:
             here = [row for row in rows if row.source == source and row.corpus == corpus]
             for questions, part in (("dev", [row for row in here if row.split == "dev"]), ("all", here)):
@@ -146,7 +146,7 @@ def _main_table(metrics: dict[str, Any], questions: str) -> str:
         cells.append(_cell(metrics["differences"], questions, "all", "ndcg", 10, key, sign=True))
         [searches] = _chosen(metrics["queries"], questions=questions, **key)
         name = f"{WAYS[line['way']]} ({searches['value']:.1f} searches)"
-        lines.append([SETS[line["set"]], NAMES[line["corpus"]], name, line["n"], *cells])
+        lines.append([TITLES[line["set"]], NAMES[line["corpus"]], name, line["n"], *cells])
     head = ["set", "searched", "asked", "n", *(f"recall@{budget}" for budget in BUDGETS)]
     return table([*head, f"gain, recall@{SHORT}", "nDCG@10", "gain, nDCG@10"], lines)
 
@@ -159,7 +159,7 @@ def _gains_table(metrics: dict[str, Any]) -> str:
         place = {"set": line["set"], "corpus": line["corpus"]}
         gains = [_chosen(metrics["differences"], way=way, **wanted, **place) for way in WAYS if way != "question"]
         cells = [f"**{_text(gain, True)}**" if gain["low"] > 0 else _text(gain, True) for [gain] in gains]
-        lines.append([SETS[line["set"]], NAMES[line["corpus"]], line["n"], _text(line), *cells])
+        lines.append([TITLES[line["set"]], NAMES[line["corpus"]], line["n"], _text(line), *cells])
     ways = [name for way, name in WAYS.items() if way != "question"]
     return table(["set", "searched", "n", f"whole question, recall@{SHORT}", *(f"gain: {way}" for way in ways)], lines)
 
@@ -169,7 +169,7 @@ def _where(metrics: dict[str, Any]) -> list[str]:
     found = _chosen(metrics["differences"], questions="all", way="gold", measure="recall", budget=SHORT)
     shapes = [line for line in found if line["group"] != "all" and "hops" not in line["group"] and line["n"] >= SURE]
     said = [
-        f"{SETS[line['set']]} `{line['group']}` {_text(line, True)} (n={line['n']})"
+        f"{TITLES[line['set']]} `{line['group']}` {_text(line, True)} (n={line['n']})"
         for line in sorted(shapes, key=lambda line: -line["value"])
         if line["corpus"] == "pooled"
     ]
@@ -189,7 +189,7 @@ def _group_table(metrics: dict[str, Any], questions: str, *, hops: bool) -> str:
             which = metrics["means"] if way == "question" else metrics["differences"]
             cells.append(_cell(which, questions, group, "recall", SHORT, key, sign=way != "question"))
         name = group if hops else f"`{group}`"
-        lines.append([SETS[line["set"]], NAMES[line["corpus"]], name, line["n"], *cells])
+        lines.append([TITLES[line["set"]], NAMES[line["corpus"]], name, line["n"], *cells])
     ways = [f"gain: {WAYS[way]}" for way in WAYS if way != "question" and (questions == "dev" or way == "gold")]
     return table(["set", "searched", "of", "n", f"whole question, recall@{SHORT}", *ways], lines)
 
