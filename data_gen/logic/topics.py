@@ -15,6 +15,7 @@ from typing import Any
 
 from data_gen.leakage import normalise
 from data_gen.sources.files import file_rows
+from data_gen.sources.json_rows import Malformed
 from data_gen.substitution import MAX_NAME, SAFE_NAME
 from data_gen.wording import STOP_WORDS
 from revelator.errors import DataError
@@ -59,7 +60,7 @@ def read_topics(path: Path) -> list[Topic]:
     for line, row in file_rows(str(path)):
         if not isinstance(row, dict) or not isinstance(row.get("title"), str):
             raise DataError(
-                "not a document with a `title`",
+                row.reason if isinstance(row, Malformed) else "not a document with a `title`",
                 where=f"{path}, line {line}",
                 hint="give JSON lines with title and text, or the folder of a world",
             )

@@ -2,7 +2,7 @@
 bzip2) or not.
 
 A file is a path, or an address that fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A line that holds no
-row is handed on as `Malformed`; a file that cannot be read raises DataError.
+row, or a row that is not UTF-8, is handed on as `Malformed`; a file that cannot be read raises DataError.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from data_gen.sources.json_rows import Malformed, json_rows
+from data_gen.sources.json_rows import Malformed, json_rows, not_utf8
 from revelator.errors import DataError
 
 BATCH = 256  # rows of a parquet file that are decoded at a time
@@ -39,8 +39,6 @@ def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
         raise DataError(
             f"the gzip stream is damaged: {error}", where=f"{path}, after line {line}", hint="fetch the file again"
         ) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"not UTF-8 text: {error.reason}", where=f"{path}, after line {line}") from error
     except csv.Error as error:
         raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint="close each quote") from error
     except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
@@ -77,7 +75,8 @@ def _opened(path: str) -> IO[str]:
         bytes_read = gzip.GzipFile(fileobj=buffered)
     elif buffered.peek(3)[:3] == b"BZh":
         bytes_read = bz2.BZ2File(buffered)
-    return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", newline="")
+    # a byte that is not UTF-8 goes through as a surrogate, so that it is found in its own line: see `not_utf8`
+    return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 def _binary(path: str) -> Any:
@@ -93,7 +92,9 @@ def _csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
     header = next(reader, [])
     before = reader.line_num
     for values in reader:
-        if len(values) == len(header):
+        if reason := not_utf8("".join(values)):
+            yield before + 1, Malformed(reason)
+        elif len(values) == len(header):
             yield before + 1, dict(zip(header, values, strict=True))
         elif values:
             yield before + 1, Malformed(f"the header has {len(header)} columns, the row {len(values)}")

@@ -18,9 +18,19 @@ DECODER = json.JSONDecoder()
 
 @dataclass(frozen=True)
 class Malformed:
-    """A line that holds no row, and why."""
+    """A line that holds no row, and why; `is_row` where it is one but for bytes that are not UTF-8."""
 
     reason: str
+    is_row: bool = False
+
+
+def not_utf8(text: str) -> str | None:
+    """Why `text`, which was read with `surrogateescape`, is not UTF-8; None if it is."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        return f"not UTF-8 text: byte 0x{ord(text[error.start]) & 0xFF:02x} at character {error.start + 1}"
+    return None
 
 
 def json_rows(file: IO[str], path: str, member: str = "") -> Iterator[tuple[int, Any]]:
@@ -51,9 +61,11 @@ def _lines(read: str, file: IO[str]) -> Iterator[str]:
 
 def _decoded(text: str) -> Any:
     try:
-        return json.loads(text)
+        row = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
-        return Malformed(f"not JSON: {error}")
+        return Malformed(not_utf8(text) or f"not JSON: {error}")
+    reason = not_utf8(text)
+    return Malformed(reason, is_row=True) if reason else row
 
 
 def _member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
@@ -90,7 +102,8 @@ def _array(text: str, file: IO[str], path: str, line: int) -> Iterator[tuple[int
         except json.JSONDecodeError:
             end = 0
         if end:
-            yield line, value
+            reason = not_utf8(text[:end])
+            yield line, Malformed(reason, is_row=True) if reason else value
             line += text[:end].count("\n")
             text = text[end:]
         elif more := file.read(max(CHUNK, len(text))):

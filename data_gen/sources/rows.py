@@ -58,7 +58,7 @@ def read_annotated(
     """
     place, usable = str(path), False
     for line, row in hub_rows(place) if is_dataset(place) else file_rows(place, member):
-        if isinstance(row, Malformed) and line == 1 and not usable:
+        if isinstance(row, Malformed) and line == 1 and not (usable or row.is_row):
             raise DataError(
                 f"not a file of rows: {row.reason}",
                 where=f"{place}, line {line}",

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import zlib
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,8 @@ from hypothesis import strategies as st
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read_world
+from data_gen.sources.files import file_rows
+from data_gen.sources.json_rows import Malformed
 from revelator.errors import DataError
 from revelator.language import parse, to_letters
 from tests.data_gen.published import VALUES, places, put
@@ -84,6 +87,35 @@ def test_a_malformed_row_is_handed_on_with_file_line_and_reason(write) -> None:
     assert all(reason in outcome.reason for reason, outcome in zip(reasons, outcomes, strict=True))
 
 
+def latin(place: str) -> bytes:
+    """Rows of which every tenth holds a Latin-1 letter, far enough apart to lie in several blocks of the reader."""
+    rows = [json.dumps(ANNOTATED | {"id": f"w:{i}"}).encode() for i in range(100)]
+    rows[::10] = [row.replace(b"Who", b"Who \xe9") for row in rows[::10]]
+    data = b"[" + b",\n".join(rows) + b"]" if place.endswith(".json") else b"\n".join(rows)
+    return gzip.compress(data) if place.endswith(".gz") else data
+
+
+@pytest.mark.parametrize("name", ["w.jsonl", "w.jsonl.gz", "w.json"])
+def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(latin(name))
+    outcomes = list(read_world(path))
+    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+    assert len(outcomes) == 100 and [(row.file, row.line) for row in refused] == [
+        (str(path), line) for line in range(1, 101, 10)
+    ]
+    assert {row.reason.partition(" at ")[0] for row in refused} == {"not UTF-8 text: byte 0xe9"}
+
+
+def test_a_row_of_csv_that_is_not_utf8_is_one_malformed_row(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_bytes(b"question,answer\nWho?,Ren\xe9\nWho?,Ada\n")
+    assert list(file_rows(str(path))) == [
+        (2, Malformed("not UTF-8 text: byte 0xe9 at character 8")),
+        (3, {"question": "Who?", "answer": "Ada"}),
+    ]
+
+
 def test_aliases_that_are_one_text_are_refused_and_not_read_letter_by_letter(write, musique_rows) -> None:
     [outcome] = read_musique(write("m.jsonl", [musique_rows[0] | {"answer_aliases": "A. Quill"}]))
     assert isinstance(outcome, Refused)
@@ -155,7 +187,8 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
     path.write_bytes(gzip.compress(lines.encode())[:-500])
     with pytest.raises(DataError, match="gzip stream is damaged") as caught:
         list(read_musique(path))
-    assert str(path) in caught.value.where and caught.value.hint
+    whole = zlib.decompressobj(wbits=31).decompress(path.read_bytes()).count(b"\n")
+    assert caught.value.where == f"{path}, after line {whole}" and caught.value.hint
 
 
 @pytest.mark.parametrize(
@@ -164,7 +197,7 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
         ("page.jsonl", b"<html>not found</html>\n", "not a file of rows: not JSON"),
         ("cut.json", b'[{"_id": "a"}, {"_id"', "cut off or malformed"),
         ("empty.jsonl", b"", "empty"),
-        ("latin.jsonl", b'{"id": "\xe9"}\n', "not UTF-8"),
+        ("binary.jsonl", b"\xd0\xcf\x11\xe0 {}\n", "not UTF-8"),
     ],
 )
 def test_a_broken_file_stops_the_reading(tmp_path: Path, name: str, content: bytes, message: str) -> None:
