@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
 from data_gen.diff import KINDS
+from revelator.terminal import shown
 
 SHOWN = 300  # characters of a field's value
 ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that stands on one side alone
@@ -21,9 +21,9 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
     """Prints what `data_gen.diff.diff` found."""
     sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
     if found["same"]:
-        console.print(f"{escape(sides[0])} and {escape(sides[1])} hold the same")
+        console.print(f"{shown(sides[0])} and {shown(sides[1])} hold the same")
         return
-    console.print(f"[bold]{escape(sides[0])} → {escape(sides[1])}[/]")
+    console.print(f"[bold]{shown(sides[0])} → {shown(sides[1])}[/]")
     for title, name in (("configuration", "config"), ("hashes", "hashes")):
         if found[name]:
             console.print(_changes(title, found[name]))
@@ -52,20 +52,20 @@ def _warn(console: Console, found: Mapping[str, Any]) -> None:
     console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
     console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
     for sample in found["samples"]["moved"]:
-        console.print(f"  {sample['old']} → {sample['new']}  {escape(sample['question'])}")
+        console.print(f"  {sample['old']} → {sample['new']}  {shown(sample['question'])}")
 
 
 def _changes(title: str, changes: Mapping[str, Any]) -> Table:
     table = Table(title, "old", "new", title_justify="left")
     for name, values in changes.items():
-        table.add_row(escape(name), *("–" if value is None else escape(_short(value)) for value in values))
+        table.add_row(shown(name), *("–" if value is None else shown(_short(value)) for value in values))
     return table
 
 
 def _records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     table = Table(f"records by {name}", *KINDS)
     for value, row in counts.items():
-        table.add_row(escape(value), *(f"{row[kind]:,}" for kind in KINDS))
+        table.add_row(shown(value), *(f"{row[kind]:,}" for kind in KINDS))
     return table
 
 
@@ -74,9 +74,9 @@ def _sample(kind: str, sample: Mapping[str, Any]) -> Panel:
     for name, (old, new) in sample["fields"].items():
         if kind != "changed" and name not in ESSENCE:
             continue
-        lines += [f"[red]− {name}: {escape(_short(old))}[/]"] if old else []
-        lines += [f"[green]+ {name}: {escape(_short(new))}[/]"] if new else []
-    title = f"[{COLOURS[kind]}]{kind}[/] {escape(sample['id'])}"
+        lines += [f"[red]− {name}: {shown(_short(old))}[/]"] if old else []
+        lines += [f"[green]+ {name}: {shown(_short(new))}[/]"] if new else []
+    title = f"[{COLOURS[kind]}]{kind}[/] {shown(sample['id'])}"
     return Panel("\n".join(lines), title=title, title_align="left")
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from rich.console import Console
 from rich.markdown import Markdown
-from rich.markup import escape
 from rich.panel import Panel
 from rich.table import Table
 
@@ -16,6 +15,7 @@ from data_gen.builder import Record
 from data_gen.instruction_set import read_records
 from revelator.durable import sha256_text
 from revelator.tasks import TASKS
+from revelator.terminal import printable, shown
 
 
 def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Record]]:
@@ -30,18 +30,18 @@ def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str,
 
 def show(console: Console, folder: Path, chosen: dict[str, list[Record]]) -> None:
     """The data card of a set, then the chosen records."""
-    console.print(Markdown((folder / "README.md").read_text(encoding="utf-8")))
+    console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
     for task, records in chosen.items():
         for record in records:
             about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
-            text = f"{escape(record.prompt)}[bold green]{escape(record.completion)}[/]"
-            console.print(Panel(text, title=escape(about), title_align="left"))
+            text = f"{shown(record.prompt)}[bold green]{shown(record.completion)}[/]"
+            console.print(Panel(text, title=shown(about), title_align="left"))
 
 
 def counts_table(manifest: dict[str, Any]) -> Table:
     """Records by task and split, as the manifest counts them."""
     by_split = manifest["counts"]["task"]
-    table = Table("task", *by_split, title=f"{escape(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
     for task in TASKS:
         table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
     table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
@@ -52,7 +52,7 @@ def dropped_table(manifest: dict[str, Any]) -> Table:
     """What was left out: reasons with counts, then the malformed rows that are listed."""
     table = Table("left out because", "questions", title="Left out")
     for reason, count in manifest["dropped"].items():
-        table.add_row(escape(reason), f"{count:,}")
+        table.add_row(shown(reason), f"{count:,}")
     for row in manifest["refused_rows"]:
-        table.add_row(escape(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+        table.add_row(shown(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
     return table

@@ -102,3 +102,12 @@ def test_the_command_prints_tables_or_json_and_ends_as_diff_does(make: Make, wor
     assert machine.exit_code == 1 and json.loads(machine.stdout)["config"] == {"seed": [13, 14]}
     trouble = run(old, old.parent)
     assert isinstance(trouble.exception, DataError) and trouble.exception.exit_status == 2
+
+
+def test_control_characters_of_the_data_are_shown_and_never_obeyed(make: Make, world: list[dict[str, Any]]) -> None:
+    hostile = [row | {"id": f"{row['id']}\x1b]0;owned\x07", "question": "\x1b[2J" + row["question"]} for row in world]
+    old, new = make("old", world), make("new", hostile)
+    looked = CliRunner().invoke(revelator, ["data", "inspect", str(new), "--n", "2"])
+    for ran in (looked, run(old, new), run(new, old)):
+        assert "·[2J" in ran.stdout and "·]0;owned·" in ran.stdout
+        assert all(line.isprintable() for line in ran.stdout.splitlines())
