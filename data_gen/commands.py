@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 
@@ -24,11 +24,12 @@ def _writing(out: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise DataError(
-            f"cannot be written: {error.strerror or error}",
-            where=str(out),
-            hint="free space, or name another folder; what stood there before is unchanged",
-        ) from error
+        if file := next((place for place in out.parents if place.is_file()), None):
+            reason, hint = f"{file} is a file and stands in the way", "name another folder"
+        else:
+            reason = error.strerror or str(error)
+            hint = "free space, or name another folder; what stood there before is unchanged"
+        raise DataError(f"cannot be written: {reason}", where=str(out), hint=hint) from error
 
 
 @click.group()
@@ -76,6 +77,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
     from data_gen.engines import named
     from data_gen.inspection import counts_table, dropped_table
 
+    settings, engine_named = load_config(config), named(engine, workers)
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -91,7 +93,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
                 tasks[source] = bars.add_task(escape(Path(source).name), total=None)
             bars.update(tasks[source], completed=rows)
 
-        manifest = build_set(load_config(config), out, progress, engine=named(engine, workers))
+        manifest = build_set(settings, out, progress, engine=engine_named)
     if manifest["dropped"]:
         console.print(dropped_table(manifest))
     if as_json:
@@ -211,8 +213,15 @@ def world(
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     )
-    with _writing(out), Progress(*columns, console=Console(stderr=True)) as bar:
-        task = bar.add_task("questions", total=max(size, 1))
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task("questions", total=size)
+    with _writing(out), ExitStack() as drawn:
+
+        def progress(made: int) -> None:
+            if not bar.live.is_started:
+                drawn.enter_context(bar)
+            bar.update(task, advance=made)
+
         manifest = generate(
             size,
             seed,
@@ -220,7 +229,7 @@ def world(
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
             routes=routes or ROUTES,
             force=force,
-            progress=lambda n: bar.update(task, advance=n),
+            progress=progress,
         )
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))

@@ -62,14 +62,16 @@ def generate(
             f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
         )
     check_place(out, force)
+    amounts = list(parts(size, held_back or {}))
     with staged_folder(out) as folder:
+        progress(0)  # what can be refused at once has been
         world = _World()
         with (
             (folder / "passages.jsonl").open("w", encoding="utf-8") as passages,
             (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
             (folder / "questions.jsonl").open("w", encoding="utf-8") as questions,
         ):
-            for split, part, amount in parts(size, held_back or {}):
+            for split, part, amount in amounts:
                 _write_part(world, split, part, amount, seed, routes, (passages, triples, questions), progress)
         manifest = _manifest(world, size, seed, folder)
         write_json(folder / "manifest.json", manifest)

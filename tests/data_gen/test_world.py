@@ -18,7 +18,7 @@ from data_gen.world.generate import generate
 from data_gen.world.operations import OPERATIONS
 from data_gen.world.relations import relations
 from revelator.durable import sha256_file
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, RevelatorError
 from revelator.language import Sequence, bind, check, leaves, parse, placeholders, render, substitute
 
 SIZE = 700
@@ -357,6 +357,15 @@ def test_a_world_that_is_too_small_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="at least 20"):
         generate(19, 0, tmp_path / "w")
     assert not (tmp_path / "w").exists()
+
+
+def test_what_is_refused_at_once_is_said_without_a_progress_bar(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    refused = {"19": tmp_path / "w", "20": tmp_path / "file/deep/w"}
+    for size, out in refused.items():
+        ran = CliRunner().invoke(data, ["world", "--size", size, "--out", str(out)])
+        assert isinstance(ran.exception, RevelatorError) and ran.exception.hint and ran.output == ""
+    assert f"{tmp_path / 'file'} is a file and stands in the way" in str(ran.exception)
 
 
 def test_the_command_prints_the_manifest_as_json(tmp_path: Path) -> None:
