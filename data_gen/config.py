@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -144,11 +145,25 @@ def read_config(path: Path, kind: type[Config]) -> Config:
     try:
         value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        hint = "give the path of a YAML file; a relative one starts at the current folder"
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"not YAML: {error}", where=str(path)) from error
+        hint = "mend it there; see data_gen/configs for examples"
+        raise ConfigError(f"not YAML: {error}", where=str(path), hint=hint) from error
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        faults = [f"{'.'.join(map(str, e['loc'])) or 'file'} = {e['input']!r:.80}: {e['msg']}" for e in error.errors()]
-        raise ConfigError("\n  ".join(faults), where=str(path), hint="see data_gen/configs for examples") from error
+        raise ConfigError(
+            "\n  ".join(_faults(error)), where=str(path), hint="see data_gen/configs for examples"
+        ) from error
+
+
+def _faults(error: ValidationError) -> Iterator[str]:
+    """Field, value and reason of each fault; a list is not called short for elements that have faults themselves."""
+    found = error.errors()
+    for fault in found:
+        place = fault["loc"]
+        within = any(other["loc"][: len(place)] == place != other["loc"] for other in found)
+        if not (within and fault["type"] == "too_short"):
+            reason = fault["msg"].removeprefix("Value error, ")
+            yield f"{'.'.join(map(str, place)) or 'file'} = {fault['input']!r:.80}: {reason}"

@@ -51,6 +51,8 @@ def unreadable(place: str, error: Exception) -> DataError:
     """One clear error for a file, folder or Hub data set, whichever library tried to read it."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
+    if Path(place.partition("?")[0]).is_dir():
+        hint = "give one of its files, or a folder that holds nothing but the files of one data set"
     return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
 
 

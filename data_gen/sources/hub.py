@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,6 +29,7 @@ def hub_rows(place: str) -> Iterator[tuple[int, Any]]:
         raise DataError(f"unknown {', '.join(unknown)}", where=place, hint="write NAME?split=train&subset=default")
     from datasets import load_dataset
 
+    logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it logs what it then raises
     [subset], [split] = wanted.get("subset", [None]), wanted.get("split", ["train"])
     try:
         yield from enumerate(load_dataset(name, subset, split=split, streaming=True), start=1)

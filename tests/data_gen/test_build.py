@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -219,7 +221,7 @@ def test_a_place_that_holds_no_set_is_left_alone(config: Path, tmp_path: Path) -
 def test_a_place_that_cannot_be_written_is_named(config: Path) -> None:
     ran = CliRunner().invoke(revelator, ["data", "build", str(config), "--out", str(config / "set")])
     assert isinstance(ran.exception, DataError) and ran.exception.where == str(config / "set")
-    assert "cannot be written" in ran.exception.message and ran.exception.hint
+    assert f"{config} is a file and stands in the way" in ran.exception.message and ran.exception.hint
 
 
 def test_a_build_without_records_says_why(write, tmp_path: Path) -> None:
@@ -288,6 +290,38 @@ def test_a_wrong_configuration_names_field_and_reason(config: Path, change: dict
     config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), **change}), encoding="utf-8")
     with pytest.raises(ConfigError, match=message):
         load_config(config)
+
+
+def test_a_fault_within_a_source_is_the_only_one_that_is_said(config: Path) -> None:
+    sources = [{"format": "bogus", "path": "${NOT_SET_ANYWHERE}/x"}]
+    config.write_text(yaml.safe_dump({"name": "t", "sources": sources}))
+    with pytest.raises(ConfigError) as caught:
+        load_config(config)
+    first, second = caught.value.message.split("\n")
+    assert first.startswith("sources.0.format = 'bogus': ")
+    assert second.endswith(": environment variable NOT_SET_ANYWHERE is not set") and "Value error" not in second
+    config.write_text(yaml.safe_dump({"name": "t", "sources": []}))
+    with pytest.raises(ConfigError, match=r": sources = \[\]: .* at least 1 item"):
+        load_config(config)
+
+
+def test_a_configuration_that_cannot_be_read_gets_a_hint(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text("name: [t\n")
+    for name, message in (("none.yaml", "No such file"), ("broken.yaml", "not YAML")):
+        with pytest.raises(ConfigError, match=message) as caught:
+            load_config(tmp_path / name)
+        assert caught.value.hint
+
+
+def test_a_folder_that_is_no_data_set_is_refused_by_the_error_alone(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/rows.json").write_text('{"a": 1}\n{oops\n')
+    (tmp_path / "set.yaml").write_text(f"name: t\nsources: [{{format: musique, path: {tmp_path / 'in'}}}]\n")
+    command = [sys.executable, "-c", "from revelator.cli import main; main()", "data", "build"]
+    command += [str(tmp_path / "set.yaml"), "--out", str(tmp_path / "set")]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert ran.stderr.strip().startswith(f"error: {tmp_path / 'in'}: cannot be read: ")
+    assert "hint: give one of its files" in ran.stderr
 
 
 def test_every_shipped_configuration_loads(monkeypatch: pytest.MonkeyPatch) -> None:
