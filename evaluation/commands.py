@@ -81,7 +81,7 @@ def adapter_folder(adapter: str, name: str, home: Path, tracking_uri: str | None
         return Path(adapter), {}
     if adapter == "base":
         return None, {}
-    registry.connect(tracking_uri, home)
+    registry.connect(tracking_uri, home, must_exist=True)
     version = registry.resolve(name, adapter)
     return fetched(version, home), version.tags
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from revelator.artifact import MANIFEST, disk_errors, verify_files
 from revelator.durable import sha256_file, staged_folder
-from revelator.errors import ArtifactError, RevelatorError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -30,6 +30,7 @@ EXPERIMENT = "revelator"
 CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
 REACH_SECONDS = 5.0
+_SQLITE = "sqlite:///"
 # MLflow would retry 7 times with backoff, about four minutes, before it says that a server is gone.
 FAST_FAILURE = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
@@ -56,18 +57,29 @@ def home_folder() -> Path:
     return Path(os.environ.get("REVELATOR_HOME", "runs"))
 
 
-def connect(tracking_uri: str | None = None, home: Path | None = None) -> str:
+def existing(path: Path) -> Path:
+    """A home folder, or what lies below one. Raises ConfigError where nothing stands."""
+    if not path.exists():
+        hint = "is this the right --home, REVELATOR_HOME or --tracking-uri? `revelator train` makes a registry"
+        raise ConfigError("nothing stands there", where=str(path), hint=hint)
+    return path
+
+
+def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_exist: bool = False) -> str:
     """Points MLflow at its store and makes sure of the experiment. Returns the URI in use.
 
     `tracking_uri` defaults to the environment's MLFLOW_TRACKING_URI, then to `mlflow.db` below `home`; artifacts of a
-    SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached.
+    SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached;
+    with `must_exist`, ConfigError for a SQLite store that is not there, and then nothing is made.
     """
     for name, value in FAST_FAILURE.items():
         os.environ.setdefault(name, value)
     home = (home or home_folder()).resolve()
-    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{home / 'mlflow.db'}"
+    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
     if uri.startswith(("http://", "https://")):
         _reach(uri)
+    elif must_exist and uri.startswith(_SQLITE):
+        existing(Path(uri.removeprefix(_SQLITE)))
     with store_errors(uri), disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
         import mlflow

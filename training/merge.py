@@ -46,7 +46,7 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: s
     if (Path(adapter) / MANIFEST).is_file():
         record = merge_adapter(Path(adapter), base, out)
     else:
-        registry.connect(tracking_uri, home)
+        registry.connect(tracking_uri, home, must_exist=True)
         version = registry.resolve(NAME, adapter)
         with tempfile.TemporaryDirectory() as folder:
             record = merge_adapter(registry.download(version, Path(folder) / "adapter"), base, out)

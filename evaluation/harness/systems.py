@@ -140,7 +140,7 @@ def adapter_of(config: RunConfig) -> tuple[Path | None, str]:
         return Path(config.adapter), ""
     if config.adapter == "base":
         return None, "base"
-    registry.connect(home=Path(config.home))
+    registry.connect(home=Path(config.home), must_exist=True)
     found = registry.resolve(registry.NAME, config.adapter)
     folder = Path(config.home) / "adapters" / f"{found.name}-{found.version}"
     return registry.download(found, folder), str(found.version)

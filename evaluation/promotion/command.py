@@ -80,7 +80,7 @@ def promote(
       revelator promote --dry-run --json
     """
     rule = read_rules(rules, margin)
-    registry.connect(tracking_uri, home)
+    registry.connect(tracking_uri, home, must_exist=True)
     challenger, seen = registry.resolve(name, number), promotions.standing(name)
     champion = registry.resolve(name, seen.champion) if seen.champion else None
     if champion and champion.version == challenger.version:
@@ -136,7 +136,7 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
       revelator rollback
       revelator rollback --home runs/demo --json
     """
-    registry.connect(tracking_uri, home)
+    registry.connect(tracking_uri, home, must_exist=True)
     registry.resolve(name, "latest")
     moved = promotions.roll_back(name)
     text = (

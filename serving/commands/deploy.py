@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator import registry
-from revelator.errors import ArtifactError, GateRefused, Unavailable
+from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
 from serving.commands.deploy_vllm import deploy_vllm
 
 if TYPE_CHECKING:
@@ -108,14 +107,14 @@ def deploy(
 
         follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
     elif canary is not None:
-        registry.connect(tracking_uri, home)
+        registry.connect(tracking_uri, home, must_exist=True)
         _try_canary(home, registry.resolve(name, alias), canary, comparisons, minutes, keep, as_json)
     else:
         with Console(stderr=True).status("ask the registry") as status:
             if rollback:
                 done = _rolled_back(home, keep, tracking_uri, status.update)
             else:
-                registry.connect(tracking_uri, home)
+                registry.connect(tracking_uri, home, must_exist=True)
                 done = _deployed(home, registry.resolve(name, alias), index, keep, status.update)
         _report(done, home, keep, as_json)
 
@@ -124,9 +123,13 @@ def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callab
     """Without the registry too: it is only told."""
     from serving.deployment.deploy import roll_back
 
-    with suppress(Unavailable):
-        registry.connect(tracking_uri, home)
-    return roll_back(home, keep=keep, report=report)
+    registry.existing(home)
+    untold = None
+    try:
+        registry.connect(tracking_uri, home, must_exist=True)
+    except (Unavailable, ConfigError) as error:
+        untold = str(error)
+    return roll_back(home, keep=keep, report=report, untold=untold)
 
 
 def _deployed(

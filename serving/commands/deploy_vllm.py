@@ -18,7 +18,7 @@ def deploy_vllm(
     from serving.triton.vllm import served
     from serving.triton.vllm_repository import lay_out
 
-    registry.connect(tracking_uri, home)
+    registry.connect(tracking_uri, home, must_exist=True)
     versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
     folder = lay_out(home, list(versions.values()))
     names = served(folder / "1").versions

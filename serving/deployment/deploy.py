@@ -54,11 +54,14 @@ class Deployment:
 def silent(_: str) -> None: ...
 
 
-def deploy(home: Path, version: Version, *, keep: int = 3, report: Report = silent) -> Deployment:
+def deploy(
+    home: Path, version: Version, *, keep: int = 3, report: Report = silent, untold: str | None = None
+) -> Deployment:
     """Puts `version` into the live repository below `home`, and into service if a server of this home runs.
 
     A canary that was under way ends. ArtifactError when the adapter is damaged or does not fit its base, when the disk
-    is full, or when the server does not take the version: the one that answered before then still does.
+    is full, or when the server does not take the version: the one that answered before then still does. `untold`: why
+    the registry is not to be told.
     """
     home = home.resolve()
     with alone(home):
@@ -75,12 +78,12 @@ def deploy(home: Path, version: Version, *, keep: int = 3, report: Report = sile
         promotion.write(home, promoted)
         report("wait for questions under way, unload what is not needed")
         settle(home, promoted, running.grpc if running else None)
-        untold = _tell(version, promoted, home)
+        untold = untold or _tell(version, promoted, home)
         removed = staging.prune(home, keep, {promoted.version, promoted.previous})
     return Deployment(promoted, folder_of(home, promoted.version), running.grpc if running else None, removed, untold)
 
 
-def roll_back(home: Path, *, keep: int = 3, report: Report = silent) -> Deployment:
+def roll_back(home: Path, *, keep: int = 3, report: Report = silent, untold: str | None = None) -> Deployment:
     """Deploys the version that `promotion.json` names as the previous one, from its folder: no registry is needed.
 
     ArtifactError when none is recorded or its folder is gone.
@@ -97,7 +100,7 @@ def roll_back(home: Path, *, keep: int = 3, report: Report = silent) -> Deployme
         hint = f"fetch it again: revelator deploy --alias {now.previous}"
         raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
     version = Version(release.model, release.version, release.run_id, "", {DIGEST_TAG: release.files[MANIFEST]})
-    return deploy(home, version, keep=keep, report=report)
+    return deploy(home, version, keep=keep, report=report, untold=untold)
 
 
 @contextmanager

@@ -41,7 +41,7 @@ class Reconciler:
     def look(self) -> Promotion | None:
         """One look; the promotion that it made, if any. Raises what the registry or the deploy raises."""
         if not self._connected:
-            registry.connect(self._tracking_uri, self.home)
+            registry.connect(self._tracking_uri, self.home, must_exist=True)
             self._connected = True
         desired = registry.resolve(self.name, self.alias)
         self.metrics.desired.set(desired.version)

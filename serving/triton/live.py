@@ -20,6 +20,7 @@ from typing import IO
 
 from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
+from revelator.registry import existing
 from serving.deployment import promotion
 from serving.triton import control, repository
 from serving.triton.exposure import CLOSED, Exposure
@@ -105,9 +106,9 @@ def live_server(
     """Starts the server, loads every model, and writes `serve.json`; on leaving, both are gone.
 
     `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
-    already, when no server is installed or no index named; ArtifactError when a model does not load.
+    already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
     """
-    home = home.resolve()
+    home = existing(home).resolve()
     with lock(home / LOCK) as mine:
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))

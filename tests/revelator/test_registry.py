@@ -8,7 +8,7 @@ import pytest
 from revelator import promotions, registry
 from revelator.artifact import MANIFEST
 from revelator.durable import sha256_folder
-from revelator.errors import ArtifactError, Unavailable
+from revelator.errors import ArtifactError, ConfigError, Unavailable
 from tests.revelator.adapters import folder_of
 
 
@@ -92,6 +92,16 @@ def test_a_store_that_cannot_be_used_is_one_error_with_a_way_out(uri: str, tmp_p
     with pytest.raises(Unavailable, match="cannot be used") as caught:
         registry.connect(uri, tmp_path)
     assert uri in str(caught.value) and "--tracking-uri" in str(caught.value)
+
+
+def test_a_reader_of_a_store_that_is_not_there_makes_none(home: Path, tracking_server: str, tmp_path: Path) -> None:
+    missing = tmp_path / "mistyped"
+    with pytest.raises(ConfigError, match="nothing stands there") as caught:
+        registry.connect(None, missing, must_exist=True)
+    assert str(missing) in str(caught.value) and "--home" in str(caught.value) and not missing.exists()
+    registry.connect(None, home)
+    assert registry.connect(f"sqlite:///{home / 'mlflow.db'}", missing, must_exist=True)
+    assert registry.connect(tracking_server, missing, must_exist=True) == tracking_server
 
 
 def test_a_server_that_dies_later_is_unavailable_too(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

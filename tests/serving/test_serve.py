@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from revelator import registry
+from revelator.cli import revelator as program
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError
 from serving.deployment.deploy import deploy
@@ -159,6 +160,17 @@ def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
     (tmp_path / "file").write_text("")
     result = run("serve", "--home", tmp_path / "file")
     assert result.returncode == 2 and "cannot be written" in result.stderr and "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["serve", "promote", "rollback", "grade", "deploy", "deploy --rollback", "deploy --canary 10%"]
+)
+def test_a_mistyped_home_folder_is_refused_and_nothing_is_made(command, tmp_path, monkeypatch):
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    name, *options = command.split()
+    with pytest.raises(ConfigError, match=r"mistyped.*: nothing stands there") as caught:
+        program.main([name, "--home", str(tmp_path / "mistyped"), *options], standalone_mode=False)
+    assert "--home" in str(caught.value) and list(tmp_path.iterdir()) == []
 
 
 def test_ports_are_checked_before_the_server_starts(served):

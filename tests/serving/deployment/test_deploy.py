@@ -18,12 +18,14 @@ from pathlib import Path
 import mlflow
 import pytest
 import tritonclient.grpc as grpc_client
+from click.testing import CliRunner
 
 from revelator import registry
 from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError
+from serving.commands.deploy import deploy as command
 from serving.deployment import promotion
 from serving.deployment.deploy import deploy, roll_back
 from serving.triton import repository
@@ -83,6 +85,17 @@ def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_
     assert done.untold is not None and "127.0.0.1:1" in done.untold
     assert repository.served_version(tmp_path, "revelator") == 1
     assert roll_back(tmp_path).promotion.version == 2
+
+
+def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versions, tmp_path, monkeypatch):
+    for number in (1, 2):
+        deploy(tmp_path / "home", versions[number])
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, ["--rollback", "--home", "home", "--json"])
+    done = json.loads(result.stdout)
+    assert done["version"] == 1 and "nothing stands there" in done["untold"]
+    assert not list(tmp_path.rglob("mlflow.db"))
 
 
 def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(versions, tmp_path):
@@ -198,6 +211,7 @@ import os, signal, sys
 from pathlib import Path
 import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store  # once, not in each child
 from revelator import registry
+from serving.commands.deploy import deploy as command
 from serving.deployment import promotion
 from serving.deployment.deploy import deploy, roll_back
 
