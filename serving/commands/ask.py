@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.live import Live
 
 from revelator._wire import write_error
-from revelator.errors import ConfigError, DataError, PlanError, RevelatorError
+from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
 from revelator.language.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Trace
@@ -144,9 +144,9 @@ def _read_trace(path: Path) -> Trace:
 
 
 def address_of(home: Path) -> str:
-    """The gRPC address of the server of this home folder. Raises ConfigError that says how to start one."""
+    """The gRPC address of the server of this home folder. Raises Unavailable that says how to start one."""
     running = find_running(home)
     if running is None:
         hint = f"start one with `revelator serve --home {home}`, or name one with --url host:port"
-        raise ConfigError("no server runs for this home folder", where=str(home), hint=hint)
+        raise Unavailable("no server runs for this home folder", where=str(home), hint=hint)
     return running.grpc

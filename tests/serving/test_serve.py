@@ -151,7 +151,10 @@ def test_a_model_that_does_not_load_ends_the_start_with_its_reason(home, index, 
 def test_asking_without_a_server_says_how_to_start_one(tmp_path):
     (tmp_path / "serve.json").write_text("{}")  # left by a process that was killed: its lock is free
     result = run("ask", "Who?", "--home", tmp_path)
-    assert result.returncode == 2 and "revelator serve" in result.stderr
+    assert result.returncode == 1 and "revelator serve" in result.stderr
+    result = run("ask", "Who?", "--home", tmp_path, "--json")
+    said = json.loads(result.stdout)
+    assert (result.returncode, said["error"], said["code"]) == (1, "Unavailable", "UNAVAILABLE")
     result = run("ask", "Who?", "--url", "127.0.0.1:1")
     assert result.returncode == 1 and "127.0.0.1:1" in result.stderr
 
