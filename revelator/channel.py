@@ -65,7 +65,9 @@ class Tls:
 
 def channel(url: str, tls: Tls | None = None) -> dict[str, Any]:
     """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
-    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`."""
+    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
+    for an address that is empty or has a web address's scheme."""
+    _check_address(url)
     tls = tls or Tls.from_environment()
     arguments: list[tuple[str, int | str]] = [
         ("grpc.max_send_message_length", -1),
@@ -76,6 +78,16 @@ def channel(url: str, tls: Tls | None = None) -> dict[str, Any]:
     if tls and tls.name:
         arguments.append(("grpc.ssl_target_name_override", tls.name))
     return {"url": url, "channel_args": arguments, "creds": tls.credentials() if tls else None}
+
+
+def _check_address(url: str) -> None:
+    if not url.strip():
+        hint = "give host:port of the server's gRPC, such as 127.0.0.1:8001"
+        raise ConfigError("the server's address is empty", where="address", hint=hint)
+    if scheme := re.match(r"https?://", url, re.IGNORECASE):
+        tls = f"; for TLS name the authority's certificate in {_FILES['ca']}" if scheme[0].lower() == "https://" else ""
+        hint = f"leave out {scheme[0]}: the address is host:port of the server's gRPC port{tls}"
+        raise ConfigError("this is a web address", where=url, hint=hint)
 
 
 class ControlToken(InferenceServerClientPlugin):

@@ -105,3 +105,18 @@ async def test_a_server_that_is_not_there_is_unavailable_for_asyncio_too():
     async with AsyncClient("127.0.0.1:1", timeout=10) as client:
         with pytest.raises(errors.Unavailable):
             await client.ask("Who?")
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("", "address is empty.*127.0.0.1:8001"),
+        (" ", "address is empty"),
+        ("http://127.0.0.1:8000", "web address.*leave out http://.*gRPC port$"),
+        ("HTTPS://host:8001", "leave out HTTPS://.*gRPC port; for TLS .*REVELATOR_TLS_CA"),
+    ],
+)
+def test_an_address_that_no_channel_can_be_opened_to_is_refused_before_one_is(url, said):
+    for kind in (Client, AsyncClient):
+        with pytest.raises(errors.ConfigError, match=f"(?s){said}"):
+            kind(url)
