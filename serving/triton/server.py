@@ -53,12 +53,16 @@ def read_ports(text: str) -> Ports:
     """`8000,8001,8002` (HTTP, gRPC, metrics), or `auto`: those when they are free, else any three that are."""
     if text == "auto":
         return Ports() if not Ports().taken() else _free_ports()
-    numbers = text.split(",")
-    if len(numbers) != 3 or not all(n.strip().isdigit() and 0 < int(n) < 65536 for n in numbers):
-        raise ConfigError(
-            f"ports are three numbers or auto, not {text!r}", where="--ports", hint="--ports 8000,8001,8002"
-        )
-    ports = Ports(*map(int, numbers))
+    parts, hint = text.split(","), "--ports 8000,8001,8002"
+    if len(parts) != 3 or not all(re.fullmatch(r" *[0-9]+ *", part) for part in parts):
+        raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint)
+    numbers = [int(part) for part in parts]
+    for at, number in enumerate(numbers):
+        if not 0 < number < 65536:
+            raise ConfigError(f"a port is a number from 1 to 65535, not {number}", where="--ports", hint=hint)
+        if number in numbers[:at]:
+            raise ConfigError(f"port {number} is named twice", where="--ports", hint=hint)
+    ports = Ports(*numbers)
     if taken := ports.taken():
         raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
     return ports

@@ -180,9 +180,12 @@ def test_ports_are_checked_before_the_server_starts(served):
     taken = int(served.url.split(":")[1])
     with pytest.raises(ConfigError, match=f"port {taken} is in use"):
         read_ports(f"18000,{taken},18002")
-    for wrong in ("8000", "a,b,c", "1,2,99999"):
-        with pytest.raises(ConfigError, match="three numbers"):
-            read_ports(wrong)
+    wrong = dict.fromkeys(("8000", "a,b,c", "1,,2", "-1,2,3", "²,2,3"), "three numbers")
+    wrong |= dict.fromkeys(("1,2,99999", "0,1,2"), "a port is a number from 1 to 65535")
+    wrong |= dict.fromkeys(("9000,9000,9001", "9000,9001,9000"), "port 9000 is named twice")
+    for text, said in wrong.items():
+        with pytest.raises(ConfigError, match=said):
+            read_ports(text)
     free = read_ports("auto")
     assert not free.taken() and isinstance(free, Ports)
 
