@@ -13,10 +13,11 @@ from pathlib import Path
 import pytest
 
 MLFLOW = Path(sys.executable).with_name("mlflow")
-WEBHOOKS = {
+SETTINGS = {
     "MLFLOW_WEBHOOK_ALLOWED_SCHEMES": "http",
     "MLFLOW_WEBHOOK_ALLOW_PRIVATE_IPS": "true",
     "MLFLOW_WEBHOOK_CACHE_TTL": "0",  # a webhook counts from the next event on
+    "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",  # its queues lie in a folder of /dev/shm that MLflow never removes
 }
 
 
@@ -36,7 +37,7 @@ def tracking_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     with subprocess.Popen(
         command,
         cwd=root,
-        env=os.environ | WEBHOOKS,
+        env=os.environ | SETTINGS,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
