@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
+import signal
 import sys
 
 import click
@@ -36,6 +38,9 @@ COMMANDS = {
     "real": "evaluation.chains.real:real",
     "self-train": "evaluation.self_training.command:self_train",
 }
+
+
+TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 
 
 class LazyGroup(click.Group):
@@ -70,6 +75,7 @@ def main() -> None:
 
     A terminal that cannot show a character of a question or a document shows `?` in its place.
     """
+    _end_in_order_at_sigterm()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
@@ -78,3 +84,16 @@ def main() -> None:
     except RevelatorError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_status)
+
+
+def _end_in_order_at_sigterm() -> None:
+    """SIGTERM unwinds as Ctrl-C does, so that what was staged is removed; a process forked from this one just ends."""
+    own = os.getpid()
+
+    def end(*_: object) -> None:
+        if os.getpid() != own:
+            os._exit(TERMINATED)
+        signal.signal(signal.SIGTERM, lambda *_: None)  # once: a second one would break off the tidying
+        sys.exit(TERMINATED)
+
+    signal.signal(signal.SIGTERM, end)

@@ -164,6 +164,9 @@ def _launch(settings: Run, resume: bool, home: Path, tracking_uri: str | None) -
         console.print("\nstopping …", highlight=False)
         process.stdin.close()
         outcome = _outcome(process.stdout) or {"exit_status": INTERRUPTED}
+    except SystemExit:  # SIGTERM: see revelator.cli
+        process.stdin.close()
+        raise
     finally:
         waiting = settings.processes > 1 and outcome.get("exit_status")  # see training.launched
         _end(process, 0 if waiting else STOP_SECONDS)

@@ -75,3 +75,18 @@ if __name__ == "__main__":
     assert len(workers) >= 2
     assert not psutil.wait_procs(workers, timeout=30)[1]
     assert not (tmp_path / "set").exists()
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_sigterm_ends_a_build_and_leaves_nothing(workers: str, tmp_path: Path) -> None:
+    fifo, config = tmp_path / "in.jsonl", tmp_path / "set.yaml"
+    os.mkfifo(fifo)
+    config.write_text(f"name: t\nsources: [{{format: world, path: {fifo}}}]\n")
+    command = [sys.executable, "-c", "from revelator.cli import main; main()", "data", "build", str(config)]
+    command += ["--out", str(tmp_path / "sets/a"), "--workers", workers]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        with fifo.open("w"):  # returns once the build reads, which is after its folder was staged
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(60) == 143
+        assert process.stderr is not None and "Traceback" not in process.stderr.read()
+    assert not list((tmp_path / "sets").iterdir())
