@@ -217,6 +217,6 @@ def disk_errors(where: Path) -> Iterator[None]:
             raise ArtifactError(
                 f"the disk is full or a quota is reached: {says.splitlines()[0]}",
                 where=str(where),
-                hint="free space or choose another --out or --home, then the same command again (a training: --resume)",
+                hint="free space or choose another --out or --home, then the same command again",
             ) from error
         raise
