@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -192,7 +190,6 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
       revelator demo
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     console = Console()
     todo = steps(home, base, size, rules)
     chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
-import sys
 from collections import Counter
 from contextlib import nullcontext
 from dataclasses import replace
@@ -173,7 +171,6 @@ def real(home: Path, data: Path, base: str, adapter: Path | None, questions: int
       revelator real --data ../shared/data
       revelator real --adapter runs/gpu/adapter --questions 50
     """
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     check_data(data)
     weights = ("--adapter", str(adapter)) if adapter else ("--base", base)
     command = shown(("real", "--home", str(home), "--data", str(data), *weights, "--questions", str(questions)))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import signal
 import sys
 from functools import cache
 from pathlib import Path
@@ -77,7 +76,6 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
     if config.suffix not in (".yaml", ".yml"):
         hint = f"an adapter's scores, task by task: revelator grade {config}"
         raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
     if unknown := [name for name in names if name not in runs]:
         raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=f"runs: {', '.join(runs)}")

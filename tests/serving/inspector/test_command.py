@@ -62,7 +62,7 @@ def test_a_question_goes_through_triton_and_its_run_is_kept(served, tmp_path):
     ("arguments", "error", "mend"),
     [
         (["--url", "127.0.0.1:1"], Unavailable, "revelator serve"),
-        ([], ConfigError, "revelator serve"),
+        ([], Unavailable, "revelator serve"),
         (["--host", "0.0.0.0"], ConfigError, TOKEN),
         (["--url", "127.0.0.1:1", "--host", "192.0.2.1"], ConfigError, TOKEN),
     ],
