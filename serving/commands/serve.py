@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.errors import ConfigError
-from revelator.registry import home_folder
+from revelator.registry import existing, home_folder
 
 if TYPE_CHECKING:
     from serving.triton.exposure import Exposure
@@ -86,6 +86,7 @@ def serve(
       revelator serve --limit question_characters=500 --limit leaves=8
       REVELATOR_CONTROL_TOKEN=… revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
+    existing(home)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
