@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -50,9 +51,10 @@ async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
 
     def whole(found: list[Span]) -> bool:
-        ours = [span for span in found[begun:] if span.service != "revelator-triton"]
-        told = {span.name for span in found[begun:] if span.service == "revelator-triton"}
-        return {s.name for s in ours} >= {"ask", "executor", "generator", "atomic"} | LEAF and told >= MODELS
+        ours = Counter(span.name for span in found[begun:] if span.service != "revelator-triton")
+        told = Counter(span.name for span in found[begun:] if span.service == "revelator-triton")
+        each = min(ours["atomic"], ours["search"], told["retriever"]) >= len(leaves)  # they come in several messages
+        return each and ours.keys() >= {"ask", "executor", "generator"} | LEAF and told.keys() >= MODELS
 
     found = traced.receiver.when(whole)
     [asked] = [span for span in found[begun:] if span.name == "ask"]
