@@ -6,7 +6,6 @@ import json
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -40,8 +39,32 @@ def traced(operated: Operated) -> Iterator[Operated]:
     provider.shutdown()
 
 
-def of_trace(found: list[Span], trace: str) -> list[Span]:
-    return [span for span in found if span.trace == trace]
+class Trace:
+    """The spans of the question asked since `begun`: its own trace, whatever else arrives meanwhile."""
+
+    def __init__(self, found: list[Span], begun: int):
+        ids = [span.trace for span in found[begun:] if span.name == "ask"]
+        self.spans = [span for span in found if span.trace in ids]
+        self._by_id = {span.id: span for span in self.spans}
+
+    def named(self, service: str, name: str) -> list[Span]:
+        return [span for span in self.spans if (span.service, span.name) == (service, name)]
+
+    def above(self, span: Span) -> list[str]:
+        """Names from a span's parent to the root, as far as they have arrived."""
+        names = []
+        while span.parent in self._by_id:
+            span = self._by_id[span.parent]
+            names.append(span.name)
+        return names
+
+    def is_whole(self, leaves: int) -> bool:
+        """Triton tells its spans late and in several messages: each leaf's search must reach the client's span."""
+        searches = self.named("revelator-executor", "search")
+        models = {span.name for span in self.spans if span.service == "revelator-triton"}
+        below = self.named("revelator-triton", "retriever")
+        reached = len(searches) >= leaves and all("ask" in self.above(span) for span in [*searches, *below])
+        return reached and models >= MODELS and {span.name for span in self.spans} >= LEAF
 
 
 async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_s_calls(traced: Operated):
@@ -50,32 +73,14 @@ async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_
         answer = await client.ask(QUESTION, plan=PLAN)
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
 
-    def whole(found: list[Span]) -> bool:
-        ours = Counter(span.name for span in found[begun:] if span.service != "revelator-triton")
-        told = Counter(span.name for span in found[begun:] if span.service == "revelator-triton")
-        each = min(ours["atomic"], ours["search"]) >= len(leaves)  # they come in several messages
-        return each and ours.keys() >= {"ask", "executor", "generator"} | LEAF and told.keys() >= MODELS
-
-    found = traced.receiver.when(whole)
-    [asked] = [span for span in found[begun:] if span.name == "ask"]
-    trace = of_trace(found, asked.trace)
-    assert {span.name for span in trace if span.service == "revelator-triton"} >= MODELS
-    by_id = {span.id: span for span in trace}
-
-    def above(span: Span) -> list[str]:
-        names = []
-        while span.parent in by_id:
-            span = by_id[span.parent]
-            names.append(span.name)
-        return names
-
-    searches = [span for span in trace if (span.service, span.name) == ("revelator-executor", "search")]
+    trace = Trace(traced.receiver.when(lambda found: Trace(found, begun).is_whole(len(leaves))), begun)
+    searches = trace.named("revelator-executor", "search")
     assert len(searches) == len(leaves) == 2
     for span in searches:
-        assert above(span)[0] == "atomic" and above(span)[-1] == "ask" and "executor" in above(span)
+        assert trace.above(span)[0] == "atomic" and trace.above(span)[-1] == "ask" and "executor" in trace.above(span)
     # of two calls of a model at once Triton 2.51 sometimes tells one
-    served = [span for span in trace if (span.service, span.name) == ("revelator-triton", "retriever")]
-    assert served and all({"search", "atomic", "executor", "ask"} <= set(above(span)) for span in served)
+    for span in trace.named("revelator-triton", "retriever"):
+        assert {"search", "atomic", "executor", "ask"} <= set(trace.above(span))
     assert not any(word in body for body in traced.receiver.bodies for word in (b"Lantern", b"Calloway"))
 
 
