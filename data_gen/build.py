@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, in_this_process
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
+from data_gen.kept import keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources import Refused
@@ -72,7 +74,8 @@ def build(
     `engine` is what prepares them (`data_gen.engines`).
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
-    other than a set; then `target` is as it was before.
+    other than a set, or that another process builds; then `target` is as it was before. A build of files that was
+    killed goes on from the chunks that it kept (`data_gen.kept`); of what has an address alone it begins anew.
     """
     check_place(target)
     prepare = Preparer(config)
@@ -82,10 +85,13 @@ def build(
         "inputs": _inputs(config),
         "teaching": teaching or {},
     }
-    with writing(target, about) as writer:
+    with ExitStack() as stack:
+        if all(str(_file(source)) in about["inputs"] for source in config.sources):
+            engine = stack.enter_context(keeping(engine, target, {name: about[name] for name in ("config", "inputs")}))
+        writer = stack.enter_context(writing(target, about))
         run = Build(writer)
         rows: Counter[int] = Counter()
-        for prepared in engine(prepare):
+        for prepared in engine(prepare, 0):
             run.take(prepared)
             rows[prepared.source] += prepared.rows
             progress(config.sources[prepared.source].path, rows[prepared.source])

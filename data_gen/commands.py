@@ -57,8 +57,9 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was. The engine and its workers change how long it takes, never the set. The engine `ray` runs on
-    the cluster that RAY_ADDRESS names, on one that was started on this machine, or on one made for the build.
+    leaves OUT as it was. One that was killed goes on with the same command. The engine and its workers change how long
+    it takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was started on
+    this machine, or on one made for the build.
 
     \b
     Examples:

@@ -1,6 +1,7 @@
 """What prepares the rows of a build: this process, several processes of this machine, or a Ray cluster.
 
-An engine is a function that takes a `Preparer` and gives what it made of each chunk, in the order of the chunks.
+An engine is a function that takes a `Preparer` and the number of a chunk, and gives what it made of each chunk from
+that one on, in their order.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import partial
 from data_gen.prepare import Chunk, Prepared, Preparer, read_chunks
 from revelator.errors import ConfigError, DataError
 
-Engine = Callable[[Preparer], Iterator[Prepared]]
+Engine = Callable[[Preparer, int], Iterator[Prepared]]
 
 AHEAD = 3  # chunks a process that are prepared or under way before the gate takes the first: they bound the memory
 
@@ -42,16 +43,16 @@ def local(workers: int = 1) -> Engine:
     return in_this_process if workers == 1 else partial(_in_processes, workers)
 
 
-def in_this_process(prepare: Preparer) -> Iterator[Prepared]:
-    return map(prepare, read_chunks(prepare.config))
+def in_this_process(prepare: Preparer, first: int) -> Iterator[Prepared]:
+    return map(prepare, read_chunks(prepare.config, first))
 
 
-def _in_processes(workers: int, prepare: Preparer) -> Iterator[Prepared]:
+def _in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepared]:
     context = multiprocessing.get_context("spawn")
     waiting: deque[Future[Prepared]] = deque()
     try:
         with ProcessPoolExecutor(workers, context, _start, (prepare,)) as pool:
-            for chunk in read_chunks(prepare.config):
+            for chunk in read_chunks(prepare.config, first):
                 waiting.append(pool.submit(_prepared, chunk))
                 if len(waiting) > AHEAD * workers:
                     yield waiting.popleft().result()

@@ -75,13 +75,17 @@ class Prepared:
 Prepare = Callable[[Chunk], Prepared]
 
 
-def read_chunks(config: SetConfig) -> Iterator[Chunk]:
-    """The rows of all sources, in order. Raises DataError for a source that cannot be read or has none."""
+def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
+    """The rows of all sources, in order, from chunk number `start` on; those before are read and passed over.
+
+    Raises DataError for a source that cannot be read or has none.
+    """
     number = 0
     for place, source in enumerate(config.sources):
         rows, first = islice(_rows(source, config), source.limit), number
         while outcomes := tuple(islice(rows, CHUNK)):
-            yield Chunk(number, place, outcomes)
+            if number >= start:
+                yield Chunk(number, place, outcomes)
             number += 1
         if number == first:
             raise DataError("the source has no rows", where=source.path)

@@ -29,9 +29,10 @@ PREPARING = 1 - READING
 class _Chunks(Datasource):
     """The chunks of a configuration's sources, pickled, a block each; an error of a source is the last one."""
 
-    def __init__(self, config: SetConfig) -> None:
+    def __init__(self, config: SetConfig, first: int) -> None:
         super().__init__()
         self._config = config
+        self._first = first
 
     def get_read_tasks(
         self, parallelism: int, per_task_row_limit: int | None = None, data_context: DataContext | None = None
@@ -44,19 +45,19 @@ class _Chunks(Datasource):
 
     def _read(self) -> Iterator[pyarrow.Table]:
         try:
-            for chunk in read_chunks(self._config):
+            for chunk in read_chunks(self._config, self._first):
                 yield pyarrow.table({"chunk": [pickle.dumps(chunk)]})
         except RevelatorError as error:
             yield pyarrow.table({"chunk": [pickle.dumps(error)]})
 
 
-def on_ray(prepare: Preparer) -> Iterator[Prepared]:
+def on_ray(prepare: Preparer, first: int) -> Iterator[Prepared]:
     """The engine `ray`: on the cluster that RAY_ADDRESS names, one of this machine, or one made for the build."""
     connected = ray.is_initialized()
     if not connected:
         _connect()
     try:
-        for number, row in enumerate(_dataset(prepare).iter_rows()):
+        for number, row in enumerate(_dataset(prepare, first).iter_rows(), first):
             prepared = pickle.loads(row["prepared"])
             if isinstance(prepared, RevelatorError):
                 raise prepared
@@ -77,7 +78,7 @@ def _connect() -> None:
         raise DataError(f"no Ray cluster: {error}", where=place, hint="is it running? ray status") from error
 
 
-def _dataset(prepare: Preparer) -> Dataset:
+def _dataset(prepare: Preparer, first: int) -> Dataset:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = DataContext.get_current()
     context.execution_options.preserve_order = True
@@ -88,5 +89,5 @@ def _dataset(prepare: Preparer) -> Dataset:
         chunk = pickle.loads(row["chunk"])
         return {"prepared": pickle.dumps(chunk if isinstance(chunk, RevelatorError) else prepare(chunk))}
 
-    chunks = read_datasource(_Chunks(prepare.config), override_num_blocks=1, num_cpus=READING)
+    chunks = read_datasource(_Chunks(prepare.config, first), override_num_blocks=1, num_cpus=READING)
     return chunks.map(prepared, num_cpus=PREPARING)

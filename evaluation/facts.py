@@ -7,24 +7,19 @@ import os
 import platform
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import cache
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import revelator
 import serving
-from revelator.durable import sha256_file, sha256_text
+from revelator import durable
+from revelator.durable import sha256_file
 
-CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
 
-
-@cache
 def code_digest() -> str:
     """sha256 over the files of the packages that answer a question: answers of other code are other answers."""
-    folders = [Path(folder) for package in (revelator, serving) for folder in package.__path__]
-    files = sorted(path for folder in folders for pattern in CODE for path in folder.rglob(pattern))
-    return sha256_text("".join(map(sha256_file, files)))
+    return durable.code_digest(revelator, serving)
 
 
 def facts(command: str, home: Path, made: Path, version: int, executed: Mapping[str, int]) -> dict[str, str]:

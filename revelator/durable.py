@@ -11,10 +11,14 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import psutil
+
+CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
 
 
 def write_bytes(path: Path, data: bytes) -> None:
@@ -113,3 +117,11 @@ def sha256_folder(folder: Path, *, leave_out: frozenset[str] = frozenset()) -> d
     files = (p for p in sorted(folder.rglob("*")) if p.is_file())
     names = {str(p.relative_to(folder)): p for p in files}
     return {name: sha256_file(path) for name, path in names.items() if name not in leave_out}
+
+
+@cache
+def code_digest(*packages: ModuleType) -> str:
+    """sha256 over the files of packages: another one means other code, whose results may differ."""
+    folders = [Path(folder) for package in packages for folder in package.__path__]
+    files = sorted(path for folder in folders for pattern in CODE for path in folder.rglob(pattern))
+    return sha256_text("".join(map(sha256_file, files)))

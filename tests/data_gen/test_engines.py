@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -13,10 +15,10 @@ import pytest
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.engines import local
-from data_gen.prepare import CHUNK
+from data_gen.engines import in_this_process, local
+from data_gen.prepare import CHUNK, Prepared, Preparer
 from data_gen.world.generate import generate
-from revelator.errors import DataError
+from revelator.errors import ConfigError, DataError
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +52,7 @@ def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error(config: Set
     assert caught.value.where == "--workers 2" and not list(tmp_path.iterdir())
 
 
-def test_workers_end_with_the_process_that_started_them(config: SetConfig, tmp_path: Path) -> None:
-    code = """
+BUILD = """
 import sys
 from pathlib import Path
 import psutil
@@ -60,21 +61,71 @@ from data_gen.config import SetConfig
 from data_gen.engines import local
 def tell(source, rows):
     print(*(child.pid for child in psutil.Process().children()), flush=True)
-    sys.stdin.read()
+    if rows == int(sys.argv[4]):
+        sys.stdin.read()
 if __name__ == "__main__":
-    build(SetConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]), tell, engine=local(workers=2))
+    engine = local(workers=int(sys.argv[3]))
+    build(SetConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]), tell, engine=engine)
 """
-    script = tmp_path / "killed.py"
-    script.write_text(code, encoding="utf-8")
-    command = [sys.executable, str(script), config.model_dump_json(), str(tmp_path / "set")]
+
+
+def start_build(config: SetConfig, target: Path, workers: int, waits_at: int) -> subprocess.Popen[str]:
+    """A process that builds; it prints a line of its workers' numbers for each chunk, and waits for ever at a row."""
+    script = target.with_name("killed.py")
+    script.write_text(BUILD, encoding="utf-8")
+    command = [sys.executable, str(script), config.model_dump_json(), str(target), str(workers), str(waits_at)]
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment) as driver:
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+
+
+def test_workers_end_with_the_process_that_started_them(config: SetConfig, tmp_path: Path) -> None:
+    with start_build(config, tmp_path / "set", workers=2, waits_at=CHUNK) as driver:
         assert driver.stdout is not None
         workers = [psutil.Process(int(number)) for number in driver.stdout.readline().split()]
         driver.send_signal(signal.SIGKILL)
     assert len(workers) >= 2
     assert not psutil.wait_procs(workers, timeout=30)[1]
     assert not (tmp_path / "set").exists()
+
+
+def built(config: SetConfig, target: Path) -> tuple[dict, int]:
+    """The manifest of a build here, and the first chunk that it prepared itself."""
+    first: list[int] = []
+
+    def engine(prepare: Preparer, start: int) -> Iterator[Prepared]:
+        first.append(start)
+        return in_this_process(prepare, start)
+
+    return {**build(config, target, engine=engine), "created": ""}, first[0]
+
+
+def test_a_killed_build_goes_on_from_its_last_chunk_to_the_same_set(config: SetConfig, tmp_path: Path) -> None:
+    alone, _ = built(config, tmp_path / "alone")
+    for workers in (1, 2):
+        target = tmp_path / f"set{workers}"
+        with start_build(config, target, workers, waits_at=2 * CHUNK) as driver:
+            assert driver.stdout is not None
+            for _ in range(2):
+                driver.stdout.readline()
+            with pytest.raises(ConfigError, match="another process is building this set"):
+                build(config, target)
+            driver.send_signal(signal.SIGKILL)
+        assert not target.exists()
+        assert built(config, target) == (alone, 2)
+        names = sorted(path.name for path in target.iterdir())
+        assert names == ["README.md", "dev.parquet", "manifest.json", "test.parquet", "train.parquet"]
+    assert not list(tmp_path.glob(".*"))
+
+
+def test_what_was_kept_of_other_inputs_is_thrown_away(config: SetConfig, tmp_path: Path) -> None:
+    target = tmp_path / "set"
+    with start_build(config, target, 1, waits_at=CHUNK) as driver:
+        assert driver.stdout is not None
+        driver.stdout.readline()
+        driver.send_signal(signal.SIGKILL)
+    plan = tmp_path / ".set.building" / "plan.json"
+    plan.write_text(json.dumps(json.loads(plan.read_text()) | {"inputs": {}}))
+    assert built(config, target)[1] == 0
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

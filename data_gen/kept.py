@@ -1,0 +1,103 @@
+"""Chunks that a build has prepared, kept beside the set (`.NAME.building`) until it is whole.
+
+A build that was killed goes on from its last kept chunk with the same command, on any engine, to the same set. What was
+kept under another configuration, of other inputs or by other code is thrown away. Each chunk is one parquet file of its
+records, whole or absent; the rest of it is JSON in the file's metadata.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.parquet as parquet
+
+import data_gen
+import revelator
+from data_gen.engines import Engine
+from data_gen.instruction_set import SCHEMA
+from data_gen.prepare import Candidate, Prepared, Preparer
+from data_gen.sources import Refused
+from revelator.durable import code_digest, write_bytes, write_json
+from revelator.errors import ConfigError
+
+ABOUT = b"prepared"
+PLAN = "plan.json"
+
+
+@contextmanager
+def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
+    """`engine`, with what it makes kept until the block ends, and what a killed build of the same set kept taken first.
+
+    `about` has the build's config and the digests of its inputs. Nothing is left where the block raises an error, only
+    where it is interrupted. Raises ConfigError while another process builds at `target`.
+    """
+    folder = target.with_name(f".{target.name}.building")
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            hint = "wait for it, or name another folder"
+            raise ConfigError("another process is building this set", where=str(target), hint=hint) from None
+        plan = {**about, "code": code_digest(data_gen, revelator)}
+        if _plan(folder) != plan:
+            for path in folder.glob("*.parquet"):
+                path.unlink()
+            write_json(folder / PLAN, plan)
+        try:
+            yield _kept(engine, folder)
+        except Exception:
+            shutil.rmtree(folder)
+            raise
+        shutil.rmtree(folder)
+
+
+def _plan(folder: Path) -> Any:
+    """What the chunks in this folder were made from; None where that cannot be read."""
+    try:
+        return json.loads((folder / PLAN).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def _kept(engine: Engine, folder: Path) -> Engine:
+    def prepared(prepare: Preparer, first: int = 0) -> Iterator[Prepared]:
+        while (path := folder / f"{first:08}.parquet").exists():
+            yield _read(path)
+            first += 1
+        for made in engine(prepare, first):
+            _write(folder / f"{made.chunk:08}.parquet", made)
+            yield made
+
+    return prepared
+
+
+def _write(path: Path, prepared: Prepared) -> None:
+    about = asdict(replace(prepared, records=SCHEMA.empty_table()))
+    del about["records"]
+    sink = pyarrow.BufferOutputStream()
+    table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})
+    parquet.write_table(table, sink, compression="zstd")
+    write_bytes(path, sink.getvalue())
+
+
+def _read(path: Path) -> Prepared:
+    table = parquet.read_table(path)
+    about = json.loads(table.schema.metadata[ABOUT])
+    about["candidates"] = tuple(map(_candidate, about["candidates"]))
+    about["refused"] = tuple(Refused(**row) for row in about["refused"])
+    about["skipped"] = tuple(about["skipped"])
+    return Prepared(**about, records=table.replace_schema_metadata(None))
+
+
+def _candidate(row: dict[str, Any]) -> Candidate:
+    others = tuple(map(_candidate, row["others"]))
+    return Candidate(**{**row, "records": tuple(row["records"]), "others": others})
