@@ -157,6 +157,13 @@ def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: 
     assert sum(before["questions"]["train"].values()) > 0
     assert "held out (secret-test): 2" in (tmp_path / "b/README.md").read_text(encoding="utf-8")
 
+    for folder, leaked in (("a", True), ("b", False)):
+        command = ["data", "leaks", str(tmp_path / folder), "--held-out", str(held), "--json"]
+        result = CliRunner().invoke(revelator, command)
+        found = json.loads(result.stdout)["found"]
+        assert (result.exit_code, bool(found)) == (int(leaked), leaked)
+        assert {question_hash(leak["text"]) for leak in found} == {question_hash(text) for text in texts if leaked}
+
 
 def test_repeated_questions_are_dropped_and_counted(write, two_wiki_rows, tmp_path: Path) -> None:
     again = {**two_wiki_rows[1], "_id": "c2", "question": two_wiki_rows[1]["question"].upper()}
