@@ -29,7 +29,7 @@ from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS
 from evaluation.published import CORPORA as PUBLISHED
 from evaluation.published import all_questions
 from evaluation.questions import by_id_hash
-from evaluation.retrieval.corpora import CORPORA, Corpus, Searching, pool
+from evaluation.retrieval.corpora import Corpus, Searching, pool
 from evaluation.retrieval.page import metrics_of, page_text
 from evaluation.retrieval.queries import (
     DEPTH,
@@ -69,7 +69,12 @@ class Plan:
 @click.command()
 @click.argument("adapter", default=CHAMPION)
 @click.option("--set", "set_folder", type=FOLDER, help="Set whose questions are asked.  [default: HOME/sets/real]")
-@click.option("--index", "index_folder", type=FOLDER, help="A third corpus: any index.  [default: HOME/indexes/real]")
+@click.option(
+    "--index",
+    "index_folder",
+    type=FOLDER,
+    help="A third corpus: any index.  [default: HOME/indexes/real, or none with --kind dense or hybrid]",
+)
 @click.option("--data", default=lambda: os.environ.get(DATA_VARIABLE, DATA_DEFAULT), type=FOLDER,
               help=f"The published files.  [env: {DATA_VARIABLE}; default: {DATA_DEFAULT}]")  # fmt: skip
 @click.option("--out", type=FOLDER, help="Folder of the measurement; goes on there.  [default: HOME/recall]")
@@ -117,7 +122,9 @@ def recall(
       revelator recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
       revelator recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
     """
-    set_folder, index_folder = set_folder or home / "sets" / "real", index_folder or home / "indexes" / "real"
+    set_folder = set_folder or home / "sets" / "real"
+    if index_folder is None and kind == "bm25":  # so that all corpora of a measurement are searched alike
+        index_folder = home / "indexes" / "real"
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     out = out or home / "recall"
     splits = {split: {r.group for r in read_records(set_folder, split)} for split in ("dev", "train")}
@@ -136,7 +143,10 @@ def recall(
         "set": read_manifest(set_folder)["digest"],
         "adapter": sha256_file(folder / "manifest.json") if folder else "",
         "base": engine.base_digest,
-        "indexes": {f"{c} {s}".strip(): sha256_file(x.index.folder / "manifest.json") for (c, s), x in corpora.items()},
+        "indexes": {
+            "index" if c == "index" else f"{c} {source}": sha256_file(corpus.index.folder / "manifest.json")
+            for (c, source), corpus in corpora.items()
+        },
         "questions": questions,
         "more": more,
         "search": {"kind": kind, "model": model},
@@ -144,11 +154,10 @@ def recall(
     begin(out, about, {"version": tags.get("version", adapter)})
     plans = compile_all(dev, out / "plans.jsonl", engine)
     todo = [
-        (question, split, corpora[name, question.source if name != "index" else ""])
-        for name in CORPORA
-        for source in PUBLISHED
-        for split, found, limit in (("dev", dev, questions), ("train", others, 0 if name == "index" else more))
-        for question in _answerable(found, corpora[name, source if name != "index" else ""], source)[:limit]
+        (question, split, corpus)
+        for (_, source), corpus in corpora.items()
+        for split, found, limit in (("dev", dev, questions), ("train", others, 0 if corpus.name == "index" else more))
+        for question in _answerable(found, corpus, source)[:limit]
     ]
     asyncio.run(rank_all(todo, plans, out / "ranked.jsonl", Leaves(engine)))
     found = metrics_of(read_rows(out / "ranked.jsonl", Ranked))
@@ -164,12 +173,13 @@ def recall(
 
 
 def _corpora(
-    questions: Sequence[AnnotatedQuestion], index_folder: Path, data: Path, out: Path, settings: IndexSettings
+    questions: Sequence[AnnotatedQuestion], index_folder: Path | None, data: Path, out: Path, settings: IndexSettings
 ) -> dict[tuple[str, str], Corpus]:
-    """By the corpus's name and the set whose it is."""
+    """By the corpus's name and the set whose questions are put to it."""
     from serving.retrieval import Index
 
-    found = {("index", ""): Corpus("index", Index.open(index_folder))}
+    index = Corpus("index", Index.open(index_folder)) if index_folder else None
+    found = {("index", source): index for source in PUBLISHED if index}
     for source, published in PUBLISHED.items():
         if not (data / published).is_file():
             raise ConfigError(f"{published} is not there", where=str(data), hint="give the published files: --data DIR")

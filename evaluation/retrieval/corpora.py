@@ -26,7 +26,6 @@ from serving.retrieval.fusion import reciprocal_ranks
 from serving.retrieval.passages import read_corpus
 from serving.retrieval.settings import read_manifest
 
-CORPORA = ("own", "pooled", "index")
 PAGES = 100  # passages searched for a ranking of pages: a page can have several
 
 
