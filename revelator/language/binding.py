@@ -14,12 +14,14 @@ operand is its result; its earlier stages stay in scope and come after. For the 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
 from itertools import islice
 from types import MappingProxyType
+from typing import NamedTuple
 
-from revelator.language.expression import Atomic, Dependent, Expression, children, leaves, substitute
+from revelator.language.expression import Atomic, Dependent, Expression, children, leaves, without_names
 
 NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
@@ -57,7 +59,8 @@ ASKED = {
 }
 FITS = {noun: word for word, nouns in ASKED.items() for noun in nouns}
 WORD = re.compile(r"[^\W\d_]+")
-SUFFIX = re.compile(r"(?<=\w{3})(?:ies|ing|ers?|ors?|ions?|ed|es|s|e|y)(?= |$)")
+SUFFIX = re.compile(r"(?<=\w{3})(?:ies|ing|ers?|ors?|ions?|ed|es|s|e|y)$")
+LONG = 64  # characters; a longer run of letters is no word, and has no stem
 
 
 def _words(text: str) -> list[str]:
@@ -65,11 +68,15 @@ def _words(text: str) -> list[str]:
 
 
 def _stems(words: list[str]) -> frozenset[str]:
-    return frozenset(SUFFIX.sub("", " ".join([word for word in words if word not in STOP])).split())
+    return frozenset([_stem(word) if len(word) <= LONG else word for word in words if word not in STOP])
 
 
-@dataclass(frozen=True)
-class _Producer:
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    return SUFFIX.sub("", word)
+
+
+class _Producer(NamedTuple):
     """What the match looks at in a leaf's question: its content words, those it asks for, its question word."""
 
     words: frozenset[str]
@@ -78,22 +85,23 @@ class _Producer:
 
     @classmethod
     def of(cls, leaf: Atomic) -> _Producer:
-        words = _words(substitute(leaf.text, dict.fromkeys(leaf.placeholders, " ")))
-        clause = next((i for i, word in enumerate(words) if i > 1 and word in CLAUSE), len(words))
-        return cls(_stems(words), _stems(words[:clause]), next((w for w in words[:4] if w in ASKED), None))
+        words = _words(without_names(leaf.text))
+        stems = _stems(words)
+        clause = next((i for i in range(2, len(words)) if words[i] in CLAUSE), None)
+        asks = next((word for word in words[:4] if word in ASKED), None)
+        return cls(stems, stems if clause is None else _stems(words[:clause]), asks)
 
     def score(self, stems: frozenset[str], asked: str | None) -> tuple[int, int]:
         fits = asked is not None and asked == self.asks
         return len(stems & self.focus) + fits, len(stems & self.words)
 
 
-@dataclass(frozen=True)
-class _Results:
+class _Results(NamedTuple):
     """What a part of the plan offers: its results, its earlier stages from the nearest, and the names it bound."""
 
     last: list[int]
-    earlier: list[int] = field(default_factory=list)
-    names: dict[str, int] = field(default_factory=dict)
+    earlier: list[int]
+    names: dict[str, int]
 
 
 class _Binder:
@@ -112,7 +120,7 @@ class _Binder:
             index = len(self.sources)
             sources = {name: bound[name] for name in node.placeholders if name in bound}
             self.sources.append(MappingProxyType(sources) if sources else NONE)
-            return _Results([index])
+            return _Results([index], [], {})
         if type(node) is Dependent:
             left = self._visit(node.left, scope, bound)
             assigned = self._assign(node.right, (left, *scope), bound)
@@ -136,6 +144,8 @@ class _Binder:
         if len(tiers) == 1 and len(tiers[0]) == 1:
             return dict.fromkeys(names, tiers[0][0])  # by all three rules
         chosen = self._match(names, tiers)
+        if len(chosen) == len(names) and len(scope) == 1:
+            return chosen  # the left is all there is to take from
         seen = {**bound, **left.names}
         unmatched = [name for name in names if name not in chosen]
         new = [name for name in unmatched if name not in seen]
@@ -154,7 +164,7 @@ class _Binder:
             words = _words(name)
             stems, asked = _stems(words), FITS.get(words[-1]) if words else None
             scores = [[self._producer(i).score(stems, asked) for i in tier] for tier in tiers]
-            best = max(max(row) for row in scores)
+            best = max([max(row) for row in scores])
             if any(best):
                 row, tier = next((row, tier) for row, tier in zip(scores, tiers, strict=True) if best in row)
                 equals = sorted(i for i, score in zip(tier, row, strict=True) if score == best)
@@ -185,12 +195,13 @@ def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
     return kept
 
 
-def _starts(right: Expression) -> Iterator[Atomic]:
+def _starts(right: Expression) -> list[Atomic]:
     """The leaves of `right` that are not to the right of something inside it."""
-    stack = [right]
+    found, stack = [], [right]
     while stack:
         node = stack.pop()
         if type(node) is Atomic:
-            yield node
+            found.append(node)
         else:
             stack += [node.left] if type(node) is Dependent else reversed(children(node))
+    return found

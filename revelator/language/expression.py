@@ -18,6 +18,7 @@ Span = tuple[int, int]  # character offsets [start, end) in the text that was pa
 
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
+_PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
@@ -121,7 +122,17 @@ def walk(expression: Expression) -> Iterator[Expression]:
 
 def leaves(expression: Expression) -> tuple[Atomic, ...]:
     """The atomic questions, left to right; a leaf is known by its index in this tuple."""
-    return tuple(node for node in walk(expression) if type(node) is Atomic)
+    found: list[Atomic] = []
+    stack = [expression]
+    while stack:
+        node = stack.pop()
+        if type(node) is Atomic:
+            found.append(node)
+        elif type(node) is Dependent:
+            stack += (node.right, node.left)
+        else:
+            stack += reversed(children(node))
+    return tuple(found)
 
 
 def _preorder(expression: Expression) -> Iterator[str | tuple[type, int]]:
@@ -131,14 +142,18 @@ def _preorder(expression: Expression) -> Iterator[str | tuple[type, int]]:
 
 def braced(text: str) -> Iterator[tuple[str, int, int]]:
     """Each `{name}` of a text with its offsets; `{{name}}` is text."""
-    for match in _BRACED.finditer(text):
-        if len(match[1]) == len(match[3]) == 1:
-            yield match[2], match.start(), match.end()
+    for match in _PLACEHOLDER.finditer(text):
+        yield match[1], match.start(), match.end()
 
 
 def placeholders(text: str) -> tuple[str, ...]:
     """Distinct placeholder names of a text, in order of first use."""
-    return tuple(dict.fromkeys(name for name, _, _ in braced(text))) if "{" in text else ()
+    return tuple(dict.fromkeys(_PLACEHOLDER.findall(text))) if "{" in text else ()
+
+
+def without_names(text: str) -> str:
+    """The text with each `{name}` replaced by a space; other braces stay."""
+    return _PLACEHOLDER.sub(" ", text) if "{" in text else text
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:

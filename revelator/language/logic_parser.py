@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedToken
+from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.language.expression import MAX_DEPTH, Span
@@ -32,8 +33,7 @@ def parse(text: str) -> Query:
     if not found:
         raise fault(text, "empty", "there is no term here", 0, len(text), _EXAMPLE)
     try:
-        parsed: Any = _lark().parse(found)
-        return parsed
+        return _parser()(found)
     except UnexpectedToken as error:
         raise _misplaced(text, found, error.token) from None
     except ValueError:
@@ -110,7 +110,7 @@ def _place(token: Token) -> Span:
 
 
 @cache
-def _lark() -> Lark:
+def _parser() -> Callable[[Sequence[Token]], Query]:
     return lalr("logic.lark", _Builder())
 
 

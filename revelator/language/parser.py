@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from collections.abc import Sequence as Tokens
 from functools import cache
-from typing import Any
 
-from lark import Lark, Transformer, UnexpectedToken
+from lark import Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.language.expression import MAX_DEPTH, Atomic, Dependent, Expression, Sequence, Span
@@ -26,8 +27,7 @@ def parse(text: str) -> Expression:
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:
-        part: Any = _lark().parse(found)
-        return part[0]
+        return _parser()(found)[0]
     except UnexpectedToken as error:
         raise _misplaced(text, found, error.token) from None
     except _UnusableError as error:
@@ -97,7 +97,7 @@ def _too_deep(start: int, end: int) -> _UnusableError:
 
 
 @cache
-def _lark() -> Lark:
+def _parser() -> Callable[[Tokens[Token]], Part]:
     return lalr("grammar.lark", _Builder())
 
 
