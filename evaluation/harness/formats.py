@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from data_gen.sources import READERS, Refused, fields
 from data_gen.sources.files import file_rows
 from data_gen.sources.hotpot import read_hotpot
 from data_gen.sources.rows import Outcome, read_annotated
+from evaluation.measures.plan_graph import Sketch, sketch
 from evaluation.questions import KINDS
 from revelator.errors import DataError
 
@@ -26,6 +28,11 @@ class BenchmarkQuestion:
     @property
     def id(self) -> str:
         return self.gold.id
+
+    @cached_property
+    def plan(self) -> Sketch | None:
+        """The gold plan, read once for all systems that are asked; None where there is none."""
+        return sketch(self.gold.expression) if self.gold.expression else None
 
 
 Read = Callable[[str], Iterator[BenchmarkQuestion]]

@@ -11,12 +11,11 @@ from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.measures.metrics import answer_score, list_score, normalise, title_key, title_scores
-from evaluation.measures.plan_graph import edit_distance, entity_coverage, sketch
+from evaluation.measures.plan_graph import Sketch, edit_distance, entity_coverage, sketch
 from evaluation.retrieval.recall import gold_titles
 from revelator.errors import ExpressionError
 from revelator.language import logic
 from revelator.trace import Node, Trace
-from serving.executor.limits import depth
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
 CUTOFFS = (2, 5, 10)
@@ -24,8 +23,7 @@ CUTOFFS = (2, 5, 10)
 
 def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
     """What is known of a question before it is asked."""
-    gold = question.gold
-    plan = sketch(gold.expression) if gold.expression else None
+    gold, plan = question.gold, question.plan
     return QuestionRow(
         id=gold.id,
         benchmark=benchmark.name,
@@ -35,7 +33,7 @@ def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
         gold_plan=gold.expression,
         shape=plan.letters if plan else "",
         hops=len(gold.steps) or (plan.leaves if plan else 0),
-        depth=depth(plan.plan) if plan else 0,
+        depth=plan.depth if plan else 0,
         negations=logic.negations(logic.parse(gold.query)) if gold.query else 0,
         kind=question.kind,
         gold_titles=gold_titles(gold),
@@ -69,8 +67,8 @@ def scored(
     found = _retrieved(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
         scores |= title_scores(found, row.gold_titles, CUTOFFS)
-    if plans and row.gold_plan and row.gold_route in ("complex", "compound"):
-        scores |= plan_values(trace.plan or "", row.gold_plan, question.gold.entities, own=trace.plan_source == "model")
+    if plans and question.plan and row.gold_route in ("complex", "compound"):
+        scores |= plan_values(trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
     return QuestionRow(
@@ -91,20 +89,20 @@ def scored(
     )
 
 
-def plan_values(plan: str, gold: str, names: Collection[str], *, own: bool) -> dict[str, float]:
+def plan_values(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
     """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
     the two graphs."""
-    wanted, found = sketch(gold), None
+    found = None
     if own and plan:
         with suppress(ExpressionError):
             found = sketch(plan)
-    edits = {"edits": float(edit_distance(found, wanted))}
+    edits = {"edits": float(edit_distance(found, gold))}
     if found is None:
         return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits
     return {
         "valid": float(found.valid),
-        "letters": float(found.letters == wanted.letters),
-        "leaves": float(found.leaves == wanted.leaves),
+        "letters": float(found.letters == gold.letters),
+        "leaves": float(found.leaves == gold.leaves),
         "coverage": entity_coverage(found, names),
         **edits,
     }

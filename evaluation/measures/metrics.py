@@ -16,7 +16,6 @@ import math
 import re
 import string
 import unicodedata
-from collections import Counter
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -71,7 +70,7 @@ class AnswerRule:
         ours, theirs = predicted.split(), wanted.split()
         if self.empty_equal and not (ours and theirs):
             return float(ours == theirs)
-        shared = len(ours) if ours == theirs else sum((Counter(ours) & Counter(theirs)).values())
+        shared = sum([min(ours.count(word), theirs.count(word)) for word in {*ours}.intersection(theirs)])
         return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
 
 

@@ -15,6 +15,7 @@ from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import gold_row, plan_values, rounds, scored
 from evaluation.harness.run_metrics import measured
 from evaluation.measures.bootstrap import bootstrap
+from evaluation.measures.plan_graph import sketch
 from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 
@@ -84,8 +85,9 @@ async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plan
 
 
 def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
-    assert plan_values(PLAN, PLAN, ["Belt"], own=False)["valid"] == 0
-    other = plan_values("Who wrote Belt? + Where was Ana born?", PLAN, ["Belt", "Lima"], own=True)
+    gold = sketch(PLAN)
+    assert plan_values(PLAN, gold, ["Belt"], own=False)["valid"] == 0
+    other = plan_values("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
     assert other == {"valid": 1.0, "letters": 0.0, "leaves": 1.0, "coverage": 0.5, "edits": 1.0}
 
 
