@@ -4,7 +4,8 @@
     python deploy/sizing.py times.json
 
 It needs Python alone. What it assumes stands in `Assumptions`, each to be changed by an option; docs/sizing.md says how
-far each is to be trusted.
+far each is to be trusted. `revelator costs` answers another question: what a strategy makes of given servers, from its
+counted calls.
 """
 
 from __future__ import annotations
@@ -93,8 +94,14 @@ def main() -> None:
     for field in fields(Assumptions):
         parser.add_argument(f"--{field.name.replace('_', '-')}", type=type(field.default), default=field.default)
     options = vars(parser.parse_args())
-    times = json.loads(options.pop("times").read_text(encoding="utf-8"))
-    print(report(times, Assumptions(**options)))
+    path = options.pop("times")
+    for name, value in options.items():
+        if value < 0 or (value == 0 and not name.endswith("_month")):  # a price may be nothing
+            parser.error(f"{name.replace('_', '-')}: a positive number is needed")
+    try:
+        print(report(json.loads(path.read_text(encoding="utf-8")), Assumptions(**options)))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        parser.error(f"{path} is not what benchmarks/service_times.py writes: {error!r}")
 
 
 if __name__ == "__main__":

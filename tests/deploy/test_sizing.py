@@ -8,6 +8,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "sizing.py"
 TIMES = {
     "core_seconds": {"revelator": 1.0, "retriever": 0.01},
@@ -38,3 +40,21 @@ def test_it_runs_with_python_alone_and_prints_its_tables(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert "5,000,000 passages: index 50.0 GB, shards of at most 20 GB: 3" in done.stdout, done.stderr
     assert done.stdout.count("| 10,000 |") == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "says"),
+    [
+        ("{}", [], "not what benchmarks/service_times.py writes: KeyError('index')"),
+        ("[", [], "not what benchmarks/service_times.py writes"),
+        (json.dumps(TIMES), ["--cores", "0"], "cores: a positive number is needed"),
+    ],
+)
+def test_a_foreign_file_or_a_machine_without_cores_is_refused_in_one_line(
+    tmp_path: Path, text: str, options: list[str], says: str
+) -> None:
+    (tmp_path / "times.json").write_text(text)
+    done = subprocess.run(
+        [sys.executable, SCRIPT, tmp_path / "times.json", *options], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and says in done.stderr and "Traceback" not in done.stderr
