@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.measures.metrics import AnswerScore, answer_score, list_score
+from evaluation.asking import ask_each, refusal
+from evaluation.harness.formats import FORMATS
+from evaluation.harness.question_scores import answer_values
+from evaluation.measures.metrics import AnswerScore
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.client import AsyncClient
-from revelator.errors import RevelatorError, Unavailable
+from revelator.errors import RevelatorError
 from revelator.trace import Trace
 
-RULES = {"musique": "musique", "2wiki": "hotpotqa"}  # 2WikiMultiHopQA scores by HotpotQA's rule
 AT_ONCE = 2  # questions in flight: one a core
 
 
@@ -47,55 +50,45 @@ class AnswerRow:
     error: str = ""
 
 
-def score(question: AnnotatedQuestion, answer: str, answers: Sequence[str]) -> AnswerScore:
+def score(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
     """By the rule of the question's set. In a world several gold values are all wanted; elsewhere they are aliases."""
-    if question.source == "world" and len(question.answers) > 1:
-        return list_score(answers, question.answers)
-    return answer_score(answer, question.answers, RULES.get(question.source, "squad"))
+    how, text = FORMATS[question.source], "; ".join(answers)  # the values, without the sentence around them
+    return AnswerScore(**answer_values(text, answers, question.answers, how.normaliser, is_list=how.lists))
 
 
-def answer_row(question: AnnotatedQuestion, trace: Trace) -> AnswerRow:
-    text = "; ".join(trace.answers)  # the values, without the sentence around them
-    return AnswerRow(
-        id=question.id,
-        source=question.source,
-        question=question.question,
-        gold=question.answers,
-        answer=text,
-        **asdict(score(question, text, trace.answers)),
-        route=trace.route or "",
-        plan=trace.plan or "",
-        plan_source=trace.plan_source,
-        degraded=trace.degraded,
-        outcome=trace.outcome,
-        asked=tuple(node.asked for node in trace.nodes if node.kind == "atomic" and node.asked),
-        **asdict(trace.usage),
-        wall_ms=trace.wall_ms,
-        critical_path_ms=trace.critical_path_ms,
+def answer_row(question: AnnotatedQuestion, outcome: Trace | RevelatorError) -> AnswerRow:
+    about = AnswerRow(question.id, question.source, question.question, question.answers)
+    if isinstance(outcome, RevelatorError):
+        return replace(about, error=refusal(outcome))
+    return replace(
+        about,
+        answer="; ".join(outcome.answers),
+        **asdict(score(question, outcome.answers)),
+        route=outcome.route or "",
+        plan=outcome.plan or "",
+        plan_source=outcome.plan_source,
+        degraded=outcome.degraded,
+        outcome=outcome.outcome,
+        asked=tuple(node.asked for node in outcome.nodes if node.kind == "atomic" and node.asked),
+        **asdict(outcome.usage),
+        wall_ms=outcome.wall_ms,
+        critical_path_ms=outcome.critical_path_ms,
     )
 
 
 async def _ask_all(questions: Sequence[AnnotatedQuestion], url: str, out: Path, seconds: float) -> None:
-    gate = asyncio.Semaphore(AT_ONCE)
     with progress_bar() as progress:
         bar = progress.add_task("questions", total=len(questions))
         async with AsyncClient(url, timeout=seconds) as client:
 
-            async def ask(question: AnnotatedQuestion) -> None:
-                async with gate:
-                    try:
-                        row = answer_row(question, (await client.ask(question.question)).trace)
-                    except Unavailable:  # not this question's fault: the measurement stops, and goes on when run again
-                        raise
-                    except RevelatorError as error:
-                        about = (question.id, question.source, question.question, question.answers)
-                        row = AnswerRow(*about, error=f"{type(error).__name__}: {error.message}")
-                append_rows(out, [row])
+            async def ask(question: str) -> Trace:
+                return (await client.ask(question)).trace
+
+            def told(question: AnnotatedQuestion, outcome: Trace | RevelatorError) -> None:
+                append_rows(out, [answer_row(question, outcome)])
                 progress.advance(bar)
 
-            async with asyncio.TaskGroup() as group:
-                for question in questions:
-                    group.create_task(ask(question))
+            await ask_each(ask, questions, attrgetter("question"), told, AT_ONCE)
 
 
 def ask_all(questions: Sequence[AnnotatedQuestion], url: str, out: Path, seconds: float = 60.0) -> None:

@@ -118,7 +118,7 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)
-            points = score(question, "; ".join(trace.answers), trace.answers)
+            points = score(question, trace.answers)
             asked.append(Asked(kind, question, trace, points))
             chain.console.print(f"gold answer: {'; '.join(question.answers)} · {met(points)}", highlight=False)
     return asked

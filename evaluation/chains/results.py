@@ -14,7 +14,8 @@ from typing import Any
 
 from evaluation.adapters.predictions import LabelRow, PlanRow, Predicted, TextRow
 from evaluation.adapters.targets import is_whole, reached
-from evaluation.chains.answers import RULES, AnswerRow
+from evaluation.chains.answers import AnswerRow
+from evaluation.harness.formats import FORMATS
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.measures.metrics import roc_auc, title_recall
 from evaluation.published import TITLES, table
@@ -195,7 +196,7 @@ def answers_table(measured: Measured) -> str:
         for group, belongs in groups:
             part = [row for row in measured.answers if row.source == name and belongs(row)]
             cells = [mean(part, attrgetter(m)) for m in ("em", "acc", "f1")]
-            lines.append([title, RULES[name], group, len(part), *cells])
+            lines.append([title, FORMATS[name].normaliser, group, len(part), *cells])
     return table(["set", "normaliser", "questions", "n", "EM", "Acc", "F1"], lines)
 
 

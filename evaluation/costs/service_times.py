@@ -13,10 +13,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from evaluation.asking import Ask, ask_each
 from evaluation.costs.model import STATIONS, Prices, ServiceTimes, demand_of, predict
 from evaluation.facts import machine
+from evaluation.harness.folder import Cost
 from evaluation.harness.question_scores import cost
-from evaluation.harness.systems import Ask, Services
+from evaluation.harness.systems import Services
 from revelator.errors import RevelatorError
 from revelator.trace import Passage, Trace
 from serving.protocols import Completion, GenerateRequest, Generator, Reading, Retriever, Revelator
@@ -99,8 +101,7 @@ async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTi
     clock.seconds.clear()
     clock.units.clear()
     began = time.perf_counter()
-    for question in questions:
-        await asked(ask, question)
+    await ask_each(ask, questions, str, lambda question, outcome: None, 1)
     wall = time.perf_counter() - began
     tasks = {name: clock.mean(name) for name in clock.units if name not in ("search", "reading")}
     beside = max(0.0, wall - sum(clock.seconds.values())) / len(questions)
@@ -109,23 +110,15 @@ async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTi
 
 async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int) -> Checked:
     """Asks the questions, `concurrency` at a time, without a clock in between, and predicts from what they called."""
-    slots = asyncio.Semaphore(concurrency)
+    costs: list[Cost] = []
 
-    async def one(question: str) -> Trace | None:
-        async with slots:
-            return await asked(ask, question)
+    def told(question: str, outcome: Trace | RevelatorError) -> None:
+        if isinstance(outcome, Trace):
+            costs.append(cost(outcome))
 
     began = time.perf_counter()
-    traces = await asyncio.gather(*(one(question) for question in questions))
+    await ask_each(ask, questions, str, told, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
-    demand = demand_of([cost(trace) for trace in traces if trace is not None], times)
+    demand = demand_of(costs, times)
     predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
     return Checked(concurrency, len(questions), predicted.throughput, measured)
-
-
-async def asked(ask: Ask, question: str) -> Trace | None:
-    """None for a question that was refused."""
-    try:
-        return await ask(question)
-    except RevelatorError:
-        return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from rich.progress import Progress
 
+from evaluation.asking import Ask, ask_each, refusal
 from evaluation.baselines.table import BASELINES
 from evaluation.facts import code_digest, memory_gib, processor
 from evaluation.harness.ablations import check_ablation
@@ -22,9 +23,10 @@ from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.given_predictions import read_given
 from evaluation.harness.question_scores import answer_values, gold_row, scored
-from evaluation.harness.systems import Ask, Opened, check_system, describe, open_system
+from evaluation.harness.systems import Opened, check_system, describe, open_system
 from evaluation.logic.ranking import cases_of, files_of, identity, rank
-from revelator.errors import ConfigError, RevelatorError, Unavailable
+from revelator.errors import ConfigError, RevelatorError
+from revelator.trace import Trace
 
 COMPILES = ("auto", "compile")
 
@@ -166,25 +168,12 @@ async def ask_all(
     ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
 ) -> None:
     """`concurrency` questions in flight; `write` is called with each row as it ends."""
-    queue = iter(todo)
 
-    async def work() -> None:
-        for question in queue:
-            row = gold_row(question, benchmark)
-            try:
-                trace = await ask(question.gold.question)
-            except Unavailable as error:  # not this question's fault: the run stops, and goes on when it is run again
-                hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
-                raise Unavailable(error.message, where=error.where, hint=hint) from error
-            except RevelatorError as error:
-                write(replace(row, status="error", error=f"{type(error).__name__}: {error.message}"))
-            else:
-                write(scored(row, question, benchmark, trace, **scoring))
+    def told(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
+        row = gold_row(question, benchmark)
+        if isinstance(outcome, RevelatorError):
+            write(replace(row, status="error", error=refusal(outcome)))
+        else:
+            write(scored(row, question, benchmark, outcome, **scoring))
 
-    workers = [asyncio.create_task(work()) for _ in range(min(concurrency, len(todo)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for worker in workers:
-            worker.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
+    await ask_each(ask, todo, lambda question: question.gold.question, told, min(concurrency, len(todo)))

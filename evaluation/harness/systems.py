@@ -3,12 +3,13 @@ question to its trace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evaluation.asking import Ask
 from evaluation.baselines.table import BASELINES, run_baseline
 from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
 from evaluation.harness.checks import check_index
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from revelator.trace import Passage
     from serving.engines.engine import Engine
 
-Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
 WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0
