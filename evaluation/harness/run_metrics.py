@@ -94,13 +94,13 @@ def _grouped(
     level: Level,
 ) -> dict[str, dict[str, Figure]]:
     """Nothing where all questions are of one kind."""
-    values = np.array([str(key(row)) for row in rows])
-    names, counts = np.unique(values, return_counts=True)
+    members: dict[str, list[int]] = {}
+    for place, row in enumerate(rows):
+        members.setdefault(str(key(row)), []).append(place)
     found: dict[str, dict[str, Figure]] = {}
-    for name, count in zip(names.tolist(), counts.tolist(), strict=True) if len(names) > 1 else ():
-        if name and count >= FEWEST:
-            member = values == name
-            inside = {measure: table[measure][member] for measure in GROUPED if measure in table}
+    for name, places in sorted(members.items()) if len(members) > 1 else ():
+        if name and len(places) >= FEWEST:
+            inside = {measure: table[measure][places] for measure in GROUPED if measure in table}
             figures = {measure: _figure(column[~np.isnan(column)], level) for measure, column in inside.items()}
             found[name] = {measure: figure for measure, figure in figures.items() if figure["n"]}
     return found
@@ -119,7 +119,7 @@ def _calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for task in dict.fromkeys(label.task for row in rows for label in row.labels):
         pairs = [(row.id, label) for row in rows for label in row.labels if label.task == task]
-        groups = [id for id, _ in pairs]
+        _, groups = np.unique([id for id, _ in pairs], return_inverse=True)  # once for both
         sure = np.array([label.probability for _, label in pairs])
         right = np.array([label.predicted == label.gold for _, label in pairs])
 

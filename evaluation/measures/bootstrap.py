@@ -32,7 +32,7 @@ class Interval:
 def bootstrap(
     values: ArrayLike,
     *,
-    groups: Sequence[str] | None = None,
+    groups: Sequence[str] | np.ndarray | None = None,
     level: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
@@ -69,7 +69,7 @@ def bootstrap_columns(
 
 def bootstrap_of(
     statistic: Callable[[np.ndarray], float],
-    groups: Sequence[str],
+    groups: Sequence[str] | np.ndarray,
     *,
     level: float = 0.95,
     resamples: int = 1_000,
@@ -89,7 +89,7 @@ def bootstrap_of(
     return Interval(float(statistic(np.arange(len(groups)))), float(low), float(high), len(groups))
 
 
-def _by_group(rows: np.ndarray, groups: Sequence[str] | None) -> tuple[np.ndarray, np.ndarray]:
+def _by_group(rows: np.ndarray, groups: Sequence[str] | np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if groups is None:
         return rows, np.ones(len(rows))
     names, member = np.unique(np.asarray(groups), return_inverse=True)

@@ -163,18 +163,26 @@ class _Binder:
         for name in names:
             words = _words(name)
             stems, asked = _stems(words), FITS.get(words[-1]) if words else None
-            scores = [[self._producer(i).score(stems, asked) for i in tier] for tier in tiers]
-            best = max([max(row) for row in scores])
-            if any(best):
-                row, tier = next((row, tier) for row, tier in zip(scores, tiers, strict=True) if best in row)
-                equals = sorted(i for i, score in zip(tier, row, strict=True) if score == best)
-                tied.setdefault(tuple(equals), []).append(name)
+            best, equals, nearest = (0, 0), list[int](), list[int]()
+            for tier in tiers:
+                for i in tier:
+                    score = self._score(i, stems, asked)
+                    if score > best:
+                        best, equals, nearest = score, [i], tier
+                    elif score == best and tier is nearest:
+                        equals.append(i)
+            if equals:
+                tied.setdefault(tuple(sorted(equals)), []).append(name)
         return {name: i for equals, group in tied.items() for name, i in _share(group, equals)}
 
-    def _producer(self, index: int) -> _Producer:
+    def _score(self, index: int, stems: frozenset[str], asked: str | None) -> tuple[int, int]:
+        if asked is None:
+            text = self.leaves[index].text.lower()
+            if not [stem for stem in stems if stem in text]:  # most names match few leaves: those are not looked into
+                return 0, 0
         if index not in self.producers:
             self.producers[index] = _Producer.of(self.leaves[index])
-        return self.producers[index]
+        return self.producers[index].score(stems, asked)
 
 
 def _share(names: list[str], equals: tuple[int, ...]) -> list[tuple[str, int]]:
