@@ -178,8 +178,8 @@ def _corpora(
     """By the corpus's name and the set whose questions are put to it."""
     from serving.retrieval import Index
 
-    index = Corpus("index", Index.open(index_folder)) if index_folder else None
-    found = {("index", source): index for source in PUBLISHED if index}
+    third = Corpus("index", Index.open(index_folder)) if index_folder else None
+    found = {("index", source): third for source in PUBLISHED if third}
     for source, published in PUBLISHED.items():
         if not (data / published).is_file():
             raise ConfigError(f"{published} is not there", where=str(data), hint="give the published files: --data DIR")

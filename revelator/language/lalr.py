@@ -44,7 +44,8 @@ def lalr(grammar: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
     first, last = table.start_states["start"], table.end_states["start"]
 
     def parse(tokens: Sequence[Any]) -> Any:
-        states, values = [first], []
+        states: list[int] = [first]
+        values: list[Any] = []
         for token in (*tokens, END):
             kind = token.type
             while type(step := actions[states[-1]].get(kind)) is tuple:
