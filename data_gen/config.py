@@ -140,22 +140,21 @@ def load_config(path: Path) -> SetConfig:
     return read_config(path, SetConfig)
 
 
-def read_config(path: Path, kind: type[Config]) -> Config:
-    """Reads a configuration file. Raises ConfigError that names field, value and reason."""
+def read_config(path: Path, kind: type[Config], examples: str = "data_gen/configs") -> Config:
+    """Reads a configuration file. Raises ConfigError that names field, value and reason, and where there are
+    `examples`."""
     try:
         value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
     except OSError as error:
         hint = "give the path of a YAML file; a relative one starts at the current folder"
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except (yaml.YAMLError, UnicodeDecodeError) as error:
-        hint = "mend it there; see data_gen/configs for examples"
+        hint = f"mend it there; see {examples} for examples"
         raise ConfigError(f"not YAML: {error}", where=str(path), hint=hint) from error
     try:
         return kind.model_validate(value)
     except ValidationError as error:
-        raise ConfigError(
-            "\n  ".join(_faults(error)), where=str(path), hint="see data_gen/configs for examples"
-        ) from error
+        raise ConfigError("\n  ".join(_faults(error)), where=str(path), hint=f"see {examples} for examples") from error
 
 
 def _faults(error: ValidationError) -> Iterator[str]:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, m
 from data_gen.config import FilePath, read_config
 from serving.retrieval.logical import Conjunction, Disjunction, Negation
 
+EXAMPLES = "evaluation/configs"
+
 Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
@@ -183,8 +185,8 @@ class _File(BaseModel):
 def load(path: Path, **given: Any) -> dict[str, RunConfig]:
     """The runs of a configuration by name, "" where it is one run; what is `given` on the command line stands in for
     the file's own. Raises ConfigError."""
-    one = read_config(path, _File).runs is None
-    runs = {"": read_config(path, RunConfig)} if one else read_config(path, _Runs).root
+    one = read_config(path, _File, EXAMPLES).runs is None
+    runs = {"": read_config(path, RunConfig, EXAMPLES)} if one else read_config(path, _Runs, EXAMPLES).root
     return {name: _with(config, **given) for name, config in runs.items()}
 
 

@@ -94,6 +94,11 @@ class QuestionRow:
     cost: Cost = field(default_factory=Cost)
     trace: dict[str, Any] | Trace | None = None
 
+    @property
+    def counted(self) -> bool:
+        """Whether it is known what the question took: not of a refused one, and not of a prediction that was given."""
+        return self.status != "error" and self.cost != Cost()
+
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> QuestionRow:
         lists = ("golds", "predictions", "gold_titles", "retrieved")

@@ -21,12 +21,22 @@ def read_given(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
     """
     try:
         pairs = _pairs(path.read_text(encoding="utf-8"), path)
-    except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"cannot be read: {error}", where=str(path)) from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"is not UTF-8: {error}", where=str(path)) from error
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
     named = [(full.get(id, id), value) for id, value in pairs]
     check_ids([id for id, _ in named], ids, str(path))
-    return {id: tuple(map(str, value)) if isinstance(value, list) else (str(value),) for id, value in named}
+    return {id: _texts(value, f"{path}, {id}") for id, value in named}
+
+
+def _texts(value: Any, where: str) -> tuple[str, ...]:
+    """None is no answer."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if wrong := [one for one in values if not isinstance(one, str | int | float)]:
+        raise DataError(f"{json.dumps(wrong[0])} is no answer", where=where, hint="a text, or a list of texts")
+    return tuple(map(str, values))
 
 
 def _pairs(text: str, path: Path) -> list[tuple[str, Any]]:

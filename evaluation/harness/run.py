@@ -25,6 +25,7 @@ from evaluation.harness.given_predictions import read_given
 from evaluation.harness.question_scores import answer_values, gold_row, scored
 from evaluation.harness.systems import Opened, check_system, describe, open_system
 from evaluation.logic.ranking import cases_of, files_of, identity, rank
+from evaluation.rows import sole_writer
 from revelator.errors import ConfigError, RevelatorError
 from revelator.trace import Trace
 
@@ -104,27 +105,28 @@ def carry_out(
     config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, progress: Progress, opened: Opened | None = None
 ) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
-    is kept, and the same call goes on."""
-    done = {row.id for row in begin(folder, run)}
-    todo = [question for question in benchmark.questions if question.id not in done]
-    bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
-    writer = RowWriter(folder)
+    is kept, and the same call goes on; ConfigError while another process writes in `folder`."""
+    with sole_writer(folder):
+        done = {row.id for row in begin(folder, run)}
+        todo = [question for question in benchmark.questions if question.id not in done]
+        bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
+        writer = RowWriter(folder)
 
-    def write(row: QuestionRow) -> None:
-        writer.append(row)
-        progress.advance(bar)
+        def write(row: QuestionRow) -> None:
+            writer.append(row)
+            progress.advance(bar)
 
-    try:
-        if config.system.ranking:
-            for row in ranked_rows(config, config.system.ranking, [id for id in run.ids if id not in done]):
-                write(row)
-        elif config.system.predictions:
-            for row in given_rows(Path(config.system.predictions), todo, benchmark, run.ids):
-                write(row)
-        elif todo:
-            asyncio.run(_with_system(config, benchmark, todo, write, opened))
-    finally:
-        writer.close()
+        try:
+            if config.system.ranking:
+                for row in ranked_rows(config, config.system.ranking, [id for id in run.ids if id not in done]):
+                    write(row)
+            elif config.system.predictions:
+                for row in given_rows(Path(config.system.predictions), todo, benchmark, run.ids):
+                    write(row)
+            elif todo:
+                asyncio.run(_with_system(config, benchmark, todo, write, opened))
+        finally:
+            writer.close()
 
 
 def ranked_rows(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:

@@ -48,7 +48,7 @@ def write_metrics(folder: Path, run: Run, level: Level = bootstrap) -> dict[str,
 
 def measured(rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES) -> dict[str, Any]:
     """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A question that was refused
-    scores nothing, and costs are those of the others. `resamples` are those of the calibration error."""
+    scores nothing, and costs are of those whose cost was counted. `resamples` are those of the calibration error."""
     table = _columns(rows)
     figures = {name: _figure(values[~np.isnan(values)], level) for name, values in table.items()}
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
@@ -67,13 +67,14 @@ def _columns(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
     names = dict.fromkeys(name for row in rows for name in row.scores)
     table = {name: np.array([row.scores.get(name, np.nan) for row in rows]) for name in names}
     answered = np.array([row.status != "error" for row in rows])
+    counted = np.array([row.counted for row in rows], bool)
     for name in ("em", "acc", "f1"):
         if name in table:
             table[name] = np.where(np.isnan(table[name]) & ~answered, 0.0, table[name])
     for name in COSTS:
-        table[name] = np.where(answered, [float(getattr(row.cost, name)) for row in rows], np.nan)
+        table[name] = np.where(counted, [float(getattr(row.cost, name)) for row in rows], np.nan)
     calls = [float(sum(row.cost.model_calls.values())) for row in rows]
-    table["model_calls"] = np.where(answered, calls, np.nan)
+    table["model_calls"] = np.where(counted, calls, np.nan)
     for status in ("complete", "partial", "failed", "error"):
         table[status] = np.array([float(row.status == status) for row in rows])
     return table

@@ -66,7 +66,7 @@ class Loaded:
     @property
     def tokens(self) -> Figure:
         """Tokens in and out together, a question."""
-        return figure([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.status != "error"])
+        return figure([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.counted])
 
 
 @dataclass(frozen=True)
@@ -156,8 +156,8 @@ def differences(run: Loaded, reference: Loaded, measures: Sequence[str]) -> dict
 def value_of(row: QuestionRow, measure: str) -> float | None:
     """A score or a cost of a row, None where it has none; an answer score of a question that was refused is 0."""
     if measure == "model_calls":
-        return float(sum(row.cost.model_calls.values()))
+        return float(sum(row.cost.model_calls.values())) if row.counted else None
     if measure in COSTS:
-        return None if row.status == "error" else float(getattr(row.cost, measure))
+        return float(getattr(row.cost, measure)) if row.counted else None
     refused = 0.0 if row.status == "error" and measure in ("em", "acc", "f1") else None
     return row.scores.get(measure, refused)

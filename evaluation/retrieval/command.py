@@ -40,7 +40,7 @@ from evaluation.retrieval.queries import (
     parsed,
     shape_of,
 )
-from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
 from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
 from revelator.registry import CHAMPION
@@ -151,17 +151,19 @@ def recall(
         "more": more,
         "search": {"kind": kind, "model": model},
     }
-    begin(out, about, {"version": tags.get("version", adapter)})
-    plans = compile_all(dev, out / "plans.jsonl", engine)
-    todo = [
-        (question, split, corpus)
-        for (_, source), corpus in corpora.items()
-        for split, found, limit in (("dev", dev, questions), ("train", others, 0 if corpus.name == "index" else more))
-        for question in _answerable(found, corpus, source)[:limit]
-    ]
-    asyncio.run(rank_all(todo, plans, out / "ranked.jsonl", Leaves(engine)))
-    found = metrics_of(read_rows(out / "ranked.jsonl", Ranked))
-    write_json(out / "metrics.json", found)
+    with sole_writer(out):
+        begin(out, about, {"version": tags.get("version", adapter)})
+        plans = compile_all(dev, out / "plans.jsonl", engine)
+        todo = [
+            (question, split, corpus)
+            for (_, source), corpus in corpora.items()
+            for split, found, limit in (("dev", dev, questions), ("train", others, more))
+            if split == "dev" or corpus.name != "index"
+            for question in _answerable(found, corpus, source)[:limit]
+        ]
+        asyncio.run(rank_all(todo, plans, out / "ranked.jsonl", Leaves(engine)))
+        found = metrics_of(read_rows(out / "ranked.jsonl", Ranked))
+        write_json(out / "metrics.json", found)
     text = page_text(found, json.loads((out / RUN).read_text(encoding="utf-8")))
     if page:
         write_bytes(page, text.encode())

@@ -169,7 +169,8 @@ def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index
     given.write_text(json.dumps({str(n): answer for n, answer in enumerate(ASKED.values())}))
     path = config(tmp_path, index, system={"predictions": str(given)})
     call(path, "--out", str(tmp_path / "run"))
-    assert read_metrics(tmp_path / "run")["figures"]["f1"]["value"] == 1
+    figures = read_metrics(tmp_path / "run")["figures"]
+    assert figures["f1"]["value"] == 1 and "wall_s" not in figures, "what they took is not known"
     given.write_text('{"answer": ' + json.dumps({f"nq:{n}": "x" for n in range(6)}) + ', "sp": {}}')
     call(path, "--out", str(tmp_path / "hotpot"))
     assert read_metrics(tmp_path / "hotpot")["figures"]["f1"]["value"] == 0
@@ -182,6 +183,7 @@ def test_a_file_of_predictions_is_scored_by_the_same_rules(tmp_path: Path, index
         ('{"0": "a", "0": "b", "1": "", "2": "", "3": "", "4": "", "5": ""}', "1 id (nq:0) twice"),
         ("".join(f'{{"id": "{n}", "prediction": "x"}}\n' for n in range(7)), "1 id (6) of no question"),
         ('{"id": "1"}\n', "line 1: no prediction with an id"),
+        ("".join(f'{{"id": "{n}", "answer": {{}}}}\n' for n in range(6)), "nq:0: {} is no answer"),
     ],
 )
 def test_predictions_that_do_not_fit_are_refused_before_anything_is_written(

@@ -24,6 +24,7 @@ from evaluation.harness.folder import (
     read_questions,
     read_run,
 )
+from evaluation.rows import sole_writer
 from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
 
@@ -49,6 +50,17 @@ def write(folder: Path, *ids: str) -> None:
     for id in ids:
         writer.append(row(id))
     writer.close()
+
+
+def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
+    again = pytest.raises(ConfigError, match="another process is measuring here")
+    with sole_writer(tmp_path / "run"), again, sole_writer(tmp_path / "run"):
+        pass
+    with sole_writer(tmp_path / "run"):
+        assert list((tmp_path / "run").iterdir()) == [], "nothing is left by a hold"
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="this is a file"), sole_writer(tmp_path / "file"):
+        pass
 
 
 def test_rows_are_read_back_as_they_were_written_in_the_order_of_the_run(tmp_path: Path) -> None:
