@@ -178,7 +178,7 @@ def predictions(
     prices: Prices,
 ) -> list[Predicted]:
     """One for each number of GPUs and of questions in flight; refused questions do not count."""
-    demand = demand_of([row.cost for row in rows if row.status != "error"], times)
+    demand = demand_of([row.cost for row in rows if row.counted], times)
     return [
         predict(demand, {"revelator": servers, "retriever": searchers, "generator": readers}, inside, prices)
         for servers in gpus

@@ -63,8 +63,10 @@ class Predicted:
 
 
 def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
-    """The mean over questions. Raises DataError for a task whose time was not measured."""
-    count = max(1, len(costs))
+    """The mean over questions. Raises DataError where there is none, and for a task whose time was not measured."""
+    count = len(costs)
+    if not count:
+        raise DataError("no question's calls were counted", hint="predict from a run that asked a system")
     if unknown := {task for cost in costs for task in cost.model_calls} - set(times.tasks):
         hint = "measure with questions that need it: revelator costs measure"
         raise DataError(f"the seconds of {', '.join(sorted(unknown))} were not measured", hint=hint)

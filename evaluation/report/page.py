@@ -172,8 +172,8 @@ def cost_sheet(runs: Sequence[Loaded], times: ServiceTimes) -> Sheet:
     """Predicted for one and eight servers of the revelator, at 1 and 64 questions in flight."""
     cells = []
     for run in runs:
-        counted = [row.cost for row in run.rows if row.status != "error"]
-        for gpus, inside in product((1, 8), (1, 64)):
+        counted = [row.cost for row in run.rows if row.counted]
+        for gpus, inside in product((1, 8), (1, 64)) if counted else ():
             servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
             found = predict(demand_of(counted, times), servers, inside, Prices())
             figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
