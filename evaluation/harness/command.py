@@ -78,7 +78,9 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
         raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
     runs, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
     if unknown := [name for name in names if name not in runs]:
-        raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=f"runs: {', '.join(runs)}")
+        known = ", ".join(filter(None, runs))
+        hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
+        raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=hint)
     command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(benchmark_of)
     chosen = {name: settings for name, settings in runs.items() if not names or name in names}
     prepared = {name: (settings, *prepare(settings, command, read)) for name, settings in chosen.items()}

@@ -127,6 +127,7 @@ def recall(
         index_folder = home / "indexes" / "real"
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     out = out or home / "recall"
+    made = read_manifest(set_folder)
     splits = {split: {r.group for r in read_records(set_folder, split)} for split in ("dev", "train")}
     everything = {question.id: question for question in reversed(list(all_questions(set_folder)))}
     asked = [q for q in by_id_hash(everything.values()) if q.source in PUBLISHED and q.route == "complex"]
@@ -140,7 +141,7 @@ def recall(
     engine = Engine(base or (read_adapter(folder).base_name if folder else "tiny"), folder, threads=threads)
     about = {
         "kind": "retrieval",
-        "set": read_manifest(set_folder)["digest"],
+        "set": made["digest"],
         "adapter": sha256_file(folder / "manifest.json") if folder else "",
         "base": engine.base_digest,
         "indexes": {

@@ -27,7 +27,7 @@ from evaluation.retrieval.queries import (
     recall_at,
 )
 from evaluation.rows import append_rows, read_rows
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, RevelatorError
 from serving.retrieval import IndexSettings, build_index
 
 RANKINGS = st.lists(st.lists(st.sampled_from("abcdefgh"), unique=True), max_size=4)
@@ -175,6 +175,11 @@ def test_a_measurement_goes_on_from_what_a_kill_left_and_ends_in_the_same_figure
     assert rows[: len(kept)] == kept and len({(row.id, row.corpus) for row in rows}) == len(rows)
     with pytest.raises(ConfigError, match="a measurement of another questions stands there"):
         begin(tmp_path, {"kind": "retrieval", "questions": 3}, {})
+
+
+def test_a_home_without_a_set_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(RevelatorError, match="nothere"):
+        CliRunner().invoke(recall, ["base", "--home", str(tmp_path / "nothere")], catch_exceptions=False)
 
 
 def test_its_own_paragraphs_are_ranked_among_themselves(home: Path, tmp_path: Path) -> None:
