@@ -1,12 +1,13 @@
 """Building an instruction set of a million records: records a second, peak memory; how both grow with its size.
 
-    python benchmarks/data.py [--records 1000000] [--world DIR]
+    python benchmarks/data.py [--records 1000000] [--world DIR] [--cores 1 2] [--shares 0.25 0.5 1]
 
 A synthetic world is made first (kept in `--world`, if that is named), by a process of its own that is not counted. Then
-the same records are built by one process on one core and by two workers on two, at a quarter, a half and all of the
-questions. "core-s" is what the processes used of the cores: where it is less than cores × s, others had the rest, and
-"records a core-s" is the figure to compare. Memory is that of the building process and its workers together, looked at
-ten times a second: Linux `RssAnon`, what they hold for themselves, beyond shared and cached pages.
+the same records are built by one process on one core and by two workers on two (`--cores`), at a quarter, a half and
+all of the questions (`--shares`). "core-s" is what the processes used of the cores: where it is less than cores × s,
+others had the rest, and "records a core-s" is the figure to compare. Memory is that of the building process and its
+workers together, looked at ten times a second: Linux `RssAnon`, what they hold for themselves, beyond shared and cached
+pages.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ from typing import Any
 
 import psutil
 
-RECORDS_A_QUESTION = 26.0  # of the configuration below, a little less than it gives
-SHARES = (0.25, 0.5, 1.0)
+RECORDS_A_QUESTION = 22.5  # of the configuration below, a little less than it gives
 
 
 def configured(world: Path, questions: int) -> dict[str, Any]:
@@ -81,6 +81,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--world", type=Path, help="a world to read; made there if it is absent")
+    parser.add_argument("--cores", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--shares", type=float, nargs="+", default=[0.25, 0.5, 1.0])
     options = parser.parse_args()
     questions = round(options.records / RECORDS_A_QUESTION)
     print(f"load at the start: {os.getloadavg()[0]:.1f}")
@@ -91,8 +93,8 @@ def main() -> None:
             command = [sys.executable, "-c", "from revelator.cli import main; main()", "data", "world"]
             subprocess.run([*command, "--size", str(questions), "--out", str(world)], check=True)
         made = json.loads((world / "manifest.json").read_text())["size"]
-        for cores in (1, 2):
-            for share in SHARES:
+        for cores in options.cores:
+            for share in options.shares:
                 asked = round(min(questions, made) * share)
                 found = apart(world, asked, cores)
                 records, seconds, used = found["records"], found["seconds"], found["core-seconds"]
