@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -159,39 +158,47 @@ def round_(
 @click.option("--before", required=True, type=FOLDER, help="Adapter that made the round.")
 @click.option("--after", required=True, type=FOLDER, help="Adapter that was trained with it.")
 @click.option("--set", "set_folder", required=True, type=FOLDER, help="Set whose dev rows are scored.")
+@click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="Rows a task.")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
-def gain(round_folder: Path, before: Path, after: Path, set_folder: Path, limit: int, threads: int | None) -> None:
+def gain(
+    round_folder: Path,
+    before: Path,
+    after: Path,
+    set_folder: Path,
+    source: str | None,
+    limit: int,
+    threads: int | None,
+) -> None:
     """Score the adapters before and after a round on the same dev rows, and write the gain into the round.
 
     \b
     Example:
       revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
-        --set runs/real/sets/real
+        --set runs/real/sets/real --source musique
     """
-    from evaluation.adapters.scoring import pinned_rows, progress_bar, score
-    from evaluation.self_training.rounds import RECORD, record
+    from data_gen.instruction_set import read_records
+    from evaluation.adapters.scoring import progress_bar, score
+    from evaluation.self_training.rounds import RECORD, gains, record
     from revelator.artifact import read_manifest
     from serving.engines.engine import Engine
+    from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")
-    rows = pinned_rows(set_folder, "dev", limit)
+    digest = verify_set(set_folder)["digest"]
+    chosen = {record.id for record in read_records(set_folder, "dev") if source in (None, record.source)}
+    if not chosen:
+        raise ConfigError(f"no dev rows of {source}", where="--source", hint=f"revelator data inspect {set_folder}")
+    rows = pinned([row for row in read_split(set_folder, "dev") if row.id in chosen], limit)
     scores = []
     for folder in (before, after):
         engine = Engine(read_manifest(folder).base_name, folder, threads=threads)
         with progress_bar(Console(stderr=True)) as progress:
             scores.append(score(engine, rows, progress, f"{folder.name}: "))
-    tasks = {
-        task: {
-            "n": own.n,
-            "scores": {name: (value, scores[1][task].scores[name]) for name, value in own.scores.items()},
-        }
-        for task, own in scores[0].items()
-    }
+    tasks = {task: gains(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
-    digest = json.loads((set_folder / "manifest.json").read_text(encoding="utf-8"))["digest"]
-    record(round_folder, {"gain": {**digests, "set": digest, "tasks": tasks}})
+    record(round_folder, {"gain": {**digests, "set": digest, "source": source, "tasks": tasks}})
     click.echo((round_folder / "README.md").read_text(encoding="utf-8"))
 
 

@@ -18,6 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
 from data_gen.builder import shuffled
@@ -25,6 +27,8 @@ from data_gen.config import SetConfig
 from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, states, support_fault
 from data_gen.sources import READERS
 from data_gen.teacher.work import QUESTIONS, Admission, rows
+from evaluation.adapters.scores import TaskScore
+from evaluation.measures.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.durable import sha256_text, write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
@@ -259,14 +263,30 @@ def card(name: str, known: dict[str, Any]) -> str:
         f"The set is `set/`, digest `{known['digest'][:12]}`.",
     ]
     if gain := known.get("gain"):
-        lines += [f"## Gain\n\nThe dev rows of set `{gain['set'][:12]}`, before (`{gain['before'][:12]}`) and after "
-                  f"(`{gain['after'][:12]}`) training on it.", _gains(gain["tasks"])]  # fmt: skip
+        rows = f"dev rows of set `{gain['set'][:12]}`" + (f" from `{gain['source']}`" if gain["source"] else "")
+        adapters = f"before (`{gain['before'][:12]}`) and after (`{gain['after'][:12]}`) training on it"
+        lines += [f"## Gain\n\nThe {rows}, {adapters}; 95 % paired bootstrap intervals.", _gains(gain["tasks"])]
     return "\n\n".join(lines) + "\n"
+
+
+def gains(before: TaskScore, after: TaskScore) -> dict[str, Any]:
+    """Both scores of each measure of a task on the same rows; where rows have values, the paired bootstrap interval."""
+    groups = [name.rsplit("/", 2)[0] for name in before.ids]
+    pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}
+    changes = {name: bootstrap(pair, groups=groups) for name, pair in pairs.items()}
+    return {
+        "n": before.n,
+        "scores": {name: (value, after.scores[name]) for name, value in before.scores.items()},
+        "intervals": {name: (change.low, change.high) for name, change in changes.items()},
+    }
 
 
 def _gains(tasks: dict[str, dict[str, Any]]) -> str:
     table = ["| task | n | measure | before | after | gain |", "|---|---|---|---|---|---|"]
     for task, own in tasks.items():
         for measure, (before, after) in own["scores"].items():
-            table.append(f"| {task} | {own['n']} | {measure} | {before:.3f} | {after:.3f} | {after - before:+.3f} |")
+            ends = own["intervals"].get(measure)
+            interval = f" [{ends[0]:+.3f}, {ends[1]:+.3f}]" if ends else ""
+            gain = f"{after - before:+.3f}{interval}"
+            table.append(f"| {task} | {own['n']} | {measure} | {before:.3f} | {after:.3f} | {gain} |")
     return "\n".join(table)

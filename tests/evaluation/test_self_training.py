@@ -156,6 +156,11 @@ def test_the_gain_is_measured_on_dev_rows_and_written_into_the_card(
     CliRunner().invoke(self_train, [*arguments, "--limit", "2"], catch_exceptions=False)
     gain = json.loads((tmp_path / "round/round.json").read_text())["gain"]
     assert gain["tasks"]["route"]["n"] == 2 and len(gain["tasks"]["translate_bnf"]["scores"]["letters"]) == 2
+    low, high = gain["tasks"]["translate_bnf"]["intervals"]["letters"]
+    before, after = gain["tasks"]["translate_bnf"]["scores"]["letters"]
+    assert low <= after - before <= high
     assert "| translate_bnf | 2 | letters | " in (tmp_path / "round/README.md").read_text()
+    ran = CliRunner().invoke(self_train, [*arguments, "--source", "nowhere"])
+    assert isinstance(ran.exception, ConfigError) and ran.exception.where == "--source"
     ran = CliRunner().invoke(self_train, ["gain", str(tmp_path), *arguments[2:]])
     assert isinstance(ran.exception, ConfigError) and "no round" in ran.exception.message
