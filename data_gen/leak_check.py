@@ -10,27 +10,36 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
+from revelator.errors import DataError
 from revelator.terminal import printable
 
-if TYPE_CHECKING:
-    from data_gen.builder import Record
-
+COLUMNS = ["id", "question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
 ASKED = re.compile(r"[^?\n*+()]+\?")
 
 
-def texts(record: Record) -> Iterator[str]:
+def texts(record: dict[str, str]) -> Iterator[str]:
     """Every text of a record that could be a question."""
-    yield record.question
-    for written in (LABEL.sub("", record.prompt), record.completion):
+    yield record["question"]
+    for written in (LABEL.sub("", record["prompt"]), record["completion"]):
         yield from written.splitlines()
         yield from ASKED.findall(written)
+
+
+def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
+    """The records of a set's files, of this release or an earlier one."""
+    import pyarrow.parquet as parquet
+
+    for file in (parquet.ParquetFile(folder / name) for name in files if name.endswith(".parquet")):
+        if missing := set(COLUMNS) - set(file.schema_arrow.names):
+            raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
+        for batch in file.iter_batches(columns=COLUMNS):
+            yield from batch.to_pylist()
 
 
 @click.command(name="leaks")
@@ -50,20 +59,19 @@ def leaks_command(sets: tuple[Path, ...], held_out: Path, as_json: bool) -> None
     from rich.console import Console
     from rich.progress import track
 
-    from data_gen.instruction_set import SPLITS, read_manifest, read_records
+    from data_gen.instruction_set import read_manifest
     from data_gen.leakage import leaks, load_held_out
 
     held, found, looked = load_held_out(held_out), [], Counter[str]()
     for folder in sets:
-        total = sum(read_manifest(folder)["records"].values())
-        records = (record for split in SPLITS for record in read_records(folder, split))
-        console = Console(stderr=True)
-        for record in track(records, str(folder), total, console=console, transient=True):
+        manifest, console = read_manifest(folder), Console(stderr=True)
+        total = sum(manifest["records"].values())
+        for record in track(read(folder, manifest["files"]), str(folder), total, console=console, transient=True):
             looked.update(records=1)
             for text in texts(record):
                 looked.update(texts=1)
                 if name := leaks(held, text):
-                    found.append({"set": str(folder), "id": record.id, "held_out": name, "text": text})
+                    found.append({"set": str(folder), "id": record["id"], "held_out": name, "text": text})
     if as_json:
         click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
     else:
