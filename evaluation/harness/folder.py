@@ -59,6 +59,9 @@ class Cost:
     path_s: float = 0.0
 
 
+UNCOUNTED = Cost()
+
+
 @dataclass(frozen=True)
 class QuestionRow:
     """One question. `status` is `complete`, `partial`, `failed` (no answer) or `error` (refused: `error` says why).
@@ -97,7 +100,7 @@ class QuestionRow:
     @property
     def counted(self) -> bool:
         """Whether it is known what the question took: not of a refused one, and not of a prediction that was given."""
-        return self.status != "error" and self.cost != Cost()
+        return self.status != "error" and self.cost != UNCOUNTED
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> QuestionRow:

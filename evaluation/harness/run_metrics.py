@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from evaluation.measures.calibration import calibration_error, reliability
 from revelator.durable import sha256_file, write_json
 
 COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")
+costs_of = attrgetter(*COSTS)
 GROUPS: dict[str, Callable[[QuestionRow], Any]] = {
     "route": lambda row: row.gold_route,
     "shape": lambda row: row.shape,
@@ -71,8 +73,9 @@ def _columns(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
     for name in ("em", "acc", "f1"):
         if name in table:
             table[name] = np.where(np.isnan(table[name]) & ~answered, 0.0, table[name])
-    for name in COSTS:
-        table[name] = np.where(counted, [float(getattr(row.cost, name)) for row in rows], np.nan)
+    costs = np.array([costs_of(row.cost) for row in rows], float).reshape(-1, len(COSTS))
+    for name, column in zip(COSTS, costs.T, strict=True):
+        table[name] = np.where(counted, column, np.nan)
     calls = [float(sum(row.cost.model_calls.values())) for row in rows]
     table["model_calls"] = np.where(counted, calls, np.nan)
     for status in ("complete", "partial", "failed", "error"):
@@ -95,11 +98,14 @@ def _grouped(
     level: Level,
 ) -> dict[str, dict[str, Figure]]:
     """Nothing where all questions are of one kind."""
+    keys = [str(key(row)) for row in rows]
+    if len(set(keys)) < 2:
+        return {}
     members: dict[str, list[int]] = {}
-    for place, row in enumerate(rows):
-        members.setdefault(str(key(row)), []).append(place)
+    for place, name in enumerate(keys):
+        members.setdefault(name, []).append(place)
     found: dict[str, dict[str, Figure]] = {}
-    for name, places in sorted(members.items()) if len(members) > 1 else ():
+    for name, places in sorted(members.items()):
         if name and len(places) >= FEWEST:
             inside = {measure: table[measure][places] for measure in GROUPED if measure in table}
             figures = {measure: _figure(column[~np.isnan(column)], level) for measure, column in inside.items()}

@@ -80,10 +80,17 @@ def bootstrap_of(
     if not len(groups):
         return Interval(np.nan, np.nan, np.nan, 0)
     _, member = np.unique(np.asarray(groups), return_inverse=True)
-    rows_of = np.split(np.argsort(member, kind="stable"), np.cumsum(np.bincount(member))[:-1])
-    generator = np.random.default_rng(seed)
-    drawn = (generator.integers(0, len(rows_of), size=len(rows_of)) for _ in range(resamples))
-    values = np.array([statistic(np.concatenate([rows_of[group] for group in draw])) for draw in drawn])
+    order, counts = np.argsort(member, kind="stable"), np.bincount(member)
+    starts, generator = np.cumsum(counts) - counts, np.random.default_rng(seed)
+
+    def rows_of(draw: np.ndarray) -> np.ndarray:
+        """The rows of its groups, one group after the other."""
+        sizes = counts[draw]
+        ends = np.cumsum(sizes)
+        return order[np.repeat(starts[draw] - ends + sizes, sizes) + np.arange(ends[-1])]
+
+    drawn = (generator.integers(0, len(counts), size=len(counts)) for _ in range(resamples))
+    values = np.array([statistic(rows_of(draw)) for draw in drawn])
     tail = (1 - level) / 2
     low, high = np.nanquantile(values, [tail, 1 - tail]) if not np.isnan(values).all() else (np.nan, np.nan)
     return Interval(float(statistic(np.arange(len(groups)))), float(low), float(high), len(groups))
