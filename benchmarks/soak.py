@@ -1,9 +1,11 @@
 """Good, bad, cancelled and slow questions mixed for a long time: `python benchmarks/soak.py runs/demo --minutes 30`.
 
-It takes a folder with a deployed version (`make demo` makes runs/demo), whose server is started and ended here. Each
-minute it notes what the server and each model's process hold: resident memory without what they share, open files,
-threads and shared memory. Between the first fifth of the time after warming up and the last, memory and open files may
-differ by 5 %; when the server has ended nothing of it is left. Exit status 1 when that is not so.
+It takes a folder with a deployed version (`make demo` makes runs/demo), whose server is started and ended here. First
+come a few times as many questions at once as the server admits: what a process has needed at its fullest it keeps, and
+at random moments that height would be reached late. Each minute it notes what the server and each model's process hold:
+resident memory without what they share, open files, threads and shared memory. Between the first fifth of the time
+after warming up and the last, memory and open files may differ by 5 %; when the server has ended nothing of it is left.
+Exit status 1 when that is not so.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ from serving.triton.server import SHARED_MEMORY, read_ports
 TOPICS = ("river", "film", "singer", "bridge", "novel", "island", "battle", "painter", "university", "comet")
 WARM_UP = 0.2  # of the time; a fifth of what is left is compared with the last fifth
 SHARE = 0.05
+FULL, TIMES = 64, 4  # requests that the server admits at once; how often it is filled at the beginning
 Sample = dict[str, dict[str, float]]
 
 
@@ -84,11 +87,17 @@ async def ask(client: AsyncClient, chance: random.Random, outcomes: Counter[str]
     outcomes[f"{kind.__name__}: {outcome}"] += 1
 
 
+async def fill(client: AsyncClient, chance: random.Random) -> None:
+    for kind in (good, streamed, slow) * TIMES:
+        await asyncio.gather(*(kind(client, chance) for _ in range(FULL)), return_exceptions=True)
+
+
 async def soak(url: str, pid: int, shared: str, minutes: float, rate: float) -> tuple[list[Sample], Counter[str]]:
     chance, outcomes, samples = random.Random(1), Counter[str](), list[Sample]()
-    began = time.monotonic()
     asked: set[asyncio.Task[None]] = set()
     async with AsyncClient(url) as client:
+        await fill(client, chance)
+        began = time.monotonic()
         while (now := time.monotonic() - began) < minutes * 60:
             if now >= 60 * len(samples):
                 samples.append(held(pid, shared))
