@@ -82,7 +82,7 @@ def search(matrix: np.ndarray, vectors: dict[str, np.ndarray], text: str) -> np.
     query = parse(text)
 
     def cosines(names: list[str], places: np.ndarray | None) -> np.ndarray:
-        return products(matrix if places is None else matrix[places], np.stack([vectors[name] for name in names]))
+        return products(matrix, np.stack([vectors[name] for name in names]), places)
 
     found = pruned(query, 10, len(matrix), cosines, lambda _, values: np.clip(values, 0, 1), DEFAULT)
     if found is not None:

@@ -38,14 +38,14 @@ Ask = Callable[[], Awaitable[object]]
 
 def make_environment(folder: Path) -> Path:
     """The Python of an environment with what benchmarks/peers.txt names."""
-    python = folder / "bin" / "python"
-    if not (folder / "installed").exists():
+    python, installed, wanted = folder / "bin" / "python", folder / "installed", (HERE / "peers.txt").read_text()
+    if not installed.exists() or installed.read_text() != wanted:
         print(f"making {folder} from {HERE / 'peers.txt'}", flush=True)
         venv.create(folder, with_pip=True, clear=True)
         done = subprocess.run([python, "-m", "pip", "install", "-q", "-r", HERE / "peers.txt"], check=False)
         if done.returncode:
             sys.exit("error: the peers could not be installed; this benchmark needs a package index")
-        (folder / "installed").touch()
+        installed.write_text(wanted)
     return python
 
 

@@ -27,6 +27,7 @@ from serving.retrieval.pruned import pruned
 
 Source = Literal["dense", "bm25", "both"]
 BLOCK = 16_384  # rows in one call of the kernel, which threads share
+NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 MEMORY = 0.5  # of the machine's, that vectors may take for a search over all of them
 CANDIDATES = 1000  # proposed for each direction
 
@@ -135,8 +136,7 @@ def _pruned(
     matrix = index.vectors.matrix
 
     def cosines(terms: list[str], places: np.ndarray | None) -> np.ndarray:
-        rows = matrix if places is None else matrix[places]
-        return products(rows, np.stack([vectors[term] for term in terms]))
+        return products(matrix, np.stack([vectors[term] for term in terms]), places)
 
     return pruned(query, k, len(matrix), cosines, lambda term, values: _likely(term, values, how), how.operators)
 
@@ -175,16 +175,19 @@ def _cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np
     if not len(vectors):
         return np.zeros((0, len(index)), np.float32)
     assert index.vectors is not None
-    return products(index.vectors.matrix if places is None else index.vectors.matrix[places], vectors)
+    return products(index.vectors.matrix, vectors, places)
 
 
-def products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+def products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
     """`vectors @ matrix.T`, float32, shape (vectors, documents): FAISS's kernel, each row of the matrix read once.
 
-    A BLAS product, which repacks the matrix for three vectors, takes twice the time (measured with OpenBLAS and MKL).
+    Of the rows at `places` if they are given, which are read where they lie. A BLAS product, which repacks the matrix
+    for three vectors, takes twice the time (measured with OpenBLAS and MKL).
     """
     vectors = np.ascontiguousarray(vectors, np.float32)
     matrix, (count, dimensions) = np.asarray(matrix), vectors.shape
+    if places is not None:
+        return _products_at(matrix, vectors, np.asarray(places, np.int64))
     scores = np.empty((count, len(matrix)), np.float32)
     kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
     which = np.tile(np.arange(count, dtype=np.int64), min(BLOCK, len(matrix)))
@@ -194,6 +197,19 @@ def products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
         rows = matrix[start : start + BLOCK]
         kernel(faiss.swig_ptr(block), faiss.swig_ptr(rows), *pointers, dimensions, len(rows), count)
         scores[:, start : start + len(rows)] = block[: len(rows)].T
+    return scores
+
+
+def _products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
+    count, dimensions = vectors.shape
+    scores = np.empty((count, len(places)), np.float32)
+    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
+    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(matrix)
+    for start in range(0, len(places), NEAR):
+        which = np.tile(places[start : start + NEAR], count)
+        block = np.empty((count, len(which) // count), np.float32)
+        kernel(faiss.swig_ptr(block), *pointers, faiss.swig_ptr(which), dimensions, count, block.shape[1])
+        scores[:, start : start + NEAR] = block
     return scores
 
 

@@ -354,7 +354,7 @@ def test_leaving_documents_out_by_a_bound_gives_the_exact_answer(operators: Oper
             expected = np.sort(compose(query, rows, operators))[::-1][:10]
 
             def cosines(names: list[str], places: np.ndarray | None) -> np.ndarray:
-                return products(matrix if places is None else matrix[places], np.stack([vectors[n] for n in names]))
+                return products(matrix, np.stack([vectors[n] for n in names]), places)
 
             found = pruned(query, 10, len(matrix), cosines, score, operators)
             if found is not None:
@@ -368,3 +368,5 @@ def test_a_product_in_blocks_is_the_product() -> None:
     rng = np.random.default_rng(0)
     matrix, vectors = (rng.normal(size=(n, 24)).astype(np.float32) for n in (1500, 4))
     assert np.allclose(products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
+    places = rng.integers(0, len(matrix), 1100)
+    assert np.allclose(products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)
