@@ -38,7 +38,7 @@ def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
     for file in (parquet.ParquetFile(folder / name) for name in files if name.endswith(".parquet")):
         if missing := set(COLUMNS) - set(file.schema_arrow.names):
             raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
-        for batch in file.iter_batches(columns=COLUMNS):
+        for batch in file.iter_batches(batch_size=2_000, columns=COLUMNS):
             yield from batch.to_pylist()
 
 
