@@ -1,4 +1,4 @@
-"""The garbage collector of a process that answers many questions at once."""
+"""The garbage collector of a process that answers or scores many questions."""
 
 from __future__ import annotations
 

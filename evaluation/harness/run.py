@@ -28,6 +28,7 @@ from evaluation.logic.ranking import cases_of, files_of, identity, rank
 from evaluation.rows import sole_writer
 from revelator.errors import ConfigError, RevelatorError
 from revelator.trace import Trace
+from serving import collector
 
 COMPILES = ("auto", "compile")
 
@@ -111,6 +112,7 @@ def carry_out(
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
         writer = RowWriter(folder)
+        collector.settle()
 
         def write(row: QuestionRow) -> None:
             writer.append(row)

@@ -16,6 +16,7 @@ import math
 import re
 import string
 import unicodedata
+from bisect import bisect_left
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -96,11 +97,9 @@ def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> 
     """EM, Acc (gold contained in the answer) and F1, each the best over `golds` (one answer and its aliases)."""
     by = ANSWER_RULES[rule]
     predicted, wanted = by.normalise(prediction), [by.normalise(gold) for gold in golds]
-    return AnswerScore(
-        max((float(predicted == text) for text in wanted), default=0.0),
-        max((float(bool(text) and text in predicted) for text in wanted), default=0.0),
-        max((by.overlap(predicted, text) for text in wanted), default=0.0),
-    )
+    contained = any(text and text in predicted for text in wanted)
+    f1 = max([by.overlap(predicted, text) for text in wanted], default=0.0)
+    return AnswerScore(float(predicted in wanted), float(contained), f1)
 
 
 def list_score(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
@@ -191,14 +190,21 @@ def title_scores(ranking: Sequence[str], gold: Sequence[str], cutoffs: Sequence[
     """`recall@k` of each cutoff, `recall` of the whole ranking and `ndcg@10`, with each title read once."""
     keys, wanted = list(dict.fromkeys(map(title_key, ranking))), set(map(title_key, gold))
     places = [place for place, key in enumerate(keys) if key in wanted]
-    found = {f"recall@{k}": sum(place < k for place in places) / len(wanted) for k in cutoffs}
+    found = {f"recall@{k}": bisect_left(places, k) / len(wanted) for k in cutoffs}
     return found | {"recall": len(places) / len(wanted), "ndcg@10": ndcg(keys, wanted)}
 
 
 def ndcg(ranked: Sequence[Hashable], relevant: Collection[Hashable], depth: int = 10) -> float:
     """nDCG of binary gains at `depth` (Järvelin and Kekäläinen 2002); `relevant` is not empty."""
-    gained = sum(1 / math.log2(place + 2) for place, item in enumerate(ranked[:depth]) if item in relevant)
-    return gained / sum(1 / math.log2(place + 2) for place in range(min(depth, len(relevant))))
+    discounts = _discounts(depth)
+    gained = sum([gain for item, gain in zip(ranked, discounts, strict=False) if item in relevant])
+    return gained / sum(discounts[: len(relevant)])
+
+
+@lru_cache
+def _discounts(depth: int) -> tuple[float, ...]:
+    """What a relevant item is worth at each place."""
+    return tuple(1 / math.log2(place + 2) for place in range(depth))
 
 
 def accuracy(predicted: Sequence[str], gold: Sequence[str]) -> float:
