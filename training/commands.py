@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -102,6 +103,8 @@ def train(
         finally:
             if result.get("exit_status") == 0 or not (settings.work / RUN).exists():
                 shutil.rmtree(settings.work)
+                with suppress(OSError):  # adapters lie there, or other trainings
+                    settings.work.parent.rmdir()
     status = result.pop("exit_status", None)
     if status != 0:
         _end_badly(settings, status)
