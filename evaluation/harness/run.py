@@ -107,12 +107,11 @@ def carry_out(
 ) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
     is kept, and the same call goes on; ConfigError while another process writes in `folder`."""
-    with sole_writer(folder):
+    with sole_writer(folder), collector.settled():
         done = {row.id for row in begin(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
         writer = RowWriter(folder)
-        collector.settle()
 
         def write(row: QuestionRow) -> None:
             writer.append(row)
