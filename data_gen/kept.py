@@ -7,7 +7,6 @@ records, whole or absent; the rest of it is JSON in the file's metadata.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator
@@ -25,11 +24,10 @@ from data_gen.engines import Engine
 from data_gen.instruction_set import SCHEMA
 from data_gen.prepare import Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.durable import code_digest, write_bytes, write_json
-from revelator.errors import ConfigError
+from revelator.alone import work_folder
+from revelator.durable import code_digest, write_bytes
 
 ABOUT = b"prepared"
-PLAN = "plan.json"
 
 
 @contextmanager
@@ -39,33 +37,13 @@ def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Eng
     `about` has the build's config and the digests of its inputs. Nothing is left where the block raises an error, only
     where it is interrupted. Raises ConfigError while another process builds at `target`.
     """
-    folder = target.with_name(f".{target.name}.building")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            hint = "wait for it, or name another folder"
-            raise ConfigError("another process is building this set", where=str(target), hint=hint) from None
-        plan = {**about, "code": code_digest(data_gen, revelator)}
-        if _plan(folder) != plan:
-            for path in folder.glob("*.parquet"):
-                path.unlink()
-            write_json(folder / PLAN, plan)
+    plan = {**about, "code": code_digest(data_gen, revelator)}
+    with work_folder(target, plan, "*.parquet", "building this set") as folder:
         try:
             yield _kept(engine, folder)
         except Exception:
             shutil.rmtree(folder)
             raise
-        shutil.rmtree(folder)
-
-
-def _plan(folder: Path) -> Any:
-    """What the chunks in this folder were made from; None where that cannot be read."""
-    try:
-        return json.loads((folder / PLAN).read_bytes())
-    except (OSError, ValueError):
-        return None
 
 
 def _kept(engine: Engine, folder: Path) -> Engine:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,29 +12,19 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from revelator.alone import held
 from revelator.durable import write_bytes
 from revelator.errors import ConfigError
 
 Row = TypeVar("Row")
 
 
-@contextmanager
-def sole_writer(folder: Path) -> Iterator[None]:
-    """Holds `folder`, made where it is not there, for this process; the hold goes with the process, however that ends.
-    Raises ConfigError while another process holds it, because two that append there write every row twice."""
+def sole_writer(folder: Path) -> AbstractContextManager[None]:
+    """Holds `folder`, made where it is not there, for this process (`revelator.alone.held`). Raises ConfigError while
+    another process holds it, because two that append there write every row twice."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is a file", where=str(folder), hint="name a folder: --out DIR")
-    folder.mkdir(parents=True, exist_ok=True)
-    held = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            hint = "wait for it, or name another folder: --out DIR"
-            raise ConfigError("another process is measuring here", where=str(folder), hint=hint) from error
-        yield
-    finally:
-        os.close(held)
+    return held(folder / ".lock", "measuring here", folder, "wait for it, or name another folder: --out DIR")
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

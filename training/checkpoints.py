@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 
+from revelator.alone import held
 from revelator.durable import sha256_folder, write_json
-from revelator.errors import ArtifactError, ConfigError
+from revelator.errors import ConfigError
 from training.config import Run
 
 MARKER = "whole.json"
@@ -93,25 +91,11 @@ def record_run(work: Path, run_id: str, wanted: dict) -> None:
     write_json(work / RUN, {"run_id": run_id, "identity": wanted})
 
 
-@contextmanager
-def sole_writer(work: Path, name: str) -> Iterator[None]:
-    """Holds the lock `name` in `work` for this process; it goes with the process, however that ends.
+def sole_writer(work: Path, name: str) -> AbstractContextManager[None]:
+    """Holds the lock `name` in `work` for this process (`revelator.alone.held`).
 
     `starter` is held by `revelator train`, `writer` by the process that trains: it may take seconds to end after the
-    first was killed. Raises ArtifactError naming the process that holds the lock.
+    first was killed.
     """
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / f"{name}.lock").open("a+") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            lock.seek(0)
-            raise ArtifactError(
-                f"another training (process {lock.read().strip()}) is writing here",
-                where=str(work),
-                hint="wait for it or end it, or choose another --out",
-            ) from error
-        lock.truncate(0)
-        lock.write(str(os.getpid()))
-        lock.flush()
-        yield
+    hint = "wait for it or end it, or choose another --out"
+    return held(work / f"{name}.lock", "training here", work, hint)

@@ -10,7 +10,6 @@ Nothing but the answers is needed to make the rest again, and that asks the endp
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import math
 import os
@@ -30,6 +29,7 @@ from data_gen.teacher.cache import Cache
 from data_gen.teacher.client import Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.sampling import DroppedError
+from revelator.alone import held
 from revelator.durable import sync_folder
 from revelator.errors import ConfigError, DataError, RevelatorError
 
@@ -124,8 +124,8 @@ class Admission:
 
     def fault(self, question: AnnotatedQuestion) -> str | None:
         """None if the question is new, or the reason why it is not wanted."""
-        if held := leaks(self._held_out, question.question, *question.parts):
-            return f"held out ({held})"
+        if found := leaks(self._held_out, question.question, *question.parts):
+            return f"held out ({found})"
         return self._gate.admit(digest(question.id), question_digest(question.question))
 
 
@@ -142,12 +142,7 @@ def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Wor
             f"{out} is not empty and no teacher worked there", where="--out", hint="name another folder, or empty it"
         )
     cache = Cache(out / ANSWERS)
-    with (out / ".lock").open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            hint = "wait for it, or name another folder"
-            raise ConfigError("another process works in this folder", where=str(out), hint=hint) from error
+    with held(out / ".lock", "working in this folder", out):
         yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
         cache.close()
 

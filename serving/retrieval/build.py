@@ -25,13 +25,14 @@ import numpy as np
 from rich.progress import Progress, TaskID
 
 from revelator import durable
+from revelator.alone import work_folder
 from revelator.errors import ArtifactError, DataError
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.passages import PassageWriter, corpus_size, detokenize, read_corpus
 from serving.retrieval.settings import FORMAT, FORMATS, IndexSettings
-from serving.retrieval.shards import Shard, work_folder, write_shard
+from serving.retrieval.shards import Shard, write_shard
 from serving.retrieval.words import hash_of
 
 SHARD = 20_000  # passages
@@ -64,7 +65,7 @@ def build_index(
     if encoder:
         plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
-    with work_folder(out, plan | {"shard": size}) as work:
+    with work_folder(out, plan | {"shard": size}, "*.npz", "building this index") as work:
         shards = _write_shards(work, corpora, count, size, settings, encoder, progress)
         with durable.staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)

@@ -2,27 +2,21 @@
 
 A shard is written in one step; one that was damaged since is made again.
 
-The work folder stands beside the index (`.NAME.building`). `plan.json` says which corpora and settings the shards
-belong to; a build with another plan starts anew. A shard holds `size` passages with their terms or vectors, or both.
+A shard holds `size` passages with their terms or vectors, or both; `revelator.alone.work_folder` keeps them.
 """
 
 from __future__ import annotations
 
-import fcntl
 import io
 import json
-import shutil
 import zipfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from revelator import durable
-from revelator.errors import ArtifactError
 from revelator.trace import Passage
 from serving.retrieval.passages import passage_line
 from serving.retrieval.settings import IndexSettings
@@ -105,33 +99,3 @@ def _terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np
 
 def _bytes(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)
-
-
-def _left_plan(folder: Path) -> Any:
-    """The plan of the build that left this work folder; None where there is none that can be read."""
-    try:
-        return json.loads((folder / "plan.json").read_bytes())
-    except (OSError, ValueError):
-        return None
-
-
-@contextmanager
-def work_folder(out: Path, plan: dict[str, Any]) -> Iterator[Path]:
-    """The work folder of `out`, empty unless it was left by a build with the same plan; removed once the build is done.
-
-    Raises ArtifactError while another process builds the same index.
-    """
-    folder = out.with_name(f".{out.name}.building")
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            hint = "wait for it, or name another folder"
-            raise ArtifactError("another process is building this index", where=str(out), hint=hint) from None
-        if _left_plan(folder) != plan:
-            for path in folder.glob("*.npz"):
-                path.unlink()
-            durable.write_json(folder / "plan.json", plan)
-        yield folder
-        shutil.rmtree(folder)

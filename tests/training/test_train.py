@@ -264,7 +264,7 @@ def test_an_unreachable_tracking_server_is_said_within_seconds(
 def test_two_trainings_do_not_write_to_one_folder(base: Path, set_folder: Path, tmp_path: Path) -> None:
     with (
         sole_writer(tmp_path / "a.work", "starter"),
-        pytest.raises(ArtifactError, match=f"another training .process {os.getpid()}."),
+        pytest.raises(ConfigError, match=f"another process .{os.getpid()}. is training here"),
     ):
         _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(tmp_path / "a"))
 

@@ -1,0 +1,58 @@
+"""Folders that one process writes at a time, and what a killed build leaves for the next one to go on from."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from revelator.durable import write_json
+from revelator.errors import ConfigError
+
+PLAN = "plan.json"
+
+
+@contextmanager
+def held(lock: Path, doing: str, where: Path, hint: str = "wait for it, or name another folder") -> Iterator[None]:
+    """Holds the file `lock`, in a folder made where it is not there, for this process; the hold goes with the process,
+    however that ends. Raises ConfigError naming the process that holds it and is `doing` something at `where`."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            said = f"another process ({file.read()}) is {doing}"
+            raise ConfigError(said, where=str(where), hint=hint) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        yield
+
+
+@contextmanager
+def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) -> Iterator[Path]:
+    """The folder `.NAME.building` beside `target` for the parts of its build: files like `pattern`, which are there
+    still where a build of the same `plan` left them. It is removed when the block ends, and stays where that is killed
+    or interrupted. Raises ConfigError while another process builds at `target`."""
+    folder = target.with_name(f".{target.name}.building")
+    with held(folder / "lock", doing, target):
+        if _plan(folder) != plan:
+            for path in folder.glob(pattern):
+                path.unlink()
+            write_json(folder / PLAN, plan)
+        yield folder
+        shutil.rmtree(folder)
+
+
+def _plan(folder: Path) -> Any:
+    """What the parts in this folder were made from; None where that cannot be read."""
+    try:
+        return json.loads((folder / PLAN).read_bytes())
+    except (OSError, ValueError):
+        return None
