@@ -89,12 +89,14 @@ def answers(client: Client, question: str, **options) -> tuple[str, ...] | None:
 
 @pytest.mark.parametrize("model", ["retriever", "revelator", "generator"])
 def test_a_model_killed_at_work_fails_what_needs_it_and_comes_back_by_itself(world, model):
-    """Of a question in flight one part is answered, one is being read; another question comes meanwhile."""
-    held, first = f"What is the {model} of Lantern Row?", f"Who made the {model} of Lantern Row?"
+    """Of a question in flight one part is answered, one is being read; another question comes meanwhile. (What is read
+    depends on what is answered: a process that is killed while it hands over an answer takes Triton 2.51 with it.)"""
+    first, held = f"Who made the {model} of Lantern Row?", f"What did Ines Calloway lose in the {model}?"
+    plan = f"{first} + {first} * What did {{person}} lose in the {model}? * Where is {{thing}}?"
     world.endpoint.gate(held, "a ferry")
     world.endpoint.knowledge[first] = ["Ines Calloway"]
     with Client(world.url, timeout=WAIT) as client:
-        pending = client.submit(held, plan=f"{first} + {held} * Where was {{person}} born?")
+        pending = client.submit(held, plan=plan)
         assert world.endpoint.started[held].wait(WAIT)
         world.stubs(model)[0].kill()
         assert answers(client, FAST, strategy="single") in (None, ("Orland",))

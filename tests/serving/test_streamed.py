@@ -130,14 +130,20 @@ async def test_one_stream_too_many_is_refused_and_the_others_go_on(client, world
     assert {replay(await one).outcome for one in listening} == {"complete"}
 
 
-async def test_a_stream_without_its_model_is_unavailable(client, world):
-    control.unload(world.url, "executor_stream")
+async def test_without_its_model_a_stream_is_unavailable_and_one_under_way_goes_on(client, world, triton):
+    slow = "Which bridge is seen in Lantern Row?"
+    world.endpoint.gate(slow, "the Arch")
+    under_way = asyncio.create_task(told(client, slow, strategy="single"))
+    assert await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
+    triton.unload_model("executor_stream")
     try:
         with pytest.raises(Unavailable, match="executor_stream"):
             await told(client, FAST)
     finally:
         control.load(world.url, "executor_stream", 1)
     assert replay(await told(client, FAST, strategy="single")).answers == ["Orland"]
+    world.endpoint.gates[slow].set()
+    assert replay(await under_way).answers == ["the Arch"]
 
 
 def test_ask_streams_events_as_json_lines_and_ends_with_the_same_tree(world):
