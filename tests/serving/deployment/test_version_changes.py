@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -230,7 +231,8 @@ def test_a_load_goes_on_when_its_caller_is_gone(probe):
 
 
 def test_a_version_whose_files_changed_is_loaded_again_while_the_old_process_answers(probe):
-    os.utime(probe.folder / "1" / "model.py")
+    later = time.time() + 1  # than any tick of the clock in which the fixture wrote
+    os.utime(probe.folder / "1" / "model.py", (later, later))
     with probe.asked_all_the_time("1") as answers:
         probe.load()
     assert probe.started() == ["1"] and set(answers) == {"1"}
