@@ -2,12 +2,13 @@
 
 Everything that a forward pass repeats is one operator here: a root mean square norm, a rotation, an attention with the
 keys and values of earlier tokens, one product for query, key and value and one for gate and up. The rotations are
-tabulated by the model's own module, so whatever scales them holds here, too. The weights stay outside of the graph:
-ONNX Runtime takes them from memory.
+tabulated by the model's own module, so whatever scales them holds here, too. In the last layer only the tokens whose
+logits are wanted need more than their keys and values. The weights stay outside of the graph: ONNX Runtime takes them
+from memory.
 
     ids, positions (rows, tokens) int64
     mask (rows, 1, tokens, seen) float32      added to the attention's scores; seen = past + tokens
-    ends (outputs,) int64                     where, in ids laid out flat, logits are wanted
+    ends (outputs,) int64                     where, in ids laid out flat, logits are wanted: of each row as many
     key.i, value.i (rows, heads, past, size)  of layer i; seen.key.i and seen.value.i are these and the new ones
     logits (outputs, vocabulary)
 """
@@ -77,29 +78,50 @@ def build(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
     rotations = _rotations(graph, model, size)
     x = graph.add("Gather", graph.weight("embedding", model.model.embed_tokens.weight), "ids")
+    positions, mask, last = "positions", "mask", len(model.model.layers) - 1
     for number, layer in enumerate(model.model.layers):
         attention, mlp = layer.self_attn, layer.mlp
         inner = graph.norm(x, f"{number}.norm", layer.input_layernorm)
-        joined = graph.linear(inner, f"{number}.qkv", attention.q_proj, attention.k_proj, attention.v_proj)
-        sizes = graph.integers(heads * size, groups * size, groups * size)
-        q, k, v = graph.add("Split", joined, sizes, outputs=3, axis=-1)
-        q = graph.add("RotaryEmbedding", q, *rotations, "positions", num_heads=heads)
+        if number < last:
+            joined = graph.linear(inner, f"{number}.qkv", attention.q_proj, attention.k_proj, attention.v_proj)
+            sizes = graph.integers(heads * size, groups * size, groups * size)
+            q, k, v = graph.add("Split", joined, sizes, outputs=3, axis=-1)
+        else:
+            joined = graph.linear(inner, f"{number}.kv", attention.k_proj, attention.v_proj)
+            k, v = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
+            x, positions, mask = _wanted(graph, x, config.hidden_size)
+            q = graph.linear(graph.norm(x, f"{number}.norm", layer.input_layernorm), f"{number}.q", attention.q_proj)
+        q = graph.add("RotaryEmbedding", q, *rotations, positions, num_heads=heads)
         k = graph.add("RotaryEmbedding", k, *rotations, "positions", num_heads=groups)
         seen = [f"attended.{number}", f"seen.key.{number}", f"seen.value.{number}"]
         past = f"key.{number}", f"value.{number}"
-        graph.add("Attention", q, k, v, "mask", *past, outputs=seen, q_num_heads=heads, kv_num_heads=groups)
+        graph.add("Attention", q, k, v, mask, *past, outputs=seen, q_num_heads=heads, kv_num_heads=groups)
         x = graph.add("Add", x, graph.linear(seen[0], f"{number}.output", attention.o_proj))
         inner = graph.norm(x, f"{number}.mlp.norm", layer.post_attention_layernorm)
         joined = graph.linear(inner, f"{number}.mlp.in", mlp.gate_proj, mlp.up_proj)
         gate, up = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
         gate = graph.add("Mul", gate, graph.add("Sigmoid", gate))
         x = graph.add("Add", x, graph.linear(graph.add("Mul", gate, up), f"{number}.mlp.out", mlp.down_proj))
-    flat = graph.add("Reshape", x, graph.integers(-1, config.hidden_size))
-    ends = graph.norm(graph.add("Gather", flat, "ends"), "norm", model.model.norm)
+    ends = graph.norm(graph.add("Reshape", x, graph.integers(-1, config.hidden_size)), "norm", model.model.norm)
     tied = model.lm_head.weight is model.model.embed_tokens.weight
     head = "embedding" if tied else graph.weight("head", model.lm_head.weight)
     graph.add("Gemm", ends, head, outputs=["logits"], transB=1)
     return _proto(graph, len(model.model.layers), groups, size), graph.weights
+
+
+def _wanted(graph: Graph, x: str, width: int) -> list[str]:
+    """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
+    rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
+
+    def pick(flat: str, *shape: str) -> str:
+        return graph.add("Reshape", graph.add("Gather", flat, "ends"), graph.add("Concat", rows, *shape, axis=0))
+
+    seen = graph.add("Shape", "mask", start=3, end=4)
+    return [
+        pick(graph.add("Reshape", x, graph.integers(-1, width)), each, graph.integers(width)),
+        pick(graph.add("Reshape", "positions", each), each),
+        pick(graph.add("Flatten", "mask", axis=3), graph.integers(1), each, seen),
+    ]
 
 
 def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
