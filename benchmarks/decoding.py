@@ -1,6 +1,6 @@
 """Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
+    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels] [--url HOST:PORT]
     python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
@@ -8,13 +8,14 @@ half greedily and half at temperature 1 (without a grammar the first 128 only), 
 (`scoped`). A quarter of the questions each: MuSiQue's own (below REVELATOR_DATA; without it, three others), texts of
 `+ * ( ) { } "` and words, 10 KB, empty. `others` does the same for logical queries and atomic reasoning
 trees, after the prompt for plans. `mask` times the same batches with and without a grammar, greedy (as plans are
-served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two, packed and
-(`each`) a row a prompt.
+served) and drawn, in turn, and the constraint's own share. `labels` times judging ten documents beside two: packed,
+(`each`) a row a prompt, and (`served`) as the executor asks for them, of the server at `--url`.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import gzip
 import json
 import os
@@ -22,10 +23,14 @@ import random
 import re
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from inspect import isawaitable
 from itertools import islice, product
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import torch
 
@@ -45,6 +50,7 @@ from serving.engines.constrained import Constraint
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
 from serving.protocols import Completion
+from serving.triton.remote import RemoteRevelator, TritonModels
 
 SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 NAME = re.compile(r"(?:[A-Z0-9][\w'.-]*)(?: [A-Z0-9][\w'.-]*)*\b")
@@ -190,32 +196,40 @@ class timed:  # noqa: N801
         return call
 
 
-def measure_labels(engine: Engine, repeats: int) -> None:
-    task = TASKS["relevance"]
-    labels = task.labels or ()
-    for words in (0, 1, 8, 30):
-        documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
-        prompts = [task.render(RelevanceInput(ASKED, title, text)) for title, text in documents]
-        lengths = engine.count_tokens(prompts)
-        times: dict[tuple[str, int], list[float]] = {}
-        for _ in range(repeats):
-            for count in (2, 10):
-                start = time.perf_counter()
-                engine.label_probabilities(prompts[:count], labels)
-                times.setdefault(("packed", count), []).append((time.perf_counter() - start) * 1e3)
-                start = time.perf_counter()
-                for prompt in prompts[:count]:
-                    engine.label_probabilities([prompt], labels)
-                times.setdefault(("each", count), []).append((time.perf_counter() - start) * 1e3)
-        for way in ("packed", "each"):
-            two, ten = times[way, 2], times[way, 10]
-            print(
-                f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
-                f"  10 documents {statistics.median(ten):6.1f} ms"
-                f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
-                f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
-                flush=True,
-            )
+async def measure_labels(engine: Engine, url: str | None, repeats: int) -> None:
+    labels = TASKS["relevance"].labels or ()
+    ways: dict[str, Callable[[list[str]], Any]] = {
+        "packed": lambda prompts: engine.label_probabilities(prompts, labels),
+        "each": lambda prompts: [engine.label_probabilities([prompt], labels) for prompt in prompts],
+    }
+    async with AsyncExitStack() as stack:
+        if url:
+            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url)))
+            ways["served"] = lambda prompts: served.complete("relevance", prompts)
+        for words in (0, 1, 8, 30):
+            await _time_labels(engine, ways, words, repeats)
+
+
+async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any]], words: int, repeats: int) -> None:
+    """Documents of a title and `words` times its short sentence."""
+    documents = [(title, " ".join([text] * words)) for title, text in DOCUMENTS]
+    prompts = [TASKS["relevance"].render(RelevanceInput(ASKED, title, text)) for title, text in documents]
+    lengths = engine.count_tokens(prompts)
+    times: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for _, count, (way, judge) in product(range(repeats), (2, 10), ways.items()):
+        start = time.perf_counter()
+        if isawaitable(judged := judge(prompts[:count])):
+            await judged
+        times[way, count].append((time.perf_counter() - start) * 1e3)
+    for way in ways:
+        two, ten = times[way, 2], times[way, 10]
+        print(
+            f"{way:6} prompts of {min(lengths)}-{max(lengths)} tokens: 2 documents {statistics.median(two):6.1f} ms"
+            f"  10 documents {statistics.median(ten):6.1f} ms"
+            f"  ratio {statistics.median(ten) / statistics.median(two):.2f}"
+            f"  (fastest of each: {min(two):.1f} and {min(ten):.1f} ms, ratio {min(ten) / min(two):.2f})",
+            flush=True,
+        )
 
 
 def measure_names(adapter: Path, folder: Path, limit: int) -> None:
@@ -282,6 +296,7 @@ def main() -> None:
     options.add_argument("--base", default="tiny")
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
+    options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
     options.add_argument("--adapter", type=Path)
     options.add_argument("--set", type=Path, dest="folder")
     chosen = options.parse_args()
@@ -290,7 +305,7 @@ def main() -> None:
     engine = Engine(chosen.base)
     Constraint.__call__ = timed()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "labels"):
-        measure_labels(engine, chosen.repeats)
+        asyncio.run(measure_labels(engine, chosen.url, chosen.repeats))
     if chosen.only in (None, "mask"):
         measure_mask(engine, list(islice(_real(), 32)), chosen.repeats)
     for what, measure in (("plans", measure_plans), ("others", measure_others)):
