@@ -107,10 +107,9 @@ class Engine:
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary): a pass each."""
         rows = self._tokenized(prompts, reserve=1)
-        packs, alone = pack(rows)
+        packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:
-            go_on(cancelled)
-            yield group.members, self.model.packed(group)
+            yield group.members, self.model.packed(group, cancelled)
         for indices, ids, mask in self._batches(alone, rows):
             yield indices, self.model.ends(ids, mask, cancelled)
 

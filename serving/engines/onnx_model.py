@@ -19,6 +19,7 @@ from serving.engines.packing import Pack
 from serving.engines.sampling import choose, go_on
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
+SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
 HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen
 
 Past = list[Any]  # keys and values of each layer, as ONNX Runtime holds them
@@ -29,6 +30,8 @@ class OnnxModel:
 
     Ids and masks are of shape (rows, tokens), padded on the left; logits (rows, vocabulary) in float32.
     """
+
+    pack_tokens = 1 << 16  # read in spans
 
     def __init__(self, model: Any, threads: int | None = None) -> None:
         graph, self._weights = build(model)
@@ -44,11 +47,19 @@ class OnnxModel:
         self._past = list(self._inputs)[4:]
         self._outputs = [value.name for value in self._session.get_outputs()]
 
-    def packed(self, group: Pack) -> torch.Tensor:
+    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after each member of a pack: (members, vocabulary)."""
-        mask = group.mask(torch.float32, torch.device("cpu")).numpy()
-        ids, positions = group.ids[None].numpy(), group.positions[None].numpy()
-        return self.run(ids, positions, mask, group.ends.numpy(), self._nothing(1))[0]
+        ids, positions, ends = group.ids[None].numpy(), group.positions[None].numpy(), group.ends.numpy()
+        past, found = self._nothing(1), []
+        for start, stop in group.spans(SPAN):
+            go_on(cancelled)
+            mask = group.mask(torch.float32, torch.device("cpu"), start, stop).numpy()
+            here = ends[(start <= ends) & (ends < stop)] - start
+            logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
+            found.append(logits)
+            if not start:
+                past = [_value(value.numpy()[:, :, : group.shared]) for value in seen]
+        return torch.cat(found)
 
     def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after the last token of each row."""

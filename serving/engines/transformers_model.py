@@ -22,12 +22,15 @@ class TransformersModel:
     the step into a CUDA graph (`benchmarks/gpu.py` measures where that pays).
     """
 
+    pack_tokens = 512  # in one pass: attention looks at every pair
+
     def __init__(self, model: Any, cache: Cache = "dynamic") -> None:
         self.model = model
         self._cache = cache
 
     @torch.inference_mode()
-    def packed(self, group: Pack) -> torch.Tensor:
+    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+        go_on(cancelled)
         device = self.model.device
         return self.model(
             input_ids=group.ids[None].to(device),

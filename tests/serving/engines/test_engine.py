@@ -62,9 +62,9 @@ def test_documents_of_one_question_are_judged_together_as_each_would_be_alone(en
     """Prompts that begin alike are packed; equal ones, one that begins another, and strangers are among them."""
     task = TASKS["relevance"]
     question = "Who founded the company that distributed the film that Ada Quill wrote in 1987 and why?"
-    texts = ["", "x", "x y", "x", "a film of 1987 " * 20, *(f"document {i}" for i in range(8))]
+    texts = ["", "x", "x y", "x", "a film of 1987 " * 20, "it was shot " * 60, *(f"document {i}" for i in range(8))]
     prompts = [task.render(RelevanceInput(question, "Tin Comet", text)) for text in texts] + PROMPTS
-    packs, alone = pack(engine.tokenizer(prompts)["input_ids"])
+    packs, alone = pack(engine.tokenizer(prompts)["input_ids"], engine.model.pack_tokens)
     assert any(len(p.members) > 5 for p in packs) and sum(len(p.members) for p in packs) + len(alone) == len(prompts)
     together = engine.label_probabilities(prompts, ("yes", "no"))
     for prompt, probabilities in zip(prompts, together, strict=True):
