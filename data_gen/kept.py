@@ -48,8 +48,8 @@ def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Eng
 
 def _kept(engine: Engine, folder: Path) -> Engine:
     def prepared(prepare: Preparer, first: int = 0) -> Iterator[Prepared]:
-        while (path := folder / f"{first:08}.parquet").exists():
-            yield _read(path)
+        while chunk := _read(folder / f"{first:08}.parquet"):
+            yield chunk
             first += 1
         for made in engine(prepare, first):
             _write(folder / f"{made.chunk:08}.parquet", made)
@@ -67,8 +67,12 @@ def _write(path: Path, prepared: Prepared) -> None:
     write_bytes(path, sink.getvalue())
 
 
-def _read(path: Path) -> Prepared:
-    table = parquet.read_table(path)
+def _read(path: Path) -> Prepared | None:
+    """A kept chunk; None where there is none that can be read."""
+    try:
+        table = parquet.read_table(path)
+    except (OSError, pyarrow.ArrowInvalid):
+        return None
     about = json.loads(table.schema.metadata[ABOUT])
     about["candidates"] = tuple(map(_candidate, about["candidates"]))
     about["refused"] = tuple(Refused(**row) for row in about["refused"])

@@ -96,7 +96,7 @@ def main() -> None:
     options = vars(parser.parse_args())
     path = options.pop("times")
     for name, value in options.items():
-        if value < 0 or (value == 0 and not name.endswith("_month")):  # a price may be nothing
+        if not value >= 0 or (value == 0 and not name.endswith("_month")):  # a price may be nothing
             parser.error(f"{name.replace('_', '-')}: a positive number is needed")
     try:
         print(report(json.loads(path.read_text(encoding="utf-8")), Assumptions(**options)))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TypeVar
 
 from revelator.errors import RevelatorError, Unavailable
@@ -21,8 +22,7 @@ async def ask_each(
     concurrency: int,
 ) -> None:
     """`concurrency` questions in flight; `told` is called with each as it ends, and with the error of one that was
-    refused. Raises Unavailable when a service is down: what was told by then is all there is, and the rest can be asked
-    later."""
+    refused. Raises Unavailable when a service is down: what was told by then is all there is."""
     queue = iter(questions)
 
     async def work() -> None:
@@ -30,9 +30,8 @@ async def ask_each(
             outcome: Trace | RevelatorError
             try:
                 outcome = await ask(text(question))
-            except Unavailable as error:  # not this question's fault: it stops here, and goes on when it is run again
-                hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
-                raise Unavailable(error.message, where=error.where, hint=hint) from error
+            except Unavailable:  # not this question's fault: it stops here
+                raise
             except RevelatorError as error:
                 outcome = error
             told(question, outcome)
@@ -44,6 +43,16 @@ async def ask_each(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Around `ask_each` where each outcome is written as it is told: an Unavailable says that nothing of it is lost."""
+    try:
+        yield
+    except Unavailable as error:
+        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
+        raise Unavailable(error.message, where=error.where, hint=hint) from error
 
 
 def refusal(error: RevelatorError) -> str:

@@ -96,6 +96,7 @@ def train(
     base_folder(settings.base)
     _check_place(settings)
     began = time.monotonic()
+    made = not settings.work.parent.exists()
     with disk_errors(settings.work), sole_writer(settings.work, "starter"):
         result: dict = {}
         try:
@@ -103,8 +104,9 @@ def train(
         finally:
             if result.get("exit_status") == 0 or not (settings.work / RUN).exists():
                 shutil.rmtree(settings.work)
-                with suppress(OSError):  # adapters lie there, or other trainings
-                    settings.work.parent.rmdir()
+                if made:
+                    with suppress(OSError):  # adapters lie there by now, or other trainings
+                        settings.work.parent.rmdir()
     status = result.pop("exit_status", None)
     if status != 0:
         _end_badly(settings, status)

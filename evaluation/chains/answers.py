@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.asking import ask_each, refusal
+from evaluation.asking import ask_each, kept, refusal
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values
 from evaluation.measures.metrics import AnswerScore
@@ -88,7 +88,8 @@ async def _ask_all(questions: Sequence[AnnotatedQuestion], url: str, out: Path, 
                 append_rows(out, [answer_row(question, outcome)])
                 progress.advance(bar)
 
-            await ask_each(ask, questions, attrgetter("question"), told, AT_ONCE)
+            with kept():
+                await ask_each(ask, questions, attrgetter("question"), told, AT_ONCE)
 
 
 def ask_all(questions: Sequence[AnnotatedQuestion], url: str, out: Path, seconds: float = 60.0) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.progress import Progress
 
-from evaluation.asking import Ask, ask_each, refusal
+from evaluation.asking import Ask, ask_each, kept, refusal
 from evaluation.baselines.table import BASELINES
 from evaluation.facts import code_digest, memory_gib, processor
 from evaluation.harness.ablations import check_ablation
@@ -179,4 +179,5 @@ async def ask_all(
         else:
             write(scored(row, question, benchmark, outcome, **scoring))
 
-    await ask_each(ask, todo, lambda question: question.gold.question, told, min(concurrency, len(todo)))
+    with kept():
+        await ask_each(ask, todo, lambda question: question.gold.question, told, min(concurrency, len(todo)))

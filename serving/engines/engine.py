@@ -1,6 +1,6 @@
 """The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
 
-Label tasks take one forward pass over all prompts, which gives a probability for each label; prompts that begin alike,
+Label tasks write no token: forward passes over all prompts give a probability for each label; prompts that begin alike,
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
 generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
@@ -105,7 +105,7 @@ class Engine:
     def _last_logits(
         self, prompts: Sequence[str], cancelled: Callable[[], bool]
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
-        """Indices of prompts and the logits after their last tokens, (prompts, vocabulary): a pass each."""
+        """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
         rows = self._tokenized(prompts, reserve=1)
         packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:

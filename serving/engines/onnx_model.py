@@ -57,7 +57,7 @@ class OnnxModel:
             here = ends[(start <= ends) & (ends < stop)] - start
             logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
             found.append(logits)
-            if not start:
+            if not start and stop < len(group.ids):
                 past = [_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 

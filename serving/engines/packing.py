@@ -14,6 +14,7 @@ from os.path import commonprefix
 import torch
 
 SHARED = 20  # tokens: more than the instruction of any task, so that a question is shared, too
+LONGEST = 512  # tokens of a row in a pack: attention looks at every pair of a pass
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class Pack:
         return int((self.owners == -1).sum())
 
     def spans(self, room: int) -> Iterator[tuple[int, int]]:
-        """Start and stop of parts of at most `room` tokens, or of one rest that is longer; the beginning is with the
+        """Start and stop of parts of at most `room` tokens, or of one rest, however long; the beginning is with the
         first."""
         start, stop = 0, int(self.ends[0]) + 1
         for end in self.ends[1:].tolist():
@@ -54,7 +55,8 @@ class Pack:
 
 
 def pack(rows: Sequence[list[int]], room: int) -> tuple[list[Pack], list[int]]:
-    """Packs, of at most `room` tokens, of the rows that share a long beginning, and the indices of the other rows."""
+    """Packs, of at most `room` tokens, of the rows that share a long beginning, and the indices of the other rows and
+    of those that are long themselves."""
     packs, alone = [], []
     for members in _alike(rows, room):
         if len(members) == 1:
@@ -65,25 +67,28 @@ def pack(rows: Sequence[list[int]], room: int) -> tuple[list[Pack], list[int]]:
 
 
 def _alike(rows: Sequence[list[int]], room: int) -> Iterator[list[int]]:
-    """Groups of rows; in the order of their tokens, neighbours share most."""
+    """Groups of rows; in the order of their tokens, neighbours share most. A row joins where its share of the beginning
+    is no less than what the others then have to read one by one."""
     members: list[int] = []
-    size = 0
+    size = shared = 0
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row = rows[index]
-        shared = len(commonprefix([rows[members[0]], rows[members[-1]], row])) if members else 0
-        if shared < SHARED or size + len(row) - shared > room:
-            if members:
-                yield members
-            members, size, shared = [], 0, 0
-        members.append(index)
-        size += len(row) - shared
+        if members:
+            common = len(_common(rows, [members[0], members[-1], index]))
+            again = (shared - common) * (len(members) - 1)
+            short = max(len(row), len(rows[members[-1]])) <= LONGEST
+            if short and common >= max(SHARED, again) and size + again + len(row) - common <= room:
+                members.append(index)
+                size, shared = size + again + len(row) - common, common
+                continue
+            yield members
+        members, size, shared = [index], len(row), len(row)
     if members:
         yield members
 
 
 def _packed(rows: Sequence[list[int]], members: list[int]) -> Pack:
-    own = [rows[i][:-1] for i in members]  # the last token of a row is always its own: its output is wanted
-    shared = len(commonprefix(own))
+    shared = len(_common(rows, members))
     ids, positions, owners, ends = rows[members[0]][:shared], [*range(shared)], [-1] * shared, []
     for number, index in enumerate(members):
         rest = rows[index][shared:]
@@ -92,3 +97,8 @@ def _packed(rows: Sequence[list[int]], members: list[int]) -> Pack:
         owners += [number] * len(rest)
         ends.append(len(ids) - 1)
     return Pack(members, *map(torch.tensor, (ids, positions, owners, ends)))
+
+
+def _common(rows: Sequence[list[int]], members: list[int]) -> list[int]:
+    """How rows begin; the last token of each is always its own, for its output is wanted."""
+    return list(commonprefix([rows[i][:-1] for i in members]))

@@ -52,7 +52,7 @@ def build_index(
 
     The same corpora and settings give the same bytes; a build that was killed goes on from its last whole shard. Raises
     DataError for a broken line, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is
-    not an index, and when the model cannot be read.
+    not an index, and when the model cannot be read; ConfigError while another process builds there.
     """
     version = _version(out)
     if out.exists() and not version:  # sets and worlds have a manifest.json too

@@ -18,6 +18,7 @@ from click.testing import CliRunner
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import question_hash
 from data_gen.teacher.prompting import Prompts
+from revelator.alone import held
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from tests.chat_server import Server, cuts, fails, running
@@ -273,13 +274,9 @@ def test_a_question_can_not_leave_its_place_in_the_prompt(
 def test_two_runs_do_not_work_in_one_folder_and_other_folders_are_left_alone(
     run: Run, teacher: Teacher, tmp_path: Path
 ) -> None:
-    import fcntl
-
     run()
-    with (tmp_path / "out/.lock").open("w") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        with pytest.raises(ConfigError, match="another process"):
-            run()
+    with held(tmp_path / "out", "asking", tmp_path), pytest.raises(ConfigError, match="another process"):
+        run()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="no teacher worked there"):

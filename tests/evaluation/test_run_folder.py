@@ -57,7 +57,7 @@ def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
     with sole_writer(tmp_path / "run"), again, sole_writer(tmp_path / "run"):
         pass
     with sole_writer(tmp_path / "run"):
-        pass
+        assert list((tmp_path / "run").iterdir()) == [], "nothing is left by a hold"
     (tmp_path / "file").touch()
     with pytest.raises(ConfigError, match="this is a file"), sole_writer(tmp_path / "file"):
         pass
