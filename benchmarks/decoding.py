@@ -1,6 +1,7 @@
 """Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
 
-    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels] [--url HOST:PORT]
+    python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
+                                  [--runtime onnx|transformers] [--url HOST:PORT]
     python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
@@ -296,13 +297,14 @@ def main() -> None:
     options.add_argument("--base", default="tiny")
     options.add_argument("--repeats", type=int, default=15)
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
+    options.add_argument("--runtime", default="auto", choices=["auto", "onnx", "transformers"])
     options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
     options.add_argument("--adapter", type=Path)
     options.add_argument("--set", type=Path, dest="folder")
     chosen = options.parse_args()
     if chosen.adapter:
         return measure_names(chosen.adapter, chosen.folder, chosen.questions)
-    engine = Engine(chosen.base)
+    engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = timed()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "labels"):
         asyncio.run(measure_labels(engine, chosen.url, chosen.repeats))
