@@ -24,7 +24,9 @@ def sole_writer(folder: Path) -> AbstractContextManager[None]:
     another process holds it, because two that append there write every row twice."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is a file", where=str(folder), hint="name a folder: --out DIR")
-    return held(folder, "measuring here", folder, "wait for it, or name another folder: --out DIR")
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = folder.resolve().with_name(f".{folder.resolve().name}.lock")
+    return held(lock, "measuring here", folder, "wait for it, or name another folder: --out DIR")
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:

@@ -18,21 +18,27 @@ PLAN = "plan.json"
 
 
 @contextmanager
-def held(folder: Path, doing: str, where: Path, hint: str = "wait for it, or name another folder") -> Iterator[None]:
-    """Holds `folder`, made where it is not there, for this process; the hold goes with the process, however that ends,
-    and leaves nothing. Raises ConfigError while another process holds it, and is `doing` something at `where`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
+def held(lock: Path, doing: str, where: Path, hint: str = "wait for it, or name another folder") -> Iterator[None]:
+    """Holds the file `lock` for this process; the hold goes with the process, however that ends, and the file with the
+    hold. Raises ConfigError naming the process that holds it, and is `doing` something at `where`. (A file that is open
+    for writing, as a lock on a shared file system wants it.)"""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a+") as file:
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise ConfigError(f"another process is {doing}", where=str(where), hint=hint) from error
-        if not (folder.exists() and os.path.samestat(os.fstat(handle), folder.stat())):
+            file.seek(0)
+            said = f"another process ({file.read()}) is {doing}"
+            raise ConfigError(said, where=str(where), hint=hint) from error
+        if not (lock.exists() and os.path.samestat(os.fstat(file.fileno()), lock.stat())):
             raise ConfigError(f"another process was {doing} until now", where=str(where), hint="try again")
-        yield
-    finally:
-        os.close(handle)
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -41,7 +47,8 @@ def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) ->
     still where a build of the same `plan` left them. It is removed when the block ends, and stays where that is killed
     or interrupted. Raises ConfigError while another process builds at `target`."""
     folder = target.with_name(f".{target.name}.building")
-    with held(folder, doing, target):
+    with held(target.with_name(f".{target.name}.lock"), doing, target):
+        folder.mkdir(exist_ok=True)
         if _plan(folder) != plan:
             for path in folder.glob(pattern):
                 path.unlink()

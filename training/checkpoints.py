@@ -92,9 +92,10 @@ def record_run(work: Path, run_id: str, wanted: dict) -> None:
 
 
 def sole_writer(work: Path, name: str) -> AbstractContextManager[None]:
-    """Holds `name` in `work` for this process (`revelator.alone.held`). Raises ConfigError while another holds it.
+    """Holds the lock `name` in `work` for this process (`revelator.alone.held`). Raises ConfigError while another
+    process holds it.
 
     `starter` is held by `revelator train`, `writer` by the process that trains: it may take seconds to end after the
     first was killed.
     """
-    return held(work / name, "training here", work, "wait for it or end it, or choose another --out")
+    return held(work / f"{name}.lock", "training here", work, "wait for it or end it, or choose another --out")

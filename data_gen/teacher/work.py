@@ -142,7 +142,7 @@ def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Wor
             f"{out} is not empty and no teacher worked there", where="--out", hint="name another folder, or empty it"
         )
     cache = Cache(out / ANSWERS)
-    with held(out, "working in this folder", out):
+    with held(out / ".lock", "working in this folder", out):
         yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
         cache.close()
 

@@ -92,7 +92,7 @@ def _packed(rows: Sequence[list[int]], members: list[int]) -> Pack:
     ids, positions, owners, ends = rows[members[0]][:shared], [*range(shared)], [-1] * shared, []
     for number, index in enumerate(members):
         rest = rows[index][shared:]
-        ids = ids + rest
+        ids += rest
         positions += range(shared, shared + len(rest))
         owners += [number] * len(rest)
         ends.append(len(ids) - 1)

@@ -107,7 +107,7 @@ def test_a_killed_build_goes_on_from_its_last_chunk_to_the_same_set(config: SetC
             assert driver.stdout is not None
             for _ in range(2):
                 driver.stdout.readline()
-            with pytest.raises(ConfigError, match="another process is building this set"):
+            with pytest.raises(ConfigError, match=f"another process .{driver.pid}. is building this set"):
                 build(config, target)
             driver.send_signal(signal.SIGKILL)
         assert not target.exists()

@@ -275,7 +275,7 @@ def test_two_runs_do_not_work_in_one_folder_and_other_folders_are_left_alone(
     run: Run, teacher: Teacher, tmp_path: Path
 ) -> None:
     run()
-    with held(tmp_path / "out", "asking", tmp_path), pytest.raises(ConfigError, match="another process"):
+    with held(tmp_path / "out/.lock", "asking", tmp_path), pytest.raises(ConfigError, match="another process"):
         run()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")

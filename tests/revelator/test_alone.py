@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -32,7 +31,10 @@ def test_a_build_that_is_killed_gives_its_folder_up_and_leaves_its_parts_to_the_
     command = [sys.executable, "-c", HOLD, str(target)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None and process.stdout.readline() == "held\n"
-    with pytest.raises(ConfigError, match="another process is building this") as refused, work(target, {"of": 1}):
+    with (
+        pytest.raises(ConfigError, match=f"another process .{process.pid}. is building this") as refused,
+        work(target, {"of": 1}),
+    ):
         pass
     assert refused.value.where == str(target) and refused.value.hint
     process.kill()
@@ -45,18 +47,16 @@ def test_a_build_that_is_killed_gives_its_folder_up_and_leaves_its_parts_to_the_
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_hold_leaves_nothing_and_is_refused_on_a_folder_that_its_holder_took_away(
+def test_a_hold_leaves_nothing_and_is_refused_on_a_file_that_its_holder_took_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = tmp_path / "run"
+    lock = tmp_path / ".lock"
     for _ in range(2):
-        with held(folder, "writing", folder):
-            assert list(folder.iterdir()) == []
+        with held(lock, "writing", tmp_path):
+            assert list(tmp_path.iterdir()) == [lock]
+        assert list(tmp_path.iterdir()) == []
 
-    def lock_late(*_: object) -> None:
-        """The other process ends, and removes its folder, between our opening and locking it."""
-        shutil.rmtree(folder)
-
-    monkeypatch.setattr("fcntl.flock", lock_late)
-    with pytest.raises(ConfigError, match="until now"), held(folder, "writing", folder):
+    # the other process ends its hold between our opening the file and locking it
+    monkeypatch.setattr("fcntl.flock", lambda *_: lock.unlink())
+    with pytest.raises(ConfigError, match="until now"), held(lock, "writing", tmp_path):
         pass

@@ -227,7 +227,7 @@ def test_a_build_that_was_killed_goes_on_from_its_last_shard_to_the_same_index(e
     process = start(corpus, out, encoder, halt_at=100)
     assert process.stdout is not None
     assert [process.stdout.readline().strip() for _ in range(2)] == ["50", "100"]
-    with pytest.raises(ConfigError, match="another process is building this index"):
+    with pytest.raises(ConfigError, match=f"another process .{process.pid}. is building this index"):
         build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder), shard_size=50)
     process.send_signal(signal.SIGKILL)
     process.wait()
