@@ -63,9 +63,9 @@ def train(
 ) -> None:
     """Fine-tune a base with LoRA on an instruction set; track it in MLflow and register the adapter as a version.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, tiny-gpu, qwen2.5-0.5b, llama-3.2-1b,
-    llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp, qwen2.5-7b-qlora-ddp.
-    The adapter is that of the step with the best mean score of the tasks on dev rows.
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, logic, tiny-gpu, qwen2.5-0.5b,
+    llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
+    qwen2.5-7b-qlora-ddp. The adapter is that of the step with the best mean score of the tasks on dev rows.
     With `stage: grpo` (grpo-tiny) it goes on from an adapter, by rewards for the plans that it writes itself.
 
     \b

@@ -4,7 +4,7 @@ Parts: the wordings of training over topics that training has not seen, by numbe
 not seen (`logic-free`); and WRITTEN, questions that were written one by one, without the generator. Their gold terms
 are words of the question, so a term that is cut otherwise counts as wrong.
 
-    python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/tiny-cpu
+    python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/logic
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def main(folder: Path, base: str, adapter: Path | None, split: str, limit: int, 
 
     \b
     Examples:
-      python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/tiny-cpu
+      python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/logic
       python -m evaluation.logic_translation --set runs/sets/logic --base out/base --split test --json > rows.jsonl
     """
     engine = Engine(base, adapter)
