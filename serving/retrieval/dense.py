@@ -21,6 +21,7 @@ from rich.progress import Progress
 
 from revelator.errors import ConfigError
 from serving.retrieval.passages import mapped
+from serving.retrieval.products import nearest
 from serving.retrieval.settings import IndexSettings
 from serving.retrieval.shards import Shard
 
@@ -71,7 +72,7 @@ class Vectors:
         if self._flat is not None and k <= GPU_MOST:
             with self._turn:
                 return self._flat.search(queries, k)
-        return faiss.knn(queries, np.asarray(self.matrix), k, metric=faiss.METRIC_INNER_PRODUCT)
+        return nearest(self.matrix, queries, k)
 
 
 def write(

@@ -9,9 +9,8 @@ answer that finds.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
-import faiss
 import numpy as np
 import psutil
 
@@ -19,15 +18,14 @@ from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language import logic
 from revelator.language.logic import Or, Query, literals, normal_form
 from revelator.trace import Passage
+from serving.retrieval.bounded import search_bounded
 from serving.retrieval.calibration import Calibration, Calibrations, self_labelled
 from serving.retrieval.fusion import standardised
 from serving.retrieval.index import Index
 from serving.retrieval.logical import DEFAULT, Operators, best, compose
-from serving.retrieval.pruned import pruned
+from serving.retrieval.products import products
 
 Source = Literal["dense", "bm25", "both"]
-BLOCK = 16_384  # rows in one call of the kernel, which threads share
-NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 MEMORY = 0.5  # of the machine's, that vectors may take for a search over all of them
 CANDIDATES = 1000  # proposed for each direction
 
@@ -90,10 +88,7 @@ def run(index: Index, query: Query | str, k: int, settings: LogicalSettings = _D
     vectors = _embedded(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
     places = _candidates(index, query, terms, vectors, settings) if source != "bm25" else None
     if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
-        found = _pruned(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
-        if found is not None:
-            above = found[0] > 0
-            return Found(found[0][above], found[1][above], True, len(index))
+        return _bounded(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
     cosines = _cosines(index, vectors, places)
     scores = {
         term: _score(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
@@ -129,16 +124,14 @@ def _source(index: Index, how: LogicalSettings) -> Source:
     return source
 
 
-def _pruned(
-    index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings
-) -> tuple[np.ndarray, np.ndarray] | None:
+def _bounded(index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings) -> Found:
     assert index.vectors is not None
-    matrix = index.vectors.matrix
 
-    def cosines(terms: list[str], places: np.ndarray | None) -> np.ndarray:
-        return products(matrix, np.stack([vectors[term] for term in terms]), places)
+    def score(term: str, cosines: np.ndarray) -> np.ndarray:
+        return _likely(term, cosines, how)
 
-    return pruned(query, k, len(matrix), cosines, lambda term, values: _likely(term, values, how), how.operators)
+    total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, how.operators)
+    return Found(total[total > 0], places[total > 0], True, len(index))
 
 
 def checked(query: Query | str) -> Query:
@@ -176,41 +169,6 @@ def _cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np
         return np.zeros((0, len(index)), np.float32)
     assert index.vectors is not None
     return products(index.vectors.matrix, vectors, places)
-
-
-def products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
-    """`vectors @ matrix.T`, float32, shape (vectors, documents): FAISS's kernel, each row of the matrix read once.
-
-    Of the rows at `places` if they are given, which are read where they lie. A BLAS product, which repacks the matrix
-    for three vectors, takes twice the time (measured with OpenBLAS and MKL).
-    """
-    vectors = np.ascontiguousarray(vectors, np.float32)
-    matrix, (count, dimensions) = np.asarray(matrix), vectors.shape
-    if places is not None:
-        return _products_at(matrix, vectors, np.asarray(places, np.int64))
-    scores = np.empty((count, len(matrix)), np.float32)
-    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
-    which = np.tile(np.arange(count, dtype=np.int64), min(BLOCK, len(matrix)))
-    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(which)
-    block = np.empty((BLOCK, count), np.float32)
-    for start in range(0, len(matrix), BLOCK):
-        rows = matrix[start : start + BLOCK]
-        kernel(faiss.swig_ptr(block), faiss.swig_ptr(rows), *pointers, dimensions, len(rows), count)
-        scores[:, start : start + len(rows)] = block[: len(rows)].T
-    return scores
-
-
-def _products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
-    count, dimensions = vectors.shape
-    scores = np.empty((count, len(places)), np.float32)
-    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
-    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(matrix)
-    for start in range(0, len(places), NEAR):
-        which = np.tile(places[start : start + NEAR], count)
-        block = np.empty((count, len(which) // count), np.float32)
-        kernel(faiss.swig_ptr(block), *pointers, faiss.swig_ptr(which), dimensions, count, block.shape[1])
-        scores[:, start : start + NEAR] = block
-    return scores
 
 
 def _score(

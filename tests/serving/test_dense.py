@@ -20,18 +20,15 @@ pytest.importorskip("sentence_transformers", reason="the optional dependency gro
 from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
 from revelator.language.logic import parse
 from serving.retrieval import Index, IndexSettings, build_index, read_manifest
-from serving.retrieval.calibration import Calibration
-from serving.retrieval.logical import Operators, compose
+from serving.retrieval.logical import compose
 from serving.retrieval.logical_search import (
     LogicalSettings,
     positive_text,
-    products,
     recall,
     run,
     search_logical,
     sparse_scores,
 )
-from serving.retrieval.pruned import pruned
 from tests.serving.toy_encoder import WORDS, write_encoder
 
 ROWS = [
@@ -337,36 +334,3 @@ def test_an_open_index_answers_threads_at_once(index: Index) -> None:
     for thread in threads:
         thread.join()
     assert answers == [expected] * 8
-
-
-@pytest.mark.parametrize("operators", [Operators(), Operators("min", "max"), Operators("product", "max", "reciprocal")])
-def test_leaving_documents_out_by_a_bound_gives_the_exact_answer(operators: Operators) -> None:
-    """Against composing the scores of all documents, over queries where a term must hold and where none must."""
-    rng = np.random.default_rng(0)
-    matrix = rng.normal(size=(20_000, 16)).astype(np.float32)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    vectors = dict(zip("abc", np.ascontiguousarray(matrix[:3] + 0.3 * matrix[3:6]), strict=True))
-    calibration, done = Calibration(0.6, 12.0), 0
-    for score in (lambda _, cosines: np.clip(cosines, 0, 1), lambda _, cosines: calibration(cosines)):
-        for text in ('"a"', '"a" AND ("b" OR NOT "c")', '"a" AND NOT "b"', '"b" OR "c"', 'NOT ("a" OR NOT "b")'):
-            query = parse(text)
-            rows = {name: score(name, products(matrix, vectors[name][None])[0]) for name in "abc"}
-            expected = np.sort(compose(query, rows, operators))[::-1][:10]
-
-            def cosines(names: list[str], places: np.ndarray | None) -> np.ndarray:
-                return products(matrix, np.stack([vectors[n] for n in names]), places)
-
-            found = pruned(query, 10, len(matrix), cosines, score, operators)
-            if found is not None:
-                done += 1
-                assert found[0].tolist() == pytest.approx(expected.tolist(), rel=1e-5)
-                assert compose(query, rows, operators)[found[1]].tolist() == pytest.approx(found[0].tolist(), rel=1e-5)
-    assert done >= 3
-
-
-def test_a_product_in_blocks_is_the_product() -> None:
-    rng = np.random.default_rng(0)
-    matrix, vectors = (rng.normal(size=(n, 24)).astype(np.float32) for n in (1500, 4))
-    assert np.allclose(products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
-    places = rng.integers(0, len(matrix), 1100)
-    assert np.allclose(products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)

@@ -1,0 +1,61 @@
+"""Products of few vectors with all of a matrix, the nearest by them, and logical queries that leave documents out."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from revelator.language.logic import parse, terms
+from serving.retrieval.bounded import search_bounded
+from serving.retrieval.calibration import Calibration
+from serving.retrieval.logical import Operators, compose
+from serving.retrieval.products import nearest, products
+
+
+@pytest.mark.parametrize("operators", [Operators(), Operators("min", "max"), Operators("product", "max", "reciprocal")])
+@pytest.mark.parametrize("calibration", [None, Calibration(0.6, 12.0)])
+@pytest.mark.parametrize(
+    "text", ['"a"', '"a" AND ("b" OR NOT "c")', '"a" AND NOT "b"', '"b" OR "c"', 'NOT ("a" OR NOT "b")', 'NOT "a"']
+)
+def test_leaving_documents_out_by_a_bound_gives_the_exact_answer(
+    text: str, calibration: Calibration | None, operators: Operators
+) -> None:
+    """Against composing the scores of all documents, over queries where a term must hold and where none must."""
+    rng = np.random.default_rng(0)
+    matrix = rng.normal(size=(40_000, 16)).astype(np.float32)
+    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
+    among = matrix[:3] + 0.3 * matrix[3:6]
+    query = parse(text)
+    vectors = dict(zip("abc", among / np.linalg.norm(among, axis=1, keepdims=True), strict=True))
+    vectors = {name: vectors[name] for name in terms(query)}
+
+    def score(_: str, cosines: np.ndarray) -> np.ndarray:
+        return calibration(cosines) if calibration else np.clip(cosines, 0, 1)
+
+    rows = {name: score(name, matrix @ vector) for name, vector in vectors.items()}
+    expected = compose(query, rows, operators)
+    for k in (1, 10, 100):
+        scores, places = search_bounded(query, k, matrix, vectors, score, operators)
+        assert scores.tolist() == pytest.approx(np.sort(expected)[::-1][:k].tolist(), rel=1e-5)
+        assert expected[places].tolist() == pytest.approx(scores.tolist(), rel=1e-5)
+        assert len(set(places.tolist())) == k
+
+
+def test_the_nearest_of_all_vectors_are_those_of_a_sorted_product() -> None:
+    rng = np.random.default_rng(0)
+    matrix, queries = (rng.normal(size=(n, 24)).astype(np.float32) for n in (40_000, 5))
+    matrix[20_000:] = matrix[:20_000]  # each twice
+    scores, places = nearest(matrix, queries, 30)
+    expected = np.argsort(-(queries @ matrix[:20_000].T), axis=1, kind="stable")[:, :15]
+    assert places[:, ::2].tolist() == expected.tolist()  # of equal ones the first comes first
+    assert places[:, 1::2].tolist() == (expected + 20_000).tolist()
+    assert np.allclose(scores, np.take_along_axis(queries @ matrix.T, places, 1), atol=1e-4)
+    assert nearest(matrix[:7], queries, 10)[1].shape == (5, 7)
+
+
+def test_a_product_in_blocks_is_the_product() -> None:
+    rng = np.random.default_rng(0)
+    matrix, vectors = (rng.normal(size=(n, 24)).astype(np.float32) for n in (1500, 4))
+    assert np.allclose(products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
+    places = rng.integers(0, len(matrix), 1100)
+    assert np.allclose(products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)
