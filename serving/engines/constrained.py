@@ -68,15 +68,15 @@ class Vocabulary:
 class Constraint(LogitsProcessor):
     """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
 
-    Greedy, a row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36.
-    Afterwards `degraded` says of each row whether it could not be closed.
+    The best token of each row is the one that is taken (a draw is the best after noise, `sampling.drawn`). A row whose
+    best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36. Afterwards `degraded`
+    says of each row whether it could not be closed.
     """
 
-    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int, greedy: bool = False) -> None:
+    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int) -> None:
         self.rows = [_Row(vocabulary, grammar) for grammar in grammars]
         self._vocabulary = vocabulary
         self._room = room
-        self._greedy = greedy
         self._written = 0
         self._bits = torch.arange(32, dtype=torch.int32)
 
@@ -91,7 +91,7 @@ class Constraint(LogitsProcessor):
         room, wishes = self._room - self._written, best(scores).tolist()
         self._written += 1
         fits = [row.fits(wish, room) for row, wish in zip(self.rows, wishes, strict=True)]
-        held = [index for index, fit in enumerate(fits) if not (fit and self._greedy)]
+        held = [index for index, fit in enumerate(fits) if not fit]
         if not held:
             return scores
         masks = allocate_token_bitmask(len(held), self._vocabulary.size)

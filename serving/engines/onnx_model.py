@@ -16,7 +16,7 @@ import torch
 from serving.engines.constrained import Constraint
 from serving.engines.onnx_graph import build
 from serving.engines.packing import Pack
-from serving.engines.sampling import choose, go_on
+from serving.engines.sampling import best, drawn, go_on
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
 SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
@@ -85,8 +85,10 @@ class OnnxModel:
         written: list[torch.Tensor] = [ids[:, -1]]
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
-            scores = constraint(written[-1][:, None], logits) if constraint else logits
-            token = choose(scores, temperature).masked_fill(ended, end)
+            scores = drawn(logits, temperature)
+            if constraint:
+                scores = constraint(written[-1][:, None], scores)
+            token = best(scores).masked_fill(ended, end)
             written.append(token)
             ended |= token == end
             if ended.all() or len(written) > room:

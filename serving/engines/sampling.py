@@ -16,11 +16,15 @@ def best(scores: torch.Tensor) -> torch.Tensor:
     return torch.from_numpy(scores.float().numpy().argmax(-1))
 
 
-def choose(scores: torch.Tensor, temperature: float) -> torch.Tensor:
-    """The next token of each row, (rows,), by scores (rows, vocabulary): the best, or drawn by torch's generator."""
+def drawn(scores: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Scores (rows, vocabulary) whose best token is a draw from the softmax at `temperature`: Gumbel noise is added.
+
+    The best of the tokens that a mask leaves is then a draw from the softmax over these. At temperature 0 the scores
+    themselves. By torch's generator.
+    """
     if temperature == 0:
-        return best(scores)
-    return torch.multinomial((scores / temperature).softmax(-1), 1)[:, 0]
+        return scores
+    return scores / temperature - torch.empty_like(scores).exponential_().log_()
 
 
 def go_on(cancelled: Callable[[], bool]) -> None:

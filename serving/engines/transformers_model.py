@@ -6,11 +6,17 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
-from transformers import GenerationConfig, StoppingCriteria, StoppingCriteriaList
+from transformers import (
+    GenerationConfig,
+    LogitsProcessor,
+    LogitsProcessorList,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from serving.engines.constrained import Constraint
 from serving.engines.packing import Pack
-from serving.engines.sampling import go_on
+from serving.engines.sampling import drawn, go_on
 
 Cache = Literal["dynamic", "static"]
 
@@ -57,22 +63,30 @@ class TransformersModel:
         constraint: Constraint | None,
         cancelled: Callable[[], bool],
     ) -> list[list[int]]:
-        sampling = {"temperature": temperature, "top_k": 0, "top_p": 1.0} if temperature > 0 else {}
         output = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
             generation_config=GenerationConfig(
                 max_new_tokens=room,
-                do_sample=temperature > 0,
+                do_sample=False,
                 eos_token_id=end,
                 pad_token_id=end,
                 cache_implementation="static" if self._cache == "static" else None,
-                **sampling,
             ),
-            logits_processor=[constraint] if constraint else None,
+            logits_processor=LogitsProcessorList([_Draw(temperature), *([constraint] if constraint else [])]),
             stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
         )
         return output[:, ids.shape[1] :].tolist()
+
+
+class _Draw(LogitsProcessor):
+    """Makes the best token a draw at a temperature."""
+
+    def __init__(self, temperature: float) -> None:
+        self._temperature = temperature
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return drawn(scores, self._temperature)
 
 
 class _Cancellation(StoppingCriteria):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -25,6 +26,7 @@ from revelator.trace import Passage
 from serving.engines.constrained import Constraint, Vocabulary
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import LocalRevelator, complete
+from serving.engines.sampling import best, drawn
 from serving.executor import Executor, Limits
 from serving.protocols import GenerateRequest, Reading
 from tests.serving.toy_model import write_base
@@ -49,11 +51,10 @@ def write(
     seed: int,
     bias: float,
     signs: Sequence[str] = SIGNS,
-    greedy: bool = False,
 ) -> tuple[str, bool]:
     """What a model with random logits writes, as `generate` would call the constraint; `bias` is for signs."""
     draw = torch.Generator().manual_seed(seed)
-    constraint = Constraint(vocabulary, [grammar], room, greedy)
+    constraint = Constraint(vocabulary, [grammar], room)
     wanted = [token for sign in signs for token in vocabulary.tokens.tokenize_str(sign)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     for _ in range(room):
@@ -77,12 +78,36 @@ def test_any_logits_write_a_plan_that_parses_and_checks(
 
 
 @held
-@given(seeds, st.sampled_from([20, 96]), st.sampled_from([0.0, 4.0, 8.0]))
-def test_greedily_the_best_token_that_fits_is_taken_whether_or_not_a_mask_is_made(
-    vocabulary: Vocabulary, seed: int, room: int, bias: float
-) -> None:
-    masked = write(vocabulary, plan_grammar(), room, seed, bias)
-    assert write(vocabulary, plan_grammar(), room, seed, bias, greedy=True) == masked
+@given(seeds, st.sampled_from([0.0, 4.0, 8.0]))
+def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bias: float) -> None:
+    """Against the whole mask of a matcher of its own, until the output has to be closed."""
+    draw = torch.Generator().manual_seed(seed)
+    constraint, matcher = Constraint(vocabulary, [plan_grammar()], 96), vocabulary.matcher(plan_grammar())
+    signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
+    ids = torch.zeros((1, 1), dtype=torch.long)
+    while True:
+        logits = torch.randn((1, vocabulary.size), generator=draw)
+        logits[0, signs] += bias
+        token = best(constraint(ids, logits))
+        if constraint.rows[0].forced is not None or token == vocabulary.end:
+            break
+        allowed = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
+        assert token.item() == max(np.flatnonzero(allowed[: vocabulary.size]), key=lambda place: logits[0, place])
+        matcher.consume_token(token.item())
+        ids = token[:, None]
+
+
+def test_a_draw_is_one_of_the_softmax_over_what_a_mask_leaves() -> None:
+    torch.manual_seed(0)
+    logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
+    for temperature, masked in ((1.0, []), (0.5, []), (1.0, [4]), (2.0, [0, 2])):
+        left = logits.clone()
+        left[masked] = -torch.inf
+        noisy = drawn(logits.expand(20_000, -1), temperature)
+        noisy[:, masked] = -torch.inf
+        shares = torch.bincount(best(noisy), minlength=5) / 20_000
+        assert torch.allclose(shares, (left / temperature).softmax(0), atol=0.015)  # four standard deviations
+    assert drawn(logits, 0) is logits
 
 
 @held
