@@ -15,7 +15,7 @@ import numpy as np
 
 from serving.retrieval.logical import best
 
-BLOCK = 16_384  # rows in one call of the kernel, which threads share
+BLOCK = 65_536  # rows in one call of the kernel, which threads share
 NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 
 
