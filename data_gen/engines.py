@@ -62,7 +62,7 @@ def _in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepa
         raise DataError(
             "a process that prepared rows was ended from outside",
             where=f"--workers {workers}",
-            hint="often the machine ran out of memory: free some, or give fewer workers",
+            hint="often the machine ran out of memory: free some, or give fewer workers; the build then goes on",
         ) from error
 
 

@@ -1,8 +1,8 @@
 """Chunks that a build has prepared, kept beside the set (`.NAME.building`) until it is whole.
 
-A build that was killed goes on from its last kept chunk with the same command, on any engine, to the same set. What was
-kept under another configuration, of other inputs or by other code is thrown away. Each chunk is one parquet file of its
-records, whole or absent; the rest of it is JSON in the file's metadata.
+A build that was killed or failed goes on from its last kept chunk with the same command, on any engine, to the same
+set. What was kept under another configuration, of other inputs or by other code is thrown away. Each chunk is one
+parquet file of its records, whole or absent; the rest of it is JSON in the file's metadata.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ from revelator.alone import work_folder
 from revelator.durable import code_digest, write_bytes
 
 ABOUT = b"prepared"
+CHUNKS = "*.parquet"
 
 
 @contextmanager
 def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
     """`engine`, with what it makes kept until the block ends, and what a killed build of the same set kept taken first.
 
-    `about` has the build's config and the digests of its inputs. Nothing is left where the block raises an error, only
-    where it is interrupted. Raises ConfigError while another process builds at `target`.
+    `about` has the build's config and the digests of its inputs. What was kept stays where the block is interrupted or
+    raises an error; an empty folder does not. Raises ConfigError while another process builds at `target`.
     """
     plan = {**about, "code": code_digest(data_gen, revelator)}
-    with work_folder(target, plan, "*.parquet", "building this set") as folder:
+    with work_folder(target, plan, CHUNKS, "building this set") as folder:
         try:
             yield _kept(engine, folder)
         except Exception:
-            shutil.rmtree(folder)
+            if not any(folder.glob(CHUNKS)):
+                shutil.rmtree(folder)
             raise
 
 

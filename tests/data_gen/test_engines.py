@@ -40,7 +40,9 @@ def test_any_number_of_workers_builds_the_same_set(config: SetConfig, tmp_path: 
     assert shown == [*range(CHUNK, 3 * CHUNK + 1, CHUNK), CHUNK]
 
 
-def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error(config: SetConfig, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error_and_the_next_goes_on(
+    config: SetConfig, tmp_path: Path
+) -> None:
     def kill_workers(source: str, rows: int) -> None:
         for child in psutil.Process().children():
             if "spawn_main" in " ".join(child.cmdline()):
@@ -49,7 +51,17 @@ def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error(config: Set
     longer = config.model_copy(update={"sources": config.sources * 3})  # than what is prepared ahead of the first row
     with pytest.raises(DataError, match="ended from outside") as caught:
         build(longer, tmp_path / "set", kill_workers, engine=local(workers=2))
-    assert caught.value.where == "--workers 2" and not list(tmp_path.iterdir())
+    assert caught.value.where == "--workers 2"
+    assert [path.name for path in tmp_path.iterdir()] == [".set.building"]
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".set.building").glob("*.parquet")}
+    assert kept
+
+    def still_there(source: str, rows: int) -> None:
+        assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+    manifest = build(longer, tmp_path / "set", still_there)
+    assert manifest["digest"] == build(longer, tmp_path / "alone")["digest"]
+    assert {path.name for path in tmp_path.iterdir()} == {"set", "alone"}
 
 
 BUILD = """
