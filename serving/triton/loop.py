@@ -2,9 +2,9 @@
 
 `execute` hands each request over and returns at once; the response goes out through the request's sender. (A coroutine
 `execute` would hold the instance until a whole batch is done; decoupled mode would force streaming on clients.) The
-loop admits a fixed number of requests and refuses the next at once, with the time after which to ask again; it notices
-within `POLL_SECONDS` that a client went away, so that a question and the reading that it waits for, one loop behind the
-other, end within 50 ms.
+loop admits a fixed number of requests and refuses the next at once, with the time after which to ask again. A client
+that went away is noticed within 20 ms (`serving.triton.courier`), so that a question and the reading that it waits for,
+one loop behind the other, end within 50 ms.
 """
 
 from __future__ import annotations
@@ -19,11 +19,10 @@ from typing import Any
 from revelator import spans
 from revelator.errors import Cancelled, Overloaded
 from serving import collector
-from serving.triton.backend import failure, send
+from serving.triton.backend import failure
+from serving.triton.courier import Courier
 from serving.triton.telemetry import ASKED, Asked, Telemetry
 
-POLL_SECONDS = 0.02  # a look costs 0.15 ms of message passing
-POLLED_OFTEN = 16  # requests in flight up to which each is looked at so often: 12 % of a core; more share that
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
 SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of what a refused client is told
 SHARE_OF_LAST = 0.1  # of the last request in the mean of all
@@ -45,6 +44,7 @@ class RequestLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._mean_seconds = 0.0  # of requests that ended lately
         self._stack = AsyncExitStack()
+        self._courier = Courier()
         self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
@@ -89,31 +89,33 @@ class RequestLoop:
         began = self._loop.time()
         try:
             with spans.span(self._telemetry.model, "server", asked.traceparent, request=asked.id):
-                work = asyncio.create_task(_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer)
-                watch = asyncio.create_task(self._cancel_when_client_leaves(sender, work))
+                whole = self._parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer
+                work = asyncio.create_task(whole)
+                self._courier.watch(sender, lambda: self._loop.call_soon_threadsafe(work.cancel))
                 reply = await work
         except asyncio.CancelledError:
             reply = self._failure(Cancelled("the client went away, or the server is stopping"))
         except Exception as error:
             reply = self._failure(error)
-        watch.cancel()
         self._mean_seconds += SHARE_OF_LAST * (self._loop.time() - began - self._mean_seconds)
         self._running.discard(sender)
         self._telemetry.in_flight(len(self._running), self.limit)
-        send(sender, reply)
+        self._courier.last(sender, reply)
 
     def _failure(self, error: Exception) -> Any:
         self._telemetry.failed(error)
         return failure(error)
 
-    async def _cancel_when_client_leaves(self, sender: Any, work: asyncio.Future[Any]) -> None:
-        while not sender.is_cancelled():  # noqa: ASYNC110 (the server offers no event, only this question)
-            await asyncio.sleep(POLL_SECONDS * max(1.0, len(self._running) / POLLED_OFTEN))
-        work.cancel()
+    async def _parts(self, sender: Any, answers: AsyncGenerator[Any, None]) -> None:
+        """Sends all responses of a decoupled model but the flag that ends them."""
+        async with aclosing(answers):
+            async for answer in answers:
+                self._courier.part(sender, answer)
 
     def close(self) -> None:
         """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
         asyncio.run_coroutine_threadsafe(self._drain(), self._loop).result()
+        self._courier.close()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -126,10 +128,3 @@ class RequestLoop:
                 task.cancel()
             await asyncio.gather(*late)
         await self._stack.aclose()
-
-
-async def _parts(sender: Any, answers: AsyncGenerator[Any, None]) -> None:
-    """Sends all responses of a decoupled model but the flag that ends them."""
-    async with aclosing(answers):
-        async for answer in answers:
-            sender.send(answer)
