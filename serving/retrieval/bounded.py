@@ -8,7 +8,6 @@ the way. Where one or two of the terms decide (`"a" AND ...`), only they are mul
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import combinations
 
 import numpy as np
 
@@ -16,11 +15,11 @@ from revelator.language.logic import And, Not, Or, Query, Term, literals, normal
 from serving.retrieval.logical import Operators, compose
 from serving.retrieval.products import Top, blocks, products
 
-GRID = np.linspace(-1, 1, 4001)  # cosines for which the highest score is tabulated
+GRID = np.linspace(-1, 1, 2001)  # cosines for which the highest score is tabulated
 SAMPLE = 2048  # documents, evenly spread, that give the first limit and say which terms decide
 WORTH = 0.02  # of them at most may be left: reading rows here and there costs more than in order
+DECIDING = 3  # terms at most that decide, if not all do
 WAITING = 4096  # documents left in that are composed together
-_ABSENT = "\0"
 
 Score = Callable[[str, np.ndarray], np.ndarray]  # term, cosines → scores in [0, 1], rising with the cosine
 
@@ -73,21 +72,34 @@ def search_bounded(
 def _deciding(
     normal: Query, names: Sequence[str], sample: np.ndarray, reached: float, score: Score, operators: Operators
 ) -> tuple[list[int], np.ndarray]:
-    """The fewest terms, as places in `names`, whose limit leaves few documents of the sample; all if none do. With the
-    ceiling that they give."""
+    """Terms, as places in `names`, whose limit leaves few documents of the sample, taken one by one; all terms if few
+    of them leave too many. With the ceiling that they give."""
+    values: dict[str, np.ndarray] = {}
+    for place, name in enumerate(names):
+        values[f"limited {place}"] = score(name, GRID)
+        values[f"any {place}"], values[f"absent {place}"] = score(name, np.ones(1)), score(name, -np.ones(1))
+
+    def ceiling(deciding: Sequence[int]) -> np.ndarray:
+        """The highest score of a document in which no deciding term has a cosine above that of the grid."""
+        known = {name: f"{'limited' if place in deciding else 'any'} {place}" for place, name in enumerate(names)}
+        away = {name: f"absent {place}" for place, name in enumerate(names)}
+        return np.broadcast_to(compose(_renamed(normal, known, away), values, operators), GRID.shape)
+
     asked = {text for text, negated in literals(normal) if not negated}
     positive = [place for place, name in enumerate(names) if name in asked]
-    for size in range(1, min(len(positive), len(names) - 1) + 1):
-        ways = [list(places) for places in combinations(positive, size)]
-        ceilings = [_ceiling(normal, [names[place] for place in way], score, operators) for way in ways]
+    chosen: list[int] = []
+    while len(chosen) < min(DECIDING, len(positive), len(names) - 1):
+        ways = [[*chosen, place] for place in positive if place not in chosen]
+        ceilings = [ceiling(way) for way in ways]
         left = [
-            float((sample[way] >= _limit(ceiling, reached)).any(0).mean())
-            for way, ceiling in zip(ways, ceilings, strict=True)
+            float((sample[way] >= _limit(highest, reached)).any(0).mean())
+            for way, highest in zip(ways, ceilings, strict=True)
         ]
         fewest = int(np.argmin(left))
+        chosen = ways[fewest]
         if left[fewest] <= WORTH:
-            return ways[fewest], ceilings[fewest]
-    return list(range(len(names))), _ceiling(normal, names, score, operators)
+            return chosen, ceilings[fewest]
+    return list(range(len(names))), ceiling(range(len(names)))
 
 
 def _limit(ceiling: np.ndarray, reached: float) -> float:
@@ -97,21 +109,13 @@ def _limit(ceiling: np.ndarray, reached: float) -> float:
     return float(GRID[place - 1]) if place else -np.inf
 
 
-def _ceiling(normal: Query, deciding: Sequence[str], score: Score, operators: Operators) -> np.ndarray:
-    """The highest score of a document in which no deciding term has a cosine above that of the grid."""
-    values = {}
-    for name, _ in literals(normal):
-        values[name] = score(name, GRID if name in deciding else np.ones_like(GRID))
-        values[_ABSENT + name] = score(name, -np.ones_like(GRID))
-    return compose(_apart(normal), values, operators)
-
-
-def _apart(query: Query) -> Query:
-    """The query with another name for a term where it is negated: there its lowest score is its best."""
+def _renamed(query: Query, plain: Mapping[str, str], negated: Mapping[str, str]) -> Query:
+    """The query with a name for a term where it is asked for, and another where it is excluded: there its lowest score
+    is its best."""
     if isinstance(query, Term):
-        return query
+        return Term(plain[query.text])
     if isinstance(query, Not):
         assert isinstance(query.operand, Term)
-        return Not(Term(_ABSENT + query.operand.text))
+        return Not(Term(negated[query.operand.text]))
     kind = And if isinstance(query, And) else Or
-    return kind(tuple(_apart(operand) for operand in query.operands))
+    return kind(tuple(_renamed(operand, plain, negated) for operand in query.operands))

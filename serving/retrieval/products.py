@@ -16,6 +16,7 @@ import numpy as np
 from serving.retrieval.logical import best
 
 BLOCK = 65_536  # rows in one call of the kernel, which threads share
+TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
 NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 
 
@@ -32,13 +33,19 @@ def products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None 
 
 def nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(products, positions) of the `k` rows with the highest product with each vector, best first, equal ones in order;
-    shapes (vectors, k)."""
-    tops = [Top(k) for _ in vectors]
-    for start, block in blocks(matrix, vectors):
-        for top, products in zip(tops, block.T, strict=True):
-            rows = np.flatnonzero(products >= top.least)
-            top.add(products[rows], start + rows)
-    return np.stack([top.scores for top in tops]), np.stack([top.places for top in tops])
+    shapes (vectors, k); -inf and -1 where there is none."""
+    scores = np.full((len(vectors), k), -np.inf, np.float32)
+    places = np.full((len(vectors), k), -1, np.int64)
+    for first in range(0, len(vectors), TOGETHER):
+        group = vectors[first : first + TOGETHER]
+        tops = [Top(k) for _ in group]
+        for start, block in blocks(matrix, group):
+            for top, own in zip(tops, block.T, strict=True):
+                rows = np.flatnonzero(own >= top.least)
+                top.add(own[rows], start + rows)
+        for row, top in enumerate(tops, first):
+            scores[row, : len(top.scores)], places[row, : len(top.places)] = top.scores, top.places
+    return scores, places
 
 
 class Top:
@@ -66,6 +73,7 @@ def blocks(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.nd
     """Where a block of the matrix starts, and its products, (rows, vectors); the array is used again for the next."""
     matrix, vectors = np.asarray(matrix), _plain(vectors)
     count, dimensions = vectors.shape
+    assert dimensions == matrix.shape[1] and matrix.dtype == np.float32
     kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
     which = np.tile(np.arange(count, dtype=np.int64), min(BLOCK, len(matrix)))
     pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(which)

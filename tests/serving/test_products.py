@@ -50,7 +50,28 @@ def test_the_nearest_of_all_vectors_are_those_of_a_sorted_product() -> None:
     assert places[:, ::2].tolist() == expected.tolist()  # of equal ones the first comes first
     assert places[:, 1::2].tolist() == (expected + 20_000).tolist()
     assert np.allclose(scores, np.take_along_axis(queries @ matrix.T, places, 1), atol=1e-4)
-    assert nearest(matrix[:7], queries, 10)[1].shape == (5, 7)
+    assert (nearest(matrix[:7], queries, 10)[1] == -1).sum(1).tolist() == [3] * 5
+    many = rng.normal(size=(150, 24)).astype(np.float32)
+    assert (nearest(matrix, many, 1)[1][:, 0] == np.argmax(many @ matrix.T, axis=1)).all()
+    queries[2, 0] = np.nan
+    assert (nearest(matrix, queries, 3)[1] == -1).all(1).tolist() == [False, False, True, False, False]
+
+
+@pytest.mark.parametrize("join", [" OR ", " AND ", " AND NOT "])
+def test_a_query_of_many_terms_is_composed_like_any_other(join: str) -> None:
+    rng = np.random.default_rng(0)
+    matrix, among = (rng.normal(size=(n, 32)).astype(np.float32) for n in (3000, 64))
+    matrix, among = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (matrix, among))
+    names = ["\0term 1", *(f"term {place}" for place in range(1, 64))]
+    query, vectors = parse(join.join(f'"{name}"' for name in names)), dict(zip(names, among, strict=True))
+
+    def score(_: str, cosines: np.ndarray) -> np.ndarray:
+        return np.clip(cosines, 0, 1)
+
+    expected = compose(query, {name: score(name, matrix @ vector) for name, vector in vectors.items()})
+    scores, places = search_bounded(query, 10, matrix, vectors, score, Operators())
+    assert scores.tolist() == pytest.approx(np.sort(expected)[::-1][:10].tolist(), rel=1e-4)
+    assert expected[places].tolist() == pytest.approx(scores.tolist(), rel=1e-4)
 
 
 def test_a_product_in_blocks_is_the_product() -> None:
