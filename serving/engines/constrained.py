@@ -20,7 +20,7 @@ from transformers import LogitsProcessor
 
 from revelator.errors import ConfigError
 from revelator.language.decoding import Grammar
-from serving.engines.sampling import best
+from serving.engines.sampling import best, drawn
 
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
 INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
@@ -68,15 +68,18 @@ class Vocabulary:
 class Constraint(LogitsProcessor):
     """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
 
-    The best token of each row is the one that is taken (a draw is the best after noise, `sampling.drawn`). A row whose
-    best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36. Afterwards `degraded`
-    says of each row whether it could not be closed.
+    Above temperature 0 noise is added first, so that the best token of what is returned is a draw (`sampling.drawn`). A
+    row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36. Afterwards
+    `degraded` says of each row whether it could not be closed.
     """
 
-    def __init__(self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int) -> None:
+    def __init__(
+        self, vocabulary: Vocabulary, grammars: Sequence[Grammar], room: int, temperature: float = 0.0
+    ) -> None:
         self.rows = [_Row(vocabulary, grammar) for grammar in grammars]
         self._vocabulary = vocabulary
         self._room = room
+        self._temperature = temperature
         self._written = 0
         self._bits = torch.arange(32, dtype=torch.int32)
 
@@ -90,7 +93,11 @@ class Constraint(LogitsProcessor):
                 row.take(token)
         room, wishes = self._room - self._written, best(scores).tolist()
         self._written += 1
-        fits = [row.fits(wish, room) for row, wish in zip(self.rows, wishes, strict=True)]
+        tokens = wishes
+        if self._temperature:
+            scores = drawn(scores, self._temperature)
+            tokens = best(scores).tolist()
+        fits = [row.fits(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
         held = [index for index, fit in enumerate(fits) if not fit]
         if not held:
             return scores
@@ -126,9 +133,9 @@ class _Row:
             self.deep += self.deepenings[token]
             self.length += 1
 
-    def fits(self, wish: int, room: int) -> bool:
-        """Whether the token that the model likes best may be the next one; `room` counts it. Where the row has to be
-        closed from here on, this finds how."""
+    def fits(self, token: int, wish: int, room: int) -> bool:
+        """Whether `token` may be the next one; `room` counts it. Where the row has to be closed from here on, or the
+        model likes best (`wish`) to end it, this finds how."""
         if self.ended:
             return True
         late = room <= self.opened + self.reserve or self.deep >= self.grammar.deepest
@@ -137,7 +144,7 @@ class _Row:
             ending = self._ending(room) if self.length else None
             self.degraded = ending is None
             self.forced = ending or []
-        return self.forced is None and self.matcher.validate_tokens([wish]) == 1
+        return self.forced is None and self.matcher.validate_tokens([token]) == 1
 
     def fill(self, masks: np.ndarray, place: int) -> None:
         """Writes the mask of the next token, after `fits`."""

@@ -135,7 +135,7 @@ class Engine:
             go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars else None
-            constraint = Constraint(self._vocabulary, held, room) if held else None
+            constraint = Constraint(self._vocabulary, held, room, temperature) if held else None
             end = self.tokenizer.eos_token_id
             output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
             degraded = constraint.degraded if constraint else [False] * len(indices)

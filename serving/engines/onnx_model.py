@@ -85,9 +85,7 @@ class OnnxModel:
         written: list[torch.Tensor] = [ids[:, -1]]
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
-            scores = drawn(logits, temperature)
-            if constraint:
-                scores = constraint(written[-1][:, None], scores)
+            scores = constraint(written[-1][:, None], logits) if constraint else drawn(logits, temperature)
             token = best(scores).masked_fill(ended, end)
             written.append(token)
             ended |= token == end

@@ -97,16 +97,32 @@ def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bi
         ids = token[:, None]
 
 
-def test_a_draw_is_one_of_the_softmax_over_what_a_mask_leaves() -> None:
+@pytest.mark.parametrize("temperature", [0.5, 1.0])
+def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: Vocabulary, temperature: float) -> None:
+    """Inside a placeholder two tokens fit; the end, which the model likes nearly as much, does not, nor a quote."""
+    torch.manual_seed(0)
+    rows = 4000
+    fitting = [vocabulary.tokens.tokenize_str(sign)[0] for sign in ("x", "y")]
+    other = [vocabulary.end, vocabulary.tokens.tokenize_str('"')[0]]
+    logits = torch.full((1, vocabulary.size), -20.0)
+    logits[0, fitting[0]], logits[0, fitting[1]], logits[0, other] = 2.0, 1.5, 1.9
+    constraint = Constraint(vocabulary, [plan_grammar()] * rows, 96, temperature)
+    for row in constraint.rows:
+        for token in vocabulary.tokens.tokenize_str(" Who wrote it? * Who is {"):
+            row.take(token)
+    chosen = best(constraint(torch.zeros((rows, 1), dtype=torch.long), logits.expand(rows, -1)))
+    share = (logits[0, fitting] / temperature).softmax(0)[0]
+    assert all(row.forced is None for row in constraint.rows)
+    assert set(chosen.tolist()) == set(fitting)
+    assert abs((chosen == fitting[0]).float().mean() - share) < 0.035  # four standard deviations
+
+
+def test_a_free_draw_is_one_of_the_softmax() -> None:
     torch.manual_seed(0)
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
-    for temperature, masked in ((1.0, []), (0.5, []), (1.0, [4]), (2.0, [0, 2])):
-        left = logits.clone()
-        left[masked] = -torch.inf
-        noisy = drawn(logits.expand(20_000, -1), temperature)
-        noisy[:, masked] = -torch.inf
-        shares = torch.bincount(best(noisy), minlength=5) / 20_000
-        assert torch.allclose(shares, (left / temperature).softmax(0), atol=0.015)  # four standard deviations
+    for temperature in (0.5, 1.0, 2.0):
+        shares = torch.bincount(best(drawn(logits.expand(20_000, -1), temperature)), minlength=5) / 20_000
+        assert torch.allclose(shares, (logits / temperature).softmax(0), atol=0.015)  # four standard deviations
     assert drawn(logits, 0) is logits
 
 
