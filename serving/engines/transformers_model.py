@@ -32,6 +32,7 @@ class TransformersModel:
 
     def __init__(self, model: Any, cache: Cache = "dynamic") -> None:
         self.model = model
+        self.model.generation_config = GenerationConfig()  # a base's own penalties fill in what a call leaves open
         self._cache = cache
 
     @torch.inference_mode()
@@ -73,7 +74,7 @@ class TransformersModel:
                 pad_token_id=end,
                 cache_implementation="static" if self._cache == "static" else None,
             ),
-            logits_processor=LogitsProcessorList([_Draw(temperature), *([constraint] if constraint else [])]),
+            logits_processor=LogitsProcessorList([constraint or _Draw(temperature)]),
             stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
         )
         return output[:, ids.shape[1] :].tolist()

@@ -1,5 +1,6 @@
 """ONNX Runtime writes and judges as transformers does: the same texts, the same probabilities."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -77,6 +78,17 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
         *(e.label_probabilities(judged + prompts, ("yes", "no")) for e in (ours, theirs)), strict=True
     ):
         assert left == pytest.approx(right, abs=1e-5)
+
+
+def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
+    """Penalties of a base's own generation_config.json would keep names of the question from being copied."""
+    base = write(tmp_path, ARCHITECTURES[0])
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+    before = both(base)[1].generate(prompts, 0.0, 24)
+    chat = {"repetition_penalty": 1.9, "no_repeat_ngram_size": 2, "suppress_tokens": list(range(100)), "num_beams": 2}
+    (base / "generation_config.json").write_text(json.dumps(chat))
+    ours, theirs = both(base)
+    assert ours.generate(prompts, 0.0, 24) == theirs.generate(prompts, 0.0, 24) == before
 
 
 def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
