@@ -2,11 +2,12 @@
 
 A build that was killed or failed goes on from its last kept chunk with the same command, on any engine, to the same
 set. What was kept under another configuration, of other inputs or by other code is thrown away. Each chunk is one
-parquet file of its records, whole or absent; the rest of it is JSON in the file's metadata.
+parquet file of its records, whole or absent, whose name has its digest; the rest of it is JSON in the file's metadata.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from collections.abc import Iterator
@@ -50,31 +51,36 @@ def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Eng
 
 def _kept(engine: Engine, folder: Path) -> Engine:
     def prepared(prepare: Preparer, first: int = 0) -> Iterator[Prepared]:
-        while chunk := _read(folder / f"{first:08}.parquet"):
+        while chunk := _read(folder, first):
             yield chunk
             first += 1
         for made in engine(prepare, first):
-            _write(folder / f"{made.chunk:08}.parquet", made)
+            _write(folder, made)
             yield made
 
     return prepared
 
 
-def _write(path: Path, prepared: Prepared) -> None:
+def _write(folder: Path, prepared: Prepared) -> None:
     about = asdict(replace(prepared, records=SCHEMA.empty_table()))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})
     parquet.write_table(table, sink, compression="zstd")
-    write_bytes(path, sink.getvalue())
+    content = sink.getvalue().to_pybytes()
+    write_bytes(folder / f"{prepared.chunk:08}.{_digest(content)}.parquet", content)
 
 
-def _read(path: Path) -> Prepared | None:
-    """A kept chunk; None where there is none that can be read."""
-    try:
-        table = parquet.read_table(path)
-    except (OSError, pyarrow.ArrowInvalid):
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]
+
+
+def _read(folder: Path, number: int) -> Prepared | None:
+    """A kept chunk; None where there is none that is whole."""
+    path = next(folder.glob(f"{number:08}.*.parquet"), None)
+    if path is None or _digest(content := path.read_bytes()) != path.suffixes[0][1:]:
         return None
+    table = parquet.read_table(pyarrow.BufferReader(content))
     about = json.loads(table.schema.metadata[ABOUT])
     about["candidates"] = tuple(map(_candidate, about["candidates"]))
     about["refused"] = tuple(Refused(**row) for row in about["refused"])
