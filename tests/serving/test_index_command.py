@@ -10,7 +10,8 @@ import pytest
 from click.testing import CliRunner, Result
 
 from revelator.cli import revelator
-from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError
+from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
+from serving.retrieval import IndexSettings
 
 ROWS = [
     {"title": "Marlow Vint", "text": "Marlow Vint directed Copper Rain ."},
@@ -144,6 +145,14 @@ def test_options_that_contradict_each_other_are_refused(hybrid: Path) -> None:
     for options in (("--candidates",), ("--plain", 0.5)):
         refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", *options)
         assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_weight_that_is_no_number_is_refused(hybrid: Path, number: str) -> None:
+    refused = call("search", hybrid, "--logic", '"red"', "--plain", number).exception
+    assert isinstance(refused, InvalidRequest) and "plain is a weight of 0 or more" in str(refused)
+    with pytest.raises(ConfigError, match="k1 is 0 or more and b from 0 to 1"):
+        IndexSettings(k1=float(number))
 
 
 def write_labels(path: Path, *rows: tuple[object, object, object]) -> Path:
