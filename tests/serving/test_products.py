@@ -4,41 +4,50 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from revelator.language.logic import parse, terms
+from revelator.language.logic import Query, parse, terms
 from serving.retrieval.bounded import search_bounded
 from serving.retrieval.calibration import Calibration
 from serving.retrieval.logical import Operators, compose
 from serving.retrieval.products import nearest, products
+from tests.serving.test_logical import ALL, queries
 
 
-@pytest.mark.parametrize("operators", [Operators(), Operators("min", "max"), Operators("product", "max", "reciprocal")])
-@pytest.mark.parametrize("calibration", [None, Calibration(0.6, 12.0)])
-@pytest.mark.parametrize(
-    "text", ['"a"', '"a" AND ("b" OR NOT "c")', '"a" AND NOT "b"', '"b" OR "c"', 'NOT ("a" OR NOT "b")', 'NOT "a"']
+@pytest.fixture(scope="module")
+def matrix() -> np.ndarray:
+    return unit(np.random.default_rng(0).normal(size=(70_000, 12)))
+
+
+def unit(rows: np.ndarray) -> np.ndarray:
+    return (rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
+
+
+@settings(max_examples=100)
+@given(
+    query=queries,
+    operators=st.sampled_from(ALL),
+    calibration=st.sampled_from([None, Calibration(0.6, 12.0), Calibration(0.2, 3.0)]),
+    k=st.sampled_from([1, 10, 100, 70_010]),
+    seed=st.integers(0, 100),
 )
 def test_leaving_documents_out_by_a_bound_gives_the_exact_answer(
-    text: str, calibration: Calibration | None, operators: Operators
+    matrix: np.ndarray, query: Query, operators: Operators, calibration: Calibration | None, k: int, seed: int
 ) -> None:
-    """Against composing the scores of all documents, over queries where a term must hold and where none must."""
-    rng = np.random.default_rng(0)
-    matrix = rng.normal(size=(40_000, 16)).astype(np.float32)
-    matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
-    among = matrix[:3] + 0.3 * matrix[3:6]
-    query = parse(text)
-    vectors = dict(zip("abc", among / np.linalg.norm(among, axis=1, keepdims=True), strict=True))
-    vectors = {name: vectors[name] for name in terms(query)}
+    """Against composing the scores of all documents."""
+    names = terms(query)
+    near = matrix[seed : seed + len(names)] + 0.3 * matrix[seed + 9 : seed + 9 + len(names)]
+    vectors = dict(zip(names, unit(near), strict=True))
 
     def score(_: str, cosines: np.ndarray) -> np.ndarray:
         return calibration(cosines) if calibration else np.clip(cosines, 0, 1)
 
-    rows = {name: score(name, matrix @ vector) for name, vector in vectors.items()}
-    expected = compose(query, rows, operators)
-    for k in (1, 10, 100):
-        scores, places = search_bounded(query, k, matrix, vectors, score, operators)
-        assert scores.tolist() == pytest.approx(np.sort(expected)[::-1][:k].tolist(), rel=1e-5)
-        assert expected[places].tolist() == pytest.approx(scores.tolist(), rel=1e-5)
-        assert len(set(places.tolist())) == k
+    expected = compose(query, {name: score(name, matrix @ vector) for name, vector in vectors.items()}, operators)
+    scores, places = search_bounded(query, k, matrix, vectors, score, operators)
+    assert np.allclose(scores, np.sort(expected)[::-1][:k], rtol=1e-4, atol=1e-6)
+    assert np.allclose(expected[places], scores, rtol=1e-4, atol=1e-6)
+    assert len(set(places.tolist())) == min(k, len(matrix))
 
 
 def test_the_nearest_of_all_vectors_are_those_of_a_sorted_product() -> None:
