@@ -37,6 +37,8 @@ class OnnxModel:
         graph, self._weights = build(model)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()
+        options.enable_mem_pattern = False  # one is kept for each shape that was ever met
+        options.enable_cpu_mem_arena = False  # keeps what the largest pass took; without it passes take no longer
         options.add_session_config_entry("session.force_spinning_stop", "1")  # no thread turns while nothing runs
         values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in self._weights.values()]
         options.add_external_initializers(list(self._weights), values)
