@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, replace
@@ -29,24 +28,19 @@ from revelator.alone import work_folder
 from revelator.durable import code_digest, write_bytes
 
 ABOUT = b"prepared"
-CHUNKS = "*.parquet"
 
 
 @contextmanager
 def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
-    """`engine`, with what it makes kept until the block ends, and what a killed build of the same set kept taken first.
+    """`engine`, with what it makes kept until the block ends, and what a build of the same set that did not end kept
+    taken first.
 
-    `about` has the build's config and the digests of its inputs. What was kept stays where the block is interrupted or
-    raises an error; an empty folder does not. Raises ConfigError while another process builds at `target`.
+    `about` has the build's config and the digests of its inputs. Raises ConfigError while another process builds at
+    `target`.
     """
     plan = {**about, "code": code_digest(data_gen, revelator)}
-    with work_folder(target, plan, CHUNKS, "building this set") as folder:
-        try:
-            yield _kept(engine, folder)
-        except Exception:
-            if not any(folder.glob(CHUNKS)):
-                shutil.rmtree(folder)
-            raise
+    with work_folder(target, plan, "*.parquet", "building this set") as folder:
+        yield _kept(engine, folder)
 
 
 def _kept(engine: Engine, folder: Path) -> Engine:

@@ -1,4 +1,4 @@
-"""Folders that one process writes at a time, and what a killed build leaves for the next one to go on from."""
+"""Folders that one process writes at a time, and what a build that does not end leaves for the next to go on from."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def held(lock: Path, doing: str, where: Path, hint: str = "wait for it, or name 
 @contextmanager
 def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) -> Iterator[Path]:
     """The folder `.NAME.building` beside `target` for the parts of its build: files like `pattern`, which are there
-    still where a build of the same `plan` left them. It is removed when the block ends, and stays where that is killed
-    or interrupted. Raises ConfigError while another process builds at `target`."""
+    still where a build of the same `plan` left them. It is removed when the block ends; where that fails, or is killed
+    or interrupted, the parts stay. Raises ConfigError while another process builds at `target`."""
     folder = target.with_name(f".{target.name}.building")
     with held(target.with_name(f".{target.name}.lock"), doing, target):
         folder.mkdir(exist_ok=True)
@@ -53,8 +53,13 @@ def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) ->
             for path in folder.glob(pattern):
                 path.unlink()
             write_json(folder / PLAN, plan)
-        yield folder
-        shutil.rmtree(folder)
+        done = False
+        try:
+            yield folder
+            done = True
+        finally:
+            if done or not any(folder.glob(pattern)):
+                shutil.rmtree(folder)
 
 
 def _plan(folder: Path) -> Any:

@@ -55,8 +55,6 @@ class Courier:
     def _work(self) -> None:
         due = 0.0
         while True:
-            if not self._watched:
-                due = time.monotonic() + POLL_SECONDS
             try:
                 order = self._orders.get(timeout=max(0.0, due - time.monotonic()) if self._watched else None)
             except Empty:
