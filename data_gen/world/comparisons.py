@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from data_gen.world.drawing import Draft, Drawing
 from data_gen.world.graph import Value
 from data_gen.world.relations import Relation, Wording
-from data_gen.world.terms import Asked, Named, Term, ask, ids, names_in, phrase
+from data_gen.world.terms import Asked, Named, Term, ask, echoing, ids, names_in, phrase
 
 ROLE = re.compile(r"the ((?:[a-z]+ ){0,2}[a-z]+) (?:of|to) \{x\}")
 
@@ -34,11 +34,11 @@ def compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
     terms = _with_roles(terms, d) if source else terms
     if source and (text := _which_source(d, terms, said)):
         first = names_in(terms[best])[0]
-        return Draft(text, tuple(terms), f"arg{which}_source", (first.called,), said)
+        return Draft(text, echoing(terms, said), f"arg{which}_source", (first.called,), said)
     text = which_of(d, [t.args[0] for t in terms], type, said)
     winner = terms[best].args[0]
     answer = winner.called if isinstance(winner, Named) else d.text(winner.values)[0]
-    return Draft(text, tuple(terms), f"arg{which}", (answer,), said)
+    return Draft(text, echoing(terms, said), f"arg{which}", (answer,), said)
 
 
 def apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[Asked]:
@@ -142,7 +142,7 @@ def compare_counts(d: Drawing, depth: int) -> Draft | None:
     kind = d.graph.entities[ids(best)[0]].type
     said = d.rng.choice(relation.more).replace("{more}", word)
     text = which_of(d, [t.args[0] for t in found], kind, said)
-    return Draft(text, tuple(found), f"arg{'max' if word == 'more' else 'min'}_count", (answer,), said)
+    return Draft(text, echoing(found, said), f"arg{'max' if word == 'more' else 'min'}_count", (answer,), said)
 
 
 def path_of(term: Term) -> list[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.prose import joined
 from data_gen.world.relations import relations
-from data_gen.world.terms import Asked, Named, ask, fill, phrase, question
+from data_gen.world.terms import Asked, Named, ask, echoing, fill, phrase, question
 
 OF = re.compile(r"\bthe ([a-z ]+) of \{x\}")
 PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
@@ -34,7 +35,7 @@ def compound(drawing: Drawing) -> Draft | None:
     return _of_several(drawing, count) if roll < 0.75 else _unrelated(drawing, count)
 
 
-def _draft(drawing: Drawing, text: str, terms: list[Asked]) -> Draft:
+def _draft(drawing: Drawing, text: str, terms: Sequence[Asked]) -> Draft:
     return Draft(text, tuple(terms), "both", tuple(a for t in terms for a in drawing.text(t.values)))
 
 
@@ -97,9 +98,8 @@ def _of_several(drawing: Drawing, count: int) -> Draft | None:
     if relation.all and rng.random() < 0.6:
         who = "Who" if terms[0].type == "person" else "What"
         named_all = relation.all.replace("{x}", names)
-        return _draft(
-            drawing, rng.choice((f"{who} are {named_all}?", f"Name {named_all}.", f"Give me {named_all}.")), terms
-        )
+        text = rng.choice((f"{who} are {named_all}?", f"Name {named_all}.", f"Give me {named_all}."))
+        return _draft(drawing, text, echoing(terms, relation.all))
     if relation.id not in SHAREABLE or rng.random() < 0.4:
         return _draft(drawing, _said(drawing, terms, [question(t, rng) for t in terms]), terms)
     phrases = [phrase(t, rng) for t in terms]

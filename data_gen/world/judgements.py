@@ -8,7 +8,7 @@ from data_gen.world.comparisons import apart
 from data_gen.world.drawing import Draft, Drawing
 from data_gen.world.graph import Value
 from data_gen.world.relations import relations
-from data_gen.world.terms import Asked, Named, ask, ids, names_in, phrase
+from data_gen.world.terms import Asked, Named, ask, echoing, ids, names_in, phrase
 
 PERSONAL = {"he": ("he", "his"), "she": ("she", "her")}
 
@@ -30,7 +30,8 @@ def same(d: Drawing, depths: Sequence[int]) -> Draft | None:
 
 def _judged(d: Drawing, terms: Sequence[Asked], template: str, texts: Sequence[str]) -> Draft:
     verdict = "yes" if terms[0].values == terms[1].values else "no"
-    return Draft(template.replace("{a}", texts[0]).replace("{b}", texts[1]), tuple(terms), "same", (verdict,))
+    text = template.replace("{a}", texts[0]).replace("{b}", texts[1])
+    return Draft(text, echoing(terms, template), "same", (verdict,))
 
 
 def difference(d: Drawing, depths: Sequence[int]) -> Draft | None:
@@ -45,10 +46,10 @@ def difference(d: Drawing, depths: Sequence[int]) -> Draft | None:
     keys = [v.key for t in terms for v in t.values if isinstance(v, Value)]
     if len(keys) != 2 or keys[0] == keys[1]:
         return None
-    text = d.rng.choice(relation.diff)
+    text = said = d.rng.choice(relation.diff)
     for mark, term in zip("ab", terms, strict=True):
         text = text.replace(f"{{{mark}}}", phrase(term.args[0], d.rng))
-    return Draft(text, tuple(terms), "difference", (f"{abs(int(keys[0]) - int(keys[1])):,}",))
+    return Draft(text, echoing(terms, said), "difference", (f"{abs(int(keys[0]) - int(keys[1])):,}",))
 
 
 def with_own(d: Drawing, depth: int) -> Draft | None:
@@ -91,4 +92,4 @@ def _own_compared(d: Drawing, terms: Sequence[Asked], texts: Sequence[str]) -> D
     kind = d.graph.entities[ids(subject)[0]].type
     who = "Who" if kind == "person" else "Which one"
     text = d.rng.choice((f"{who} {said}, {texts[0]} or {texts[1]}?", f"{who} {said}: {texts[0]} or {texts[1]}?"))
-    return Draft(text, tuple(terms), f"arg{which}", (answer,), said)
+    return Draft(text, echoing(terms, said), f"arg{which}", (answer,), said)

@@ -6,7 +6,7 @@ from data_gen.world.comparisons import of_three, reworded
 from data_gen.world.drawing import Draft, Drawing
 from data_gen.world.graph import Value
 from data_gen.world.relations import Relation, relations
-from data_gen.world.terms import Asked, Term, ask, fill, ids, phrase
+from data_gen.world.terms import Asked, Term, ask, echoing, fill, ids, phrase
 
 
 def listed(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
@@ -50,6 +50,7 @@ def _each(d: Drawing, term: Asked, chain: int) -> Draft | None:
         verb = "Who" if term.type == "person" else "What"
         named_all = term.relation.all.replace("{x}", plural)
         text = rng.choice((f"{verb} are {named_all}?", f"List {named_all}.", f"Name {named_all}."))
+        (term,) = echoing([term], term.relation.all)
     else:
         text = _each_of(d, term, f"each of {plural}")
     return Draft(text, (term,), "list", d.text(term.values))
@@ -78,7 +79,7 @@ def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
     text = d.rng.choice(
         (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
     )
-    return Draft(text, (term,), f"arg{which}", d.text([best]), changed)
+    return Draft(text, echoing([term], said), f"arg{which}", d.text([best]), changed)
 
 
 def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
@@ -87,13 +88,16 @@ def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
     if kind == "count_is":
         value = d.rng.choice(per_item)
         number, argument = per_item.count(value), d.graph.text(value)
-        condition = d.rng.choice(term.relation.where).replace("{y}", argument)
+        said = d.rng.choice(term.relation.where)
+        condition = said.replace("{y}", argument)
     else:
         years = sorted(int(v.key) for v in per_item if isinstance(v, Value))
         threshold = d.rng.choice(years) - d.rng.choice((0, 1, 3))
         number, argument = sum(y > threshold for y in years), str(threshold)
-        condition = d.rng.choice(term.relation.after).replace("{n}", argument)
-    return Draft(f"How many of {plural} {condition}?", (term,), f"{kind} {argument}", (str(number),), condition)
+        said = d.rng.choice(term.relation.after)
+        condition = said.replace("{n}", argument)
+    text = f"How many of {plural} {condition}?"
+    return Draft(text, echoing([term], said), f"{kind} {argument}", (str(number),), condition)
 
 
 def count(d: Drawing, depth: int) -> Draft | None:
@@ -102,8 +106,9 @@ def count(d: Drawing, depth: int) -> Draft | None:
     term = ask(d.view, relation, (subject,), d.rng) if subject else None
     if term is None:
         return None
-    text = fill(d.rng.choice(relation.count), [phrase(term.args[0], d.rng)])
-    return Draft(text, (term,), "count", (str(len(term.values)),))
+    said = d.rng.choice(relation.count)
+    text = fill(said, [phrase(term.args[0], d.rng)])
+    return Draft(text, echoing([term], said), "count", (str(len(term.values)),))
 
 
 def intersect(d: Drawing) -> Draft | None:
@@ -119,10 +124,10 @@ def intersect(d: Drawing) -> Draft | None:
     if len(found) != 2:
         return None
     shared = [v for v in found[0].values if v in found[1].values]
-    text = d.rng.choice(relation.common)
+    text = said = d.rng.choice(relation.common)
     for mark, term in zip("ab", found, strict=True):
         text = text.replace(f"{{{mark}}}", phrase(term.args[0], d.rng))
-    return Draft(text, tuple(found), "intersect", d.text(shared))
+    return Draft(text, echoing(found, said), "intersect", d.text(shared))
 
 
 def _innermost(term: Asked) -> Asked:

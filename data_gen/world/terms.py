@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Sequence as Items
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from data_gen.annotated import AnnotatedStep
@@ -20,6 +20,8 @@ from data_gen.world.view import View
 from revelator.language import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
+WORD = re.compile(r"[a-z]{4,}")
+STEM = 5  # letters by which two words count as one
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +110,22 @@ def phrase(term: Term, rng: random.Random, subject: str = "") -> str:
         return subject or term.text
     inner = [phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
     return fill(_phrase(term, rng, bool(subject)), inner)
+
+
+def echoing(terms: Items[Asked], said: str) -> tuple[Asked, ...]:
+    """The same terms in the wording that has most words of `said`, the first if several have: for a question that says
+    something of what they are about (`was born first`) and uses no wording of theirs. A plan that asked in any other
+    one could not be told from the question."""
+    return tuple(replace(term, wording=_nearest(term, _stems(said))) for term in terms)
+
+
+def _nearest(term: Asked, stems: set[str]) -> Wording:
+    wordings = term.relation.one if term.wording in term.relation.one else term.relation.ask
+    return max(wordings, key=lambda wording: len(stems & _stems(wording.question)))
+
+
+def _stems(text: str) -> set[str]:
+    return {word[:STEM] for word in WORD.findall(text.lower())}
 
 
 def _phrase(term: Asked, rng: random.Random, substituted: bool = False) -> str:
