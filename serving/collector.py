@@ -1,12 +1,15 @@
-"""The garbage collector of a process that answers or scores many questions."""
+"""The garbage collector of a process that answers or scores many questions, and the memory that it no longer needs."""
 
 from __future__ import annotations
 
+import ctypes
 import gc
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 20_000  # a question of 64 leaves makes about 1,000: Python's own 700 would interrupt it
+KEPT_SECONDS = 10.0  # for which free memory stays with the process: giving it back, and taking it again, costs time
 
 
 def settle() -> None:
@@ -29,3 +32,18 @@ def settled() -> Iterator[None]:
     finally:
         gc.unfreeze()
         gc.set_threshold(*before)
+
+
+class Trimmer:
+    """Gives the allocator's free memory back to the system: what the largest batch took would be kept for ever."""
+
+    def __init__(self, kept_seconds: float = KEPT_SECONDS) -> None:
+        self._trim = ctypes.CDLL(None).malloc_trim  # of glibc, which the Triton server needs
+        self._kept_seconds = kept_seconds
+        self._due = time.monotonic() + kept_seconds
+
+    def __call__(self) -> None:
+        """Call after work; most calls do nothing."""
+        if (now := time.monotonic()) >= self._due:
+            self._trim(0)
+            self._due = now + self._kept_seconds

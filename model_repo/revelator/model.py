@@ -29,7 +29,7 @@ class TritonPythonModel:
             cells = zip(texts(request, "task"), texts(request, "prompt"), temperatures, strict=True)
             return [Row(*cell, client.left) for cell in cells], None
         except RevelatorError as error:
-            return [], error
+            return [], error.with_traceback(None)  # its frames hold the request
 
     def reply(self, outcomes):
         for outcome in outcomes:

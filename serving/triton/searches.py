@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from revelator.errors import InvalidRequest
+from revelator.errors import InvalidRequest, RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
@@ -35,10 +35,13 @@ def _group(index: Index, language: str, queries: Sequence[str], k: int) -> Seque
     """One pass; when it fails, a pass a query."""
     try:
         return _pass(index, language, queries, k)
+    except RevelatorError as error:
+        failed: Exception = error.with_traceback(None)  # its frames hold the scores, and whoever keeps the error
     except Exception as error:
-        if len(queries) > 1:
-            return [outcome for query in queries for outcome in _group(index, language, [query], k)]
-        return [error]
+        failed = error
+    if len(queries) == 1:
+        return [failed]
+    return [outcome for query in queries for outcome in _group(index, language, [query], k)]
 
 
 def _pass(index: Index, language: str, queries: Sequence[str], k: int) -> Sequence[list[Passage]]:

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+import weakref
 from collections.abc import Callable
 from functools import partial, wraps
 from pathlib import Path
@@ -227,6 +228,18 @@ def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_und
         rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
         assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
     assert passes.made == 3
+
+
+def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: Completions) -> None:
+    """Its traceback would: every frame's keys and values, until a garbage collector comes by."""
+
+    def left() -> bool:
+        return True
+
+    held = weakref.ref(left)
+    outcomes = completions.complete([Row("refine", PROMPTS[0], cancelled=left)])
+    del left
+    assert isinstance(outcomes[0], Cancelled) and held() is None
 
 
 def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
