@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 YOUNG_OBJECTS = 20_000  # a question of 64 leaves makes about 1,000: Python's own 700 would interrupt it
-KEPT_SECONDS = 10.0  # for which free memory stays with the process: giving it back, and taking it again, costs time
+KEPT_SECONDS = 10.0  # for which free memory may stay with the process: giving it back, and taking it again, costs time
 
 
 def settle() -> None:
@@ -34,16 +35,17 @@ def settled() -> Iterator[None]:
         gc.set_threshold(*before)
 
 
-class Trimmer:
-    """Gives the allocator's free memory back to the system: what the largest batch took would be kept for ever."""
+def give_back() -> None:
+    """Gives the allocator's free memory back to the system, which takes 3 to 30 ms."""
+    ctypes.CDLL(None).malloc_trim(0)  # of glibc, which the Triton server needs
 
-    def __init__(self, kept_seconds: float = KEPT_SECONDS) -> None:
-        self._trim = ctypes.CDLL(None).malloc_trim  # of glibc, which the Triton server needs
-        self._kept_seconds = kept_seconds
-        self._due = time.monotonic() + kept_seconds
 
-    def __call__(self) -> None:
-        """Call after work; most calls do nothing."""
-        if (now := time.monotonic()) >= self._due:
-            self._trim(0)
-            self._due = now + self._kept_seconds
+def give_back_often() -> None:
+    """`give_back` every `KEPT_SECONDS` for as long as the process lives: what its largest batch took would be kept."""
+
+    def work() -> None:
+        while True:
+            time.sleep(KEPT_SECONDS)
+            give_back()
+
+    threading.Thread(target=work, name="memory", daemon=True).start()

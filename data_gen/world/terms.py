@@ -113,14 +113,13 @@ def phrase(term: Term, rng: random.Random, subject: str = "") -> str:
 
 
 def echoing(terms: Items[Asked], said: str) -> tuple[Asked, ...]:
-    """The same terms in the wording that has most words of `said`, the first if several have: for a question that says
-    something of what they are about (`was born first`) and uses no wording of theirs. A plan that asked in any other
-    one could not be told from the question."""
-    return tuple(replace(term, wording=_nearest(term, _stems(said))) for term in terms)
+    """The same terms, each in the wording whose question has most words of `said`, by how they begin; the first of
+    those that have as many. For a question that says something of what they are about (`was born first`) and uses no
+    wording of theirs: a plan that asked in any of them could not be told from it."""
+    return tuple(replace(term, wording=_nearest(term.relation.ask, _stems(said))) for term in terms)
 
 
-def _nearest(term: Asked, stems: set[str]) -> Wording:
-    wordings = term.relation.one if term.wording in term.relation.one else term.relation.ask
+def _nearest(wordings: Items[Wording], stems: set[str]) -> Wording:
     return max(wordings, key=lambda wording: len(stems & _stems(wording.question)))
 
 

@@ -27,7 +27,7 @@ class TritonPythonModel:
             languages = texts(request, "language") if is_given(request, "language") else ["words"] * len(queries)
             return list(map(Search, queries, sizes, languages)), None
         except RevelatorError as error:
-            return [], error.with_traceback(None)  # its frames hold the request
+            return [], error.with_traceback(None)  # whose frames hold the request
 
     def reply(self, outcomes):
         for outcome in outcomes:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from revelator.errors import Cancelled, RevelatorError
+from serving import collector
 from serving.triton.backend import array, failure, parameters, response, texts
 from serving.triton.completions import Client, Completions, Row
 
@@ -13,6 +14,7 @@ class TritonPythonModel:
     def initialize(self, args):
         folder = Path(args["model_repository"]) / args["model_version"]
         self.completions = Completions(folder, parameters(args)["decoding"])
+        collector.give_back_often()
 
     def execute(self, requests):
         read = [self.read(request) for request in requests]
@@ -29,7 +31,7 @@ class TritonPythonModel:
             cells = zip(texts(request, "task"), texts(request, "prompt"), temperatures, strict=True)
             return [Row(*cell, client.left) for cell in cells], None
         except RevelatorError as error:
-            return [], error.with_traceback(None)  # its frames hold the request
+            return [], error.with_traceback(None)  # whose frames hold the request
 
     def reply(self, outcomes):
         for outcome in outcomes:

@@ -42,7 +42,8 @@ def texts(request: Any, name: str) -> list[str]:
     try:
         return [value.decode() for value in array(request, name).ravel()]
     except UnicodeDecodeError as error:
-        raise InvalidRequest(f"the input {name} is not UTF-8: {error.reason} at byte {error.start}") from error
+        fault = f"the input {name} is not UTF-8: {error.reason} at byte {error.start}"
+    raise InvalidRequest(fault)  # not from the error, whose frames hold the request
 
 
 def text(request: Any, name: str) -> str:

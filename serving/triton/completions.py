@@ -11,7 +11,6 @@ from pathlib import Path
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError, ServingError
 from revelator.tasks import TASKS
-from serving.collector import Trimmer
 from serving.engines.engine import Engine, never
 from serving.engines.revelator_model import Decoding, complete
 from serving.protocols import Completion
@@ -66,7 +65,6 @@ class Completions:
         release = json.loads((folder / RELEASE).read_text(encoding="utf-8"))
         self._decoding = decoding
         self._engine = Engine(release["base"]["folder"], folder / ADAPTER)
-        self._trim = Trimmer()
 
     def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
         """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's
@@ -80,7 +78,6 @@ class Completions:
                 groups.setdefault((row.task, row.temperature), []).append(i)
         for members in groups.values():
             outcomes.update(zip(members, self._group([rows[i] for i in members]), strict=True))
-        self._trim()
         return [outcomes[i] for i in range(len(rows))]
 
     def _group(self, rows: Sequence[Row]) -> Sequence[Completion | RevelatorError]:
@@ -97,10 +94,9 @@ class Completions:
                 cancelled=lambda: all(row.cancelled() for row in rows),
             )
         except RevelatorError as error:
-            failed = error.with_traceback(None)  # its frames hold the pass's tensors, and whoever keeps the error
+            failed = error.with_traceback(None)  # whose frames hold the tensors of the pass
         except Exception as error:
-            if len(rows) == 1:
-                log.exception("task %s", task)
+            log.exception("task %s, %d rows", task, len(rows))
             failed = ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where=f"task {task}")
         if len(rows) == 1 or isinstance(failed, Cancelled):
             return [failed] * len(rows)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from revelator.errors import InvalidRequest, RevelatorError
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.trace import Passage
 from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
+
+log = logging.getLogger(__name__)
 
 
 class Search(NamedTuple):
@@ -19,9 +22,9 @@ class Search(NamedTuple):
     language: str = "words"
 
 
-def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | Exception]:
+def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | RevelatorError]:
     """One outcome a search, in order: at most `k` passages, or the error that it alone meets."""
-    outcomes: dict[int, list[Passage] | Exception] = {}
+    outcomes: dict[int, list[Passage] | RevelatorError] = {}
     groups: dict[tuple[str, int], list[int]] = {}
     for i, one in enumerate(searches):
         groups.setdefault((one.language, one.k), []).append(i)
@@ -31,14 +34,15 @@ def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | Exc
     return [outcomes[i] for i in range(len(searches))]
 
 
-def _group(index: Index, language: str, queries: Sequence[str], k: int) -> Sequence[list[Passage] | Exception]:
+def _group(index: Index, language: str, queries: Sequence[str], k: int) -> Sequence[list[Passage] | RevelatorError]:
     """One pass; when it fails, a pass a query."""
     try:
         return _pass(index, language, queries, k)
     except RevelatorError as error:
-        failed: Exception = error.with_traceback(None)  # its frames hold the scores, and whoever keeps the error
+        failed = error.with_traceback(None)  # whose frames hold the scores of the pass
     except Exception as error:
-        failed = error
+        log.exception("%d queries", len(queries))
+        failed = ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where="retriever")
     if len(queries) == 1:
         return [failed]
     return [outcome for query in queries for outcome in _group(index, language, [query], k)]

@@ -17,6 +17,7 @@ from data_gen.commands import data
 from data_gen.world.generate import generate
 from data_gen.world.operations import OPERATIONS
 from data_gen.world.relations import relations
+from data_gen.world.terms import Asked, echoing
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, RevelatorError
 from revelator.language import Sequence, bind, check, leaves, parse, placeholders, render, substitute
@@ -296,20 +297,39 @@ def test_a_question_names_each_of_its_entities(world: World) -> None:
         assert all(name.lower() in question.question.lower() for name in question.entities), question.id
 
 
+@pytest.mark.parametrize(
+    ("relation", "said", "asked"),
+    [
+        ("birth date", "was born first", "When was {x} born?"),
+        ("birth date", "is older", "When was {x} born?"),  # no word in common: the first
+        ("birthplace", "Do {a} and {b} share a birthplace?", "What is the birthplace of {x}?"),
+        ("birthplace", "Were {a} and {b} born in the same city?", "In which city was {x} born?"),
+        ("children", "How many children does {x} have?", "Which children does {x} have?"),
+    ],
+)
+def test_what_a_question_says_of_a_thing_decides_how_the_plan_asks_for_it(relation: str, said: str, asked: str) -> None:
+    chosen = relations()[relation]
+    drawn = [Asked(chosen, wording, (), (), "") for wording in chosen.ask]
+    assert {term.wording.question for term in echoing(drawn, said)} == {asked}
+
+
 def test_a_question_of_the_same_words_about_other_names_has_the_same_plan(tmp_path: Path) -> None:
     """But for the few whose words leave open what kind of thing the name is."""
-    generate(4000, 11, tmp_path / "w", routes=["complex", "compound"])
-    plans: dict[str, Counter[str]] = defaultdict(Counter)
+    generate(12_000, 11, tmp_path / "w", routes=["complex", "compound"])
+    plans: dict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for question in World(tmp_path / "w").questions:
         assert question.expression is not None
         names = sorted(question.entities, key=question.question.find)
         asked, plan = question.question, question.expression.replace('"', "")
         for name in sorted(names, key=len, reverse=True):
             asked, plan = (text.replace(name, f"name {names.index(name)}") for text in (asked, plan))
-        plans[asked][plan] += 1
-    again = [counts for counts in plans.values() if counts.total() > 1]
-    assert sum(counts.total() for counts in again) > 200
-    assert sum(max(counts.values()) for counts in again) >= 0.98 * sum(counts.total() for counts in again)
+        plans[question.operation.split()[0], asked][plan] += 1
+    again: dict[str, Counter[bool]] = defaultdict(Counter)
+    for (operation, _), counts in plans.items():
+        if counts.total() > 1:
+            again[operation] += Counter({True: max(counts.values()), False: counts.total() - max(counts.values())})
+    assert {"same", "difference", "argmin", "argmax", "argmin_count", "intersect", "count", "both"} <= set(again)
+    assert all(counts[True] >= 0.95 * counts.total() for counts in again.values()), again
 
 
 def test_the_parts_of_a_compound_question_are_its_plan(world: World) -> None:

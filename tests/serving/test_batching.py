@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, Unavailable
+from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServingError, Unavailable
 from revelator.trace import Passage
 from serving.batching import BatchedRevelator, Call, take_turns
 from serving.executor import Executor
@@ -184,6 +184,16 @@ def test_searches_that_a_server_hands_over_together_have_an_outcome_each(vectors
     assert len(passes) == 2
     assert [len(o) if isinstance(o, list) else type(o) for o in outcomes] == [2, 1, InvalidRequest, 2, InvalidRequest]
     assert outcomes[0][0].id == "red cat" and outcomes[1][0].id == "blue dog"
+    assert outcomes[2].__traceback__ is None  # its frames would hold the scores
+
+
+def test_a_search_that_fails_unexpectedly_is_logged_and_fails_alone(
+    vectors: Index, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(vectors, "search_many", None)
+    wrong, refused = search(vectors, [Search("cat", 2), Search("cat", 2, "sparql")])
+    assert isinstance(wrong, ServingError) and "TypeError" in wrong.message and wrong.__traceback__ is None
+    assert isinstance(refused, InvalidRequest) and caplog.text.count("Traceback") == 1
 
 
 class Failing(Model):

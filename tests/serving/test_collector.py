@@ -15,9 +15,9 @@ def test_after_a_while_settled_the_collector_is_as_before():
 
 
 def test_memory_that_was_freed_below_what_is_still_used_goes_back_to_the_system():
-    own, trim = psutil.Process(), collector.Trimmer(0.0)
+    own = psutil.Process()
     blocks = [b"x" * 2**16 for _ in range(2000)]
     before, last = own.memory_info().rss, blocks.pop()
     blocks.clear()
-    trim()
+    collector.give_back()
     assert before - own.memory_info().rss > 100 * 2**20 and len(last) == 2**16

@@ -16,7 +16,7 @@ from peft import PeftModel
 from transformers import AutoModelForCausalLM
 
 from revelator.artifact import MANIFEST
-from revelator.errors import ArtifactError, Cancelled, InvalidRequest
+from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingError
 from revelator.tasks import TASKS, RelevanceInput
 from serving.batching import BatchedRevelator
 from serving.engines.engine import Engine
@@ -240,6 +240,22 @@ def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: Completion
     outcomes = completions.complete([Row("refine", PROMPTS[0], cancelled=left)])
     del left
     assert isinstance(outcomes[0], Cancelled) and held() is None
+
+
+def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(completions: Completions) -> None:
+    looks: list[int] = []
+    rows = [Row("refine", prompt, cancelled=lambda: not looks.append(1)) for prompt in PROMPTS[:2]]
+    assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
+    assert len(looks) == len(rows)
+
+
+def test_an_unexpected_error_is_logged_and_said_without_its_frames(
+    completions: Completions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(completions._engine, "model", None)
+    (outcome,) = completions.complete([Row("route", PROMPTS[0])])
+    assert type(outcome) is ServingError and "AttributeError" in outcome.message and outcome.__traceback__ is None
+    assert "Traceback" in caplog.text and "task route" in caplog.text
 
 
 def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
