@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from revelator.errors import Cancelled, InvalidRequest, RevelatorError, ServingError
+from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import TASKS
 from serving.engines.engine import Engine, never
 from serving.engines.revelator_model import Decoding, complete
 from serving.protocols import Completion
 from serving.triton.repository import ADAPTER, RELEASE
+from serving.triton.together import together
 
 TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
 LOOK_SECONDS = 0.02
-log = logging.getLogger(__name__)
 
 
 class Client:
@@ -76,28 +76,17 @@ class Completions:
                 outcomes[i] = refusal
             else:
                 groups.setdefault((row.task, row.temperature), []).append(i)
-        for members in groups.values():
-            outcomes.update(zip(members, self._group([rows[i] for i in members]), strict=True))
+        for (task, temperature), members in groups.items():
+            found = together([rows[i] for i in members], partial(self._pass, task, temperature), f"task {task}")
+            outcomes.update(zip(members, found, strict=True))
         return [outcomes[i] for i in range(len(rows))]
 
-    def _group(self, rows: Sequence[Row]) -> Sequence[Completion | RevelatorError]:
-        """Rows of one task and temperature in one pass; when it fails, a pass a row, so that a prompt that is too long
-        or too large fails alone."""
-        task, prompts, temperature = rows[0].task, [row.prompt for row in rows], rows[0].temperature
-        try:
-            return complete(
-                self._engine,
-                task,
-                prompts,
-                temperature,
-                decoding=self._decoding,
-                cancelled=lambda: all(row.cancelled() for row in rows),
-            )
-        except RevelatorError as error:
-            failed = error.with_traceback(None)  # whose frames hold the tensors of the pass
-        except Exception as error:
-            log.exception("task %s, %d rows", task, len(rows))
-            failed = ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where=f"task {task}")
-        if len(rows) == 1 or isinstance(failed, Cancelled):
-            return [failed] * len(rows)
-        return [outcome for row in rows for outcome in self._group([row])]
+    def _pass(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
+        return complete(
+            self._engine,
+            task,
+            [row.prompt for row in rows],
+            temperature,
+            decoding=self._decoding,
+            cancelled=lambda: all(row.cancelled() for row in rows),
+        )

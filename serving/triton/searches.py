@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
-from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.errors import InvalidRequest, RevelatorError
 from revelator.trace import Passage
 from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
-
-log = logging.getLogger(__name__)
+from serving.triton.together import together
 
 
 class Search(NamedTuple):
@@ -29,26 +28,12 @@ def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | Rev
     for i, one in enumerate(searches):
         groups.setdefault((one.language, one.k), []).append(i)
     for (language, k), members in groups.items():
-        found = _group(index, language, [searches[i].query for i in members], k)
+        found = together([searches[i].query for i in members], partial(_pass, index, language, k), "retriever")
         outcomes.update(zip(members, found, strict=True))
     return [outcomes[i] for i in range(len(searches))]
 
 
-def _group(index: Index, language: str, queries: Sequence[str], k: int) -> Sequence[list[Passage] | RevelatorError]:
-    """One pass; when it fails, a pass a query."""
-    try:
-        return _pass(index, language, queries, k)
-    except RevelatorError as error:
-        failed = error.with_traceback(None)  # whose frames hold the scores of the pass
-    except Exception as error:
-        log.exception("%d queries", len(queries))
-        failed = ServingError(f"{type(error).__name__}: {error}".splitlines()[0], where="retriever")
-    if len(queries) == 1:
-        return [failed]
-    return [outcome for query in queries for outcome in _group(index, language, [query], k)]
-
-
-def _pass(index: Index, language: str, queries: Sequence[str], k: int) -> Sequence[list[Passage]]:
+def _pass(index: Index, language: str, k: int, queries: Sequence[str]) -> Sequence[list[Passage]]:
     if language == "words":
         return index.search_many(queries, k)
     if language == "logic":
