@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revelator.language.logic import Query, parse, terms
-from serving.retrieval.bounded import search_bounded
+from revelator.language.logic import Query, normal_form, parse, terms
+from serving.retrieval.bounded import bounds, search_bounded
 from serving.retrieval.calibration import Calibration
 from serving.retrieval.logical import Operators, compose
 from serving.retrieval.products import nearest, products
@@ -48,6 +48,44 @@ def test_leaving_documents_out_by_a_bound_gives_the_exact_answer(
     assert np.allclose(scores, np.sort(expected)[::-1][:k], rtol=1e-4, atol=1e-6)
     assert np.allclose(expected[places], scores, rtol=1e-4, atol=1e-6)
     assert len(set(places.tolist())) == min(k, len(matrix))
+
+
+@settings(max_examples=300)
+@given(
+    query=queries
+    | st.sampled_from([parse('"a" AND "b"'), parse('"a" AND "b" AND "c"'), parse('"a" AND "b" AND NOT "c"')]),
+    operators=st.sampled_from(ALL),
+    calibration=st.sampled_from([None, Calibration(0.6, 12.0), Calibration(0.2, 3.0)]),
+    spread=st.sampled_from([0.05, 0.3, 1.0]),
+    seed=st.integers(0, 100),
+)
+def test_what_a_bound_leaves_out_scores_below_the_limit(
+    query: Query, operators: Operators, calibration: Calibration | None, spread: float, seed: int
+) -> None:
+    """Of each way to bound that there is, whichever a search takes; for cosines of documents that it never saw, too."""
+    names = list(terms(query))
+    cosines = np.clip(np.random.default_rng(seed).normal(0, spread, (len(names), 4000)), -1, 1).astype(np.float32)
+
+    def score(_: str, row: np.ndarray) -> np.ndarray:
+        return calibration(row) if calibration else np.clip(row, 0, 1)
+
+    scores = compose(query, {name: score(name, row) for name, row in zip(names, cosines, strict=True)}, operators)
+    reached = float(np.sort(scores)[-10])
+    for bound in bounds(normal_form(query), names, cosines[:, :2000], reached, score, operators):
+        out = (bound.compared(cosines) < bound.limit(reached)).all(0)
+        assert (scores[out] < reached).all()
+
+
+def test_a_conjunction_is_bounded_by_the_sum_of_its_terms() -> None:
+    cosines = np.random.default_rng(0).normal(0, 0.05, (3, 20_000)).astype(np.float32)
+    query = normal_form(parse('"a" AND "b" AND "c"'))
+    reached = float(np.sort(np.clip(cosines, 0, 1).prod(0))[-10])
+
+    def score(_: str, row: np.ndarray) -> np.ndarray:
+        return np.clip(row, 0, 1)
+
+    left = {b.summed: b.left(cosines, reached) for b in bounds(query, "abc", cosines, reached, score, Operators())}
+    assert left[True] < 0.01 < left[False]
 
 
 def test_the_nearest_of_all_vectors_are_those_of_a_sorted_product() -> None:
