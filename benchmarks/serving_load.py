@@ -1,8 +1,9 @@
-"""The executor's loop under load on a real Triton server: `python benchmarks/serving_load.py`, about three minutes.
+"""The executor's loop under load on a real Triton server: `python benchmarks/serving_load.py`, about five minutes.
 
 Part 1: requests of five calls, one after the other, of a leaf that answers after 5 ms; the leaf is called over loopback
 gRPC (as the executor does), by BLS with a pool of 256 threads, or is a sleep in the model's own process.
-Part 2: a model with a limit of 16 requests in flight and a leaf of 20 ms is offered ten times what it can answer.
+Part 2: a model with a limit of 16 requests in flight is offered ten times what it can answer, with a leaf of 20 ms and
+with one of 100 ms: the shorter the leaf, the more requests a second ten times are.
 Clients, server and stubs share the machine's cores.
 """
 
@@ -87,18 +88,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=6.0, help="of each row of part 1")
     parser.add_argument("--overload", type=float, default=60.0, help="seconds of overload; 0 leaves part 2 out")
-    parser.add_argument("--leaf-ms", type=float, default=20.0, help="of the leaf of part 2")
+    parser.add_argument("--leaf-ms", type=float, nargs="+", default=[20.0, 100.0], help="of the leaves of part 2")
     given = parser.parse_args()
     collector.settle()  # a pause of the client's process would be counted as the server's
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     ways = {way: ("calls", {"way": way, "calls": CALLS, "seconds": 0.005, "max_in_flight": 4096}) for way in WAYS}
     with serving({"leaf": ("leaf", {"seconds": 0.005}), **ways}) as server:
         asyncio.run(side_by_side(server.url, given.seconds))
-    if given.overload:
+    for leaf_ms in given.leaf_ms if given.overload else ():
         limited = {"way": "grpc", "calls": CALLS, "seconds": 0, "max_in_flight": LIMIT}
-        models = {"leaf": ("leaf", {"seconds": given.leaf_ms / 1000}), "limited": ("calls", limited)}
+        models = {"leaf": ("leaf", {"seconds": leaf_ms / 1000}), "limited": ("calls", limited)}
         with serving(models) as server:
-            print(f"\n{CALLS} calls of a leaf of {given.leaf_ms:g} ms, {LIMIT} requests in flight at most")
+            print(f"\n{CALLS} calls of a leaf of {leaf_ms:g} ms, {LIMIT} requests in flight at most")
             asyncio.run(overloaded(server.url, server.pid, given.overload))
 
 
