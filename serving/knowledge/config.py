@@ -55,6 +55,7 @@ WORDS = {  # pydantic's own would show the value or name a class
     "model_type": "a mapping is needed",
     "model_attributes_type": "a mapping is needed",
     "path_type": "a path is needed",
+    "too_short": "at least one source is needed",
     "union_tag_invalid": _KINDS,
     "union_tag_not_found": _KINDS,
 }

@@ -17,6 +17,7 @@ import psutil
 
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language import logic
+from revelator.language.faults import fault
 from revelator.language.logic import Or, Query, literals, normal_form
 from revelator.trace import Passage
 from serving.retrieval.bounded import search_bounded
@@ -138,11 +139,12 @@ def _bounded(index: Index, query: Query, k: int, vectors: dict[str, np.ndarray],
 
 
 def checked(query: Query | str) -> Query:
-    """The query, parsed if it is text; InvalidRequest for one that `check` calls empty or too long."""
-    query = logic.parse(query) if isinstance(query, str) else query
-    for fault in logic.check(query):
-        if fault.code in ("empty-term", "too-many-terms"):
-            raise InvalidRequest(fault.message, hint=fault.hint)
+    """The query, parsed. Raises ExpressionError, with the place, for one that `check` calls empty or too long."""
+    text = query if isinstance(query, str) else logic.render(query)
+    query = logic.parse(text)
+    for found in logic.check(query):
+        if found.code in ("empty-term", "too-many-terms"):
+            raise fault(text, found.code, found.message, found.start, found.end, found.hint)
     return query
 
 

@@ -316,8 +316,9 @@ def test_plain_similarity_of_the_positive_terms_can_be_added(index: Index) -> No
 def test_a_query_that_cannot_run_is_refused_with_its_reason(index: Index, tmp_path: Path) -> None:
     with pytest.raises(ExpressionError):
         search_logical(index, "cat AND", 3)
-    with pytest.raises(InvalidRequest, match="holds no word"):
-        search_logical(index, '"?"', 3)
+    with pytest.raises(ExpressionError, match="holds no word") as raised:
+        search_logical(index, '"cat" AND "?"', 3)
+    assert raised.value.column == 11
     with pytest.raises(InvalidRequest, match="k must be"):
         search_logical(index, '"cat"', 0)
     build_index([write_jsonl(tmp_path / "c.jsonl", ROWS)], tmp_path / "ix")

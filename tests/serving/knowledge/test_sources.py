@@ -181,6 +181,7 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
         ("", "the file: a mapping is needed$"),
         ("3", "the file: a mapping is needed$"),
         ("sources: [3]", "sources.0: a mapping is needed$"),
+        ("sources: []", "sources: at least one source is needed$"),
         ("sources: [{kind: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
         ("sources: [{name: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
         ("sources: [{kind: text, index: [s3cret]}]", "sources.0.text.index: a path is needed$"),
