@@ -36,14 +36,24 @@ class Operators:
             if getattr(self, name) not in get_args(allowed):
                 raise InvalidRequest(f"{name} is {', '.join(get_args(allowed))}, not {getattr(self, name)!r}")
 
+    @property
+    def both(self) -> Callable[..., np.ndarray]:
+        """AND of two scores."""
+        return _BINARY[self.conjunction]
 
-DEFAULT = Operators()
+    @property
+    def either(self) -> Callable[..., np.ndarray]:
+        """OR of two scores."""
+        return _BINARY[self.disjunction]
+
+
 _BINARY: dict[str, Callable[..., np.ndarray]] = {
     "product": np.multiply,
     "sum": np.add,
     "min": np.minimum,
     "max": np.maximum,
 }
+DEFAULT = Operators()
 
 
 def compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operators = DEFAULT) -> np.ndarray:
@@ -57,8 +67,8 @@ def _compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operator
     if isinstance(query, Not):
         inner = _compose(query.operand, scores, operators)
         return 1 - inner if operators.negation == "complement" else 1 / np.maximum(inner, SMALLEST)
-    name = operators.conjunction if isinstance(query, And) else operators.disjunction
-    return reduce(_BINARY[name], (_compose(operand, scores, operators) for operand in query.operands))
+    join = operators.both if isinstance(query, And) else operators.either
+    return reduce(join, (_compose(operand, scores, operators) for operand in query.operands))
 
 
 def best(scores: np.ndarray, k: int) -> np.ndarray:
