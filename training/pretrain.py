@@ -9,8 +9,8 @@ Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
 * fp32 under torch.compile: 4,255 tokens/s against 2,194 eager and 869 in bf16 autocast (one run, beside
   other work). Shapes are fixed to a few widths, one compiled graph each.
 * On a core with AVX512-BF16, `--precision bf16`: passes in bf16 over a copy of the fp32 weights, 2.2 s of processor
-  time for 6,144 positions against 3.3 s in compiled fp32 (median of 4, beside other work); compiled it took 2.3 s
-  where eager bf16 took 2.6.
+  time for 6,144 positions against 3.3 s in compiled fp32 (median of 4, beside other work); in
+  another series 2.3 s compiled and 2.6 s not.
 * Muon (fp32) on the matrices, AdamW on embeddings and norms.
 * Rows are prompt + completion of the instruction sets (entity names substituted by the set's builder, so that structure
   and not names is learnt), running text, and drills that copy titles.

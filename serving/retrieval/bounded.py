@@ -43,9 +43,7 @@ def search_bounded(
     bound = _chosen(normal, names, sample, reached, score, operators)
     if bound is None:
         for start, block in blocks(matrix, terms):
-            scores = composed(np.ascontiguousarray(block.T))
-            rows = np.flatnonzero(scores >= max(top.least, reached))
-            top.add(scores[rows], start + rows)
+            top.add_block(composed(np.ascontiguousarray(block.T)), start)
         return top.scores, top.places
 
     multiplied = [] if bound.summed else bound.terms

@@ -41,8 +41,7 @@ def nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
         tops = [Top(k) for _ in group]
         for start, block in blocks(matrix, group):
             for top, own in zip(tops, block.T, strict=True):
-                rows = np.flatnonzero(own >= top.least)
-                top.add(own[rows], start + rows)
+                top.add_block(own, start)
         for row, top in enumerate(tops, first):
             scores[row, : len(top.scores)], places[row, : len(top.places)] = top.scores, top.places
     return scores, places
@@ -67,6 +66,11 @@ class Top:
         scores, places = np.append(self.scores, scores), np.append(self.places, places)
         kept = best(scores, self._k)
         self.scores, self.places = scores[kept], places[kept]
+
+    def add_block(self, scores: np.ndarray, start: int) -> None:
+        """Those of a row of places, from `start` on."""
+        rows = np.flatnonzero(scores >= self.least)
+        self.add(scores[rows], start + rows)
 
 
 def blocks(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
