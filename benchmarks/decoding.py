@@ -240,7 +240,7 @@ def measure_names(adapter: Path, folder: Path, limit: int) -> None:
     for source in sorted({row.source for row in rows}):
         own = sorted([r for r in rows if r.source == source], key=lambda r: sha256_text(r.id))[:limit]
         own.sort(key=lambda r: len(r.prompt))
-        for decoding in ("free", "grammar", "names"):
+        for decoding in ("free", "grammar", "names", "beams"):
             start, done = time.perf_counter(), []
             for at in range(0, len(own), BATCH):
                 prompts = [row.prompt for row in own[at : at + BATCH]]

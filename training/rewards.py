@@ -7,26 +7,17 @@ GRPO leaves it out of that row's sum. Nothing constrains rollouts: a reward that
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from revelator import art, language
-from revelator.errors import ExpressionError, TaskOutputError
-from revelator.language import Expression, bind, leaves, logic, parse
-from revelator.language.names import function_words
+from revelator.language import Expression, bind, leaves, parse
+from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
 from training.answers import execute
 
 TRANSLATE = "translate_bnf"
-CHECKS: dict[str, Callable[[Any], tuple]] = {  # what is wrong with a plan, by the language of its task
-    TRANSLATE: language.check,
-    "translate_logic": logic.check,
-    "translate_art": art.check,
-}
-NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 Reward = Callable[[str, str, str, str], float | None]  # task, prompt, gold (JSON), output
 Answers = Mapping[str, tuple[str, ...]]
 
@@ -54,11 +45,11 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
     """
     if TASKS[task].labels:
         return None
-    wanted = Counter(NAME_WORD.findall(_text(gold)))
-    names = {word: wanted[word] for word in _name_words(TASKS[task].question(prompt)) if word in wanted}
+    wanted = Counter(words_in(_text(gold)))
+    names = {word: wanted[word] for word in name_words(TASKS[task].question(prompt)) if word in wanted}
     if _read(task, output) is None:
         return 0.0
-    written = Counter(NAME_WORD.findall(output))
+    written = Counter(words_in(output))
     kept = sum(min(count, written[word]) for word, count in names.items())
     return kept / sum(names.values()) if names else 1.0
 
@@ -122,11 +113,7 @@ def _batched(name: str, reward: Reward) -> Callable[..., list[float | None]]:
 @lru_cache(maxsize=4096)
 def _read(task: str, output: str) -> Any:
     """The typed output, None when it is not what the task promises; several rewards ask for the same one."""
-    try:
-        value = TASKS[task].parse(output)
-    except (TaskOutputError, ExpressionError):
-        return None
-    return None if task in CHECKS and CHECKS[task](value) else value
+    return TASKS[task].sound(output)
 
 
 def _edges(plan: Expression) -> set[tuple[int, int]]:
@@ -136,9 +123,3 @@ def _edges(plan: Expression) -> set[tuple[int, int]]:
 def _text(gold: str) -> str:
     value = json.loads(gold)
     return value if isinstance(value, str) else " ".join(value)
-
-
-def _name_words(question: str) -> list[str]:
-    """Words that begin with a capital or a digit, each once, question words and the like left out."""
-    words = dict.fromkeys(NAME_WORD.findall(question))
-    return [word for word in words if (word[0].isupper() or word[0].isdigit()) and word not in function_words()]

@@ -3,8 +3,8 @@
     python -m evaluation.adapters.predictions --set DIR --adapter DIR --out DIR
 
 Writes `plans.jsonl`, `labels.jsonl` and `texts.jsonl`. A process of its own, because it is the one part of the
-measurements that needs torch. Plans are greedy, one attempt each: the executor's further attempts at other temperatures
-are not in them.
+measurements that needs torch. Plans are written as a server writes them, one attempt each: the executor's further
+attempts at other temperatures are not in them.
 """
 
 from __future__ import annotations
@@ -170,7 +170,7 @@ def main(set_folder: Path, adapter: Path, base: str, out: Path) -> None:
     from serving.engines.revelator_model import complete
 
     engine = Engine(base or read_manifest(adapter).base_name, adapter)
-    predict(set_folder, out, lambda task, prompts: complete(engine, task, prompts, decoding="free"))
+    predict(set_folder, out, lambda task, prompts: complete(engine, task, prompts))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from revelator.registry import CHAMPION
 if TYPE_CHECKING:
     from serving.engines.revelator_model import Decoding
 
-DECODING = click.Choice(["grammar", "names", "free"])
+DECODING = click.Choice(["beams", "grammar", "names", "free"])
 
 
 @click.command()
@@ -27,7 +27,7 @@ DECODING = click.Choice(["grammar", "names", "free"])
 @click.option("--set", "sets", type=FOLDER, multiple=True, required=True, help="Instruction set; may be given again.")
 @SPLIT
 @click.option("--limit", type=click.IntRange(1), help="Rows a task and set, the first by hash.  [default: all]")
-@click.option("--decoding", type=DECODING, default="free", show_default=True, help="What plans are held to.")
+@click.option("--decoding", type=DECODING, default="beams", show_default=True, help="How plans are written.")
 @BASE
 @THREADS
 @REGISTERED
@@ -50,13 +50,13 @@ def score(
     """Print what an adapter reaches of each target, with its reference, n and 95 % interval.
 
     ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone.
-    One greedy answer a row; rows are kept below HOME/scores, so that a run that was broken off goes on.
+    One answer a row, as a server gives it; rows are kept below HOME/scores, so that a run that was broken off goes on.
 
     \b
     Examples:
       revelator score --set runs/real/sets/real
       revelator score runs/adapters/mine --set runs/sets/real --set runs/sets/world --split dev --json
-      revelator score base --set runs/sets/world --limit 100 --decoding grammar
+      revelator score base --set runs/sets/world --limit 100 --decoding free
     """
     from evaluation.adapters.predictions import predict, read_predicted
     from serving.engines.engine import Engine

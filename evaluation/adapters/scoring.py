@@ -32,7 +32,7 @@ def pinned_rows(set_folder: Path, split: str, limit: int) -> list[Instruction]:
 
 
 def score(engine: Engine, rows: Sequence[Instruction], progress: Progress | None = None, title: str = "") -> Scores:
-    """Scores by task; tasks without a row are left out. Greedy, in batches of rows of like length."""
+    """Scores by task; tasks without a row are left out. As a server writes, in batches of rows of like length."""
     by_task: dict[str, list[Instruction]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)

@@ -148,7 +148,7 @@ class RunConfig(_Strict):
     home: FilePath = "runs"
     adapter: str = "champion"
     base: str = ""
-    decoding: Literal["grammar", "names", "free"] = "grammar"
+    decoding: Literal["beams", "grammar", "names", "free"] = "beams"
     threads: Count | None = None
     generator: GeneratorConfig | None = None
     sources: FilePath = ""

@@ -96,7 +96,7 @@ def main(folder: Path, base: str, adapter: Path | None, split: str, limit: int, 
 
 
 def answers(engine: Engine, asked: Sequence[Asked]) -> Iterator[tuple[Asked, str, QueryScore]]:
-    """What the model writes to each question, greedily and under the grammar, and its score."""
+    """What the model writes to each question, as a server writes it, and its score."""
     for start in range(0, len(asked), BATCH):
         batch = asked[start : start + BATCH]
         done = complete(engine, "translate_logic", [row.prompt for row in batch])

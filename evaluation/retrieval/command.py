@@ -212,7 +212,7 @@ def begin(out: Path, about: dict[str, Any], more: dict[str, Any]) -> None:
 
 
 def compile_all(questions: Sequence[AnnotatedQuestion], path: Path, engine: Engine) -> dict[str, str]:
-    """The plan of each question by its id, greedy and held to the grammar, as a server does it."""
+    """The plan of each question by its id, as a server writes it."""
     from serving.engines.revelator_model import complete
 
     known = {row.id: row.plan for row in read_rows(path, Plan)}

@@ -35,7 +35,8 @@ DOCUMENT_CHARACTERS = 600  # about 130 words: the lead of a Wikipedia article; k
 class Task:
     """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated.
 
-    `write` gives canonical text, `spell` the text that is learnt where that is another one; `read` reads both.
+    `write` gives canonical text, `spell` the text that is learnt where that is another one; `read` reads both. `check`
+    says what is wrong with a value that was read.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Task:
     write: Callable[[Any], str]
     labels: tuple[str, ...] | None = None
     spell: Callable[[Any], str] | None = None
+    check: Callable[[Any], tuple] = lambda value: ()
 
     @property
     def template(self) -> str:
@@ -76,6 +78,14 @@ class Task:
     def parse(self, output: str) -> Any:
         """The typed value of a model's output. Raises TaskOutputError, or ExpressionError for a plan."""
         return self.read(output.strip())
+
+    def sound(self, output: str) -> Any:
+        """The typed value of an output that parses and checks; None for any other."""
+        try:
+            value = self.parse(output)
+        except (TaskOutputError, ExpressionError):
+            return None
+        return None if self.check(value) else value
 
 
 @cache
@@ -138,9 +148,16 @@ TASKS: dict[str, Task] = {
         Task("refine", RefineInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),
-        Task("translate_bnf", TranslateInput, _plan_reader(language.parse), language.render),
-        Task("translate_logic", TranslateInput, _plan_reader(logic.parse), logic.render, spell=logic.render_spaced),
-        Task("translate_art", TranslateInput, _plan_reader(art.parse), art.render),
+        Task("translate_bnf", TranslateInput, _plan_reader(language.parse), language.render, check=language.check),
+        Task(
+            "translate_logic",
+            TranslateInput,
+            _plan_reader(logic.parse),
+            logic.render,
+            spell=logic.render_spaced,
+            check=logic.check,
+        ),
+        Task("translate_art", TranslateInput, _plan_reader(art.parse), art.render, check=art.check),
     )
 }
 

@@ -143,6 +143,27 @@ class Engine:
                 answers[index] = self._written(row, failed)
         return answers
 
+    def likeliest(
+        self,
+        prompts: Sequence[str],
+        width: int,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        cancelled: Callable[[], bool] = never,
+    ) -> list[list[Written]]:
+        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width.
+
+        None for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
+        """
+        answers: list[list[Written]] = [[] for _ in prompts]
+        rows = self._tokenized(prompts, reserve=None)
+        fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
+        for indices, ids, mask in self._batches(fitting, rows, BATCH_TOKENS // width):
+            room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
+            for index, texts in zip(indices, found, strict=True):
+                answers[index] = [self._written([*text, self.tokenizer.eos_token_id]) for text in texts]
+        return answers
+
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
 
@@ -170,12 +191,12 @@ class Engine:
         return rows
 
     def _batches(
-        self, indices: Sequence[int], rows: list[list[int]]
+        self, indices: Sequence[int], rows: list[list[int]], limit: int = BATCH_TOKENS
     ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
         """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together."""
         waiting: list[int] = []
         for index in sorted(indices, key=lambda i: len(rows[i])):
-            if waiting and len(rows[index]) * (len(waiting) + 1) > BATCH_TOKENS:
+            if waiting and len(rows[index]) * (len(waiting) + 1) > limit:
                 yield self._padded(waiting, rows)
                 waiting = []
             waiting.append(index)

@@ -13,6 +13,7 @@ import numpy as np
 import onnxruntime
 import torch
 
+from serving.engines.beams import Beams
 from serving.engines.constrained import Constraint
 from serving.engines.onnx_graph import build
 from serving.engines.packing import Pack
@@ -98,6 +99,29 @@ class OnnxModel:
             seen = hidden[..., : width + number + 1]
             logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
 
+    def likeliest(
+        self, ids: torch.Tensor, mask: torch.Tensor, room: int, end: int, width: int, cancelled: Callable[[], bool]
+    ) -> list[list[list[int]]]:
+        """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
+        kept = mask.numpy().astype(bool)
+        lengths = kept.sum(1)
+        logits, past = self._read(ids.numpy(), kept, cancelled)
+        beams = Beams(len(ids), width, end)
+        order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
+        parents = beams.step(logits[order])
+        for number in range(room - 1):
+            if not beams.alive:
+                break
+            go_on(cancelled)
+            past, order = _reordered(past, order[parents]), np.arange(len(parents))
+            rows = np.repeat(beams.alive, width)
+            hidden = np.zeros((len(rows), 1, 1, ids.shape[1] + number + 1), dtype=np.float32)
+            hidden[:, 0, 0, : ids.shape[1]][~kept[rows]] = HIDDEN
+            tokens = np.array(beams.tokens)[:, None]
+            logits, past = self.run(tokens, lengths[rows, None] + number, hidden, order, past)
+            parents = beams.step(logits)
+        return beams.found()
+
     def run(
         self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray, ends: np.ndarray, past: Past
     ) -> tuple[torch.Tensor, Past]:
@@ -124,6 +148,13 @@ class OnnxModel:
     def _nothing(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]
         return [_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
+
+
+def _reordered(past: Past, order: np.ndarray) -> Past:
+    """Keys and values of the rows `order`, which may name a row twice or leave one out."""
+    if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
+        return past
+    return [_value(value.numpy().take(order, axis=0)) for value in past]
 
 
 def _value(array: np.ndarray) -> onnxruntime.OrtValue:

@@ -15,12 +15,14 @@ from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
+from serving.engines.choice import soundest
 from serving.engines.degraded import question_itself
-from serving.engines.engine import MAX_NEW_TOKENS, Engine, never
+from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import Completion
 
-Decoding = Literal["grammar", "names", "free"]
-DECODINGS = ("grammar", "names", "free")
+Decoding = Literal["beams", "grammar", "names", "free"]
+DECODINGS = ("beams", "grammar", "names", "free")
+BEAMS = 4
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
 
@@ -30,42 +32,66 @@ def complete(
     prompts: Sequence[str],
     temperature: float = 0.0,
     max_new_tokens: int | None = None,
-    decoding: Decoding = "grammar",
+    decoding: Decoding = "beams",
     cancelled: Callable[[], bool] = never,
 ) -> list[Completion]:
     """One completion a prompt, in order: the likeliest label with all probabilities, or generated text.
 
-    At a temperature above 0 text is sampled; labels are not, their probabilities say the same. Plans are held to their
-    grammar by `decoding`: `grammar`; `names`, whose texts use the question's own words and function words alone; or
-    `free`. What cannot be closed within `max_new_tokens` (by default as many as gold needs) is the question itself as a
-    plan of one leaf, as one term or as one search, `degraded`; braces of placeholders go.
+    At a temperature above 0 text is sampled; labels are not, their probabilities say the same. How plans are decoded:
+
+    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`); where
+      none checks, and at a temperature, as with `grammar`;
+    * `grammar`: token by token, held to the grammar of the plan's language;
+    * `names`: held to it, with the question's own words and function words alone;
+    * `free`: token by token, held to nothing.
+
+    What cannot be closed within `max_new_tokens` (by default as many as gold needs) is the question itself as a plan of
+    one leaf, as one term or as one search, `degraded`; braces of placeholders go.
     """
+    if decoding not in DECODINGS:
+        raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
     lengths = engine.count_tokens(prompts)
     if labels := TASKS[task].labels:
         judged = engine.label_probabilities(prompts, labels, cancelled)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
-    grammars = _grammars(task, prompts, decoding)
     budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
-    written = engine.generate(prompts, temperature, budget, grammars, cancelled)
+    planned = task.startswith("translate")
+    written: list[Written | None] = [None] * len(prompts)
+    if planned and decoding == "beams" and temperature == 0:
+        written = _soundest(engine, task, prompts, budget, cancelled)
+    open_ = [place for place, row in enumerate(written) if row is None]
+    held = [prompts[place] for place in open_]
+    grammars = _grammars(task, held, decoding) if planned and decoding != "free" else None
+    for place, row in zip(open_, engine.generate(held, temperature, budget, grammars, cancelled), strict=True):
+        written[place] = row
     return [
         Completion(question_itself(task, prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
         for prompt, row, n in zip(prompts, written, lengths, strict=True)
+        if row
     ]
 
 
-def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar] | None:
-    """One a prompt; None where the task's output is no plan."""
-    if decoding not in DECODINGS:
-        raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
-    if not task.startswith("translate") or decoding == "free":
-        return None
+def _soundest(
+    engine: Engine, task: str, prompts: Sequence[str], budget: int, cancelled: Callable[[], bool]
+) -> list[Written | None]:
+    """For each prompt the text that `soundest` takes of its likeliest ones."""
+    found = engine.likeliest(prompts, BEAMS, budget, cancelled)
+    places = [
+        soundest(task, TASKS[task].question(prompt), [row.text for row in rows])
+        for prompt, rows in zip(prompts, found, strict=True)
+    ]
+    return [None if place is None else rows[place] for place, rows in zip(places, found, strict=True)]
+
+
+def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:
+    """One a prompt, of the language that the task writes."""
     if task == "translate_logic":
         return [logic_grammar()] * len(prompts)
     if task == "translate_art":
         return [art_grammar()] * len(prompts)
-    if decoding == "grammar":
-        return [plan_grammar()] * len(prompts)
-    return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
+    if decoding == "names":
+        return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
+    return [plan_grammar()] * len(prompts)
 
 
 class LocalRevelator:
@@ -73,7 +99,7 @@ class LocalRevelator:
 
     A call that is cancelled leaves the queue, or ends after the token or the pass under way."""
 
-    def __init__(self, engine: Engine, decoding: Decoding = "grammar") -> None:
+    def __init__(self, engine: Engine, decoding: Decoding = "beams") -> None:
         self.engine, self.decoding = engine, decoding
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="revelator")
 

@@ -79,6 +79,28 @@ class TransformersModel:
         )
         return output[:, ids.shape[1] :].tolist()
 
+    @torch.inference_mode()
+    def likeliest(
+        self, ids: torch.Tensor, mask: torch.Tensor, room: int, end: int, width: int, cancelled: Callable[[], bool]
+    ) -> list[list[list[int]]]:
+        """For each row up to `width` continuations that end within `room` tokens, likeliest first."""
+        output = self.model.generate(
+            input_ids=ids.to(self.model.device),
+            attention_mask=mask.to(self.model.device),
+            generation_config=GenerationConfig(
+                max_new_tokens=room,
+                num_beams=width,
+                num_return_sequences=width,
+                length_penalty=0.0,
+                eos_token_id=end,
+                pad_token_id=end,
+            ),
+            stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
+        )
+        texts = output[:, ids.shape[1] :].tolist()
+        groups = [texts[i : i + width] for i in range(0, len(texts), width)]
+        return [[text[: text.index(end)] for text in group if end in text] for group in groups]
+
 
 class _Draw(LogitsProcessor):
     """Makes the best token a draw at a temperature."""

@@ -61,7 +61,7 @@ class Row:
 class Completions:
     """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
 
-    def __init__(self, folder: Path, decoding: Decoding = "grammar") -> None:
+    def __init__(self, folder: Path, decoding: Decoding = "beams") -> None:
         release = json.loads((folder / RELEASE).read_text(encoding="utf-8"))
         self._decoding = decoding
         self._engine = Engine(release["base"]["folder"], folder / ADAPTER)

@@ -39,7 +39,7 @@ class Settings:
     generator: str | None = None  # `embedded` or the base URL of an OpenAI-compatible endpoint
     generator_model: str | None = None
     max_in_flight: int | None = None
-    decoding: str | None = None  # how the revelator writes plans: grammar, names or free
+    decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of serving.executor.Limits: lower ones than its defaults

@@ -29,6 +29,9 @@ class Recited:
     def generate(self, prompts: Sequence[str], *_: object) -> list[Written]:
         return [Written(self.answers[prompt], 1) for prompt in prompts]
 
+    def likeliest(self, prompts: Sequence[str], *_: object) -> list[list[Written]]:
+        return [[Written(self.answers[prompt], 1)] for prompt in prompts]
+
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(prompt) for prompt in prompts]
 

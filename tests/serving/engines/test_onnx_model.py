@@ -73,6 +73,8 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     for grammars in (None, [plan_grammar()] * len(prompts)):
         assert ours.generate(prompts, 0.0, 24, grammars) == theirs.generate(prompts, 0.0, 24, grammars)
+    for width in (1, 3):
+        assert ours.likeliest(prompts, width, 24) == theirs.likeliest(prompts, width, 24)
     judged = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
     for left, right in zip(
         *(e.label_probabilities(judged + prompts, ("yes", "no")) for e in (ours, theirs)), strict=True
@@ -96,6 +98,8 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     grammars = [plan_grammar()] * len(prompts)
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
+    assert (likeliest := ours.likeliest(prompts, 4, 40)) == theirs.likeliest(prompts, 4, 40)
+    assert len(likeliest[0]) == 4
     routed = [e.label_probabilities(prompts, TASKS["route"].labels) for e in (ours, theirs)]
     for left, right in zip(*routed, strict=True):
         assert left == pytest.approx(right, abs=1e-5)
