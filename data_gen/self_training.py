@@ -96,8 +96,9 @@ def _last(plan: Expression, asked: Sequence[Asked]) -> Sequence[Asked]:
 
 
 def annotate(question: AnnotatedQuestion, plan: Agreed, asked: Sequence[Asked], model: str) -> AnnotatedQuestion:
-    """The question as training data. Its steps are known only if they end in the known answer."""
-    given = [normalise(answer) for answer in asked[-1].answers]
+    """The question as training data. Its steps are known only if the plan was run (`asked`) and they end in the known
+    answer."""
+    given = [normalise(answer) for leaf in asked[-1:] for answer in leaf.answers]
     reached = set(given) & {normalise(answer) for answer in question.answers}
     one_each = len(asked) == len(leaves(parse(plan.plan))) and all(len(leaf.answers) == 1 for leaf in asked)
     steps = tuple(AnnotatedStep(leaf.question, leaf.answers[0]) for leaf in asked) if reached and one_each else ()

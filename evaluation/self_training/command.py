@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
 HELD_OUT = "held_out.sha256"
+PLAN_TOKENS = 128  # the longest gold plan of MuSiQue has 80; what goes on beyond is none to learn from
 PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
 
 
@@ -45,7 +46,9 @@ def self_train() -> None:
 @click.argument("questions", type=FOLDER)
 @click.option("--adapter", type=FOLDER, help="The model's adapter folder; without it the base alone plans.")
 @click.option("--base", help="Base model.  [default: the one that the adapter names, else tiny]")
-@click.option("--index", "index_folder", required=True, type=FOLDER, help="Where the leaves' passages are looked for.")
+@click.option(
+    "--index", "index_folder", type=FOLDER, help="Where the leaves' passages are looked for; without it, not."
+)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the round; goes on there.")
 @click.option("--format", "kind", default="pairs", show_default=True, type=click.Choice(sorted(READERS)))
 @click.option("--source", default="", help="Name that the rows carry.  [default: the file's]")
@@ -56,7 +59,9 @@ def self_train() -> None:
               help="Of one sample; give it once for each.  [default: 0, 0.5, 0.7, 0.9, 1]")  # fmt: skip
 @click.option("--agreement", default=0.6, show_default=True, type=click.FloatRange(0, 1), help="Part that must agree.")
 @click.option("--coverage", default=0.8, show_default=True, type=click.FloatRange(0, 1), help="Of a question's names.")
-@click.option("--decoding", default="grammar", show_default=True, type=click.Choice(["grammar", "names", "free"]))
+@click.option(
+    "--decoding", default="grammar", show_default=True, type=click.Choice(["beams", "grammar", "names", "free"])
+)
 @click.option("--documents", default=10, show_default=True, type=click.IntRange(1), help="Retrieved for a leaf.")
 @click.option("--beside", type=FOLDER, help="Configuration of a set: the round is one more source of it.")
 @click.option("--held-out", type=FOLDER, help=f"Hashes of questions to leave out.  [default: {HELD_OUT} of the data]")
@@ -66,7 +71,7 @@ def round_(
     questions: Path,
     adapter: Path | None,
     base: str | None,
-    index_folder: Path,
+    index_folder: Path | None,
     out: Path,
     kind: str,
     source: str,
@@ -86,7 +91,8 @@ def round_(
     """Make one round from QUESTIONS, rows with `question` and `answer` (or another --format).
 
     Kept are plans that check, bind and keep the question's names, whose samples agree up to the order of `+`, and
-    whose leaves, run on the index, find the known answer. A round that was killed goes on with the same command.
+    whose leaves, run on the index, find the known answer; without an index that last test is left out. A round that was
+    killed goes on with the same command.
 
     \b
     Example:
@@ -106,7 +112,7 @@ def round_(
 
     if not questions.is_file():
         raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")
-    index = Index.open(index_folder)
+    index = Index.open(index_folder) if index_folder else None
     engine = Engine(base or (read_manifest(adapter).base_name if adapter else "tiny"), adapter, threads=threads)
     settings = rounds.Settings(
         questions=str(questions),
@@ -122,7 +128,7 @@ def round_(
         decoding=decoding,
         documents=documents,
         model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
-        index=sha256_file(index_folder / "manifest.json"),
+        index=sha256_file(index_folder / "manifest.json") if index_folder else "",
     )
     rounds.begin(out, settings)
     dropped: Counter[str] = Counter()
@@ -130,19 +136,21 @@ def round_(
 
     def write(prompts: Sequence[str], temperature: float, seed: int) -> list[str]:
         torch.manual_seed(seed)
-        return [c.text for c in complete(engine, rounds.PLANNED, prompts, temperature, decoding=decoding)]
+        return [c.text for c in complete(engine, rounds.PLANNED, prompts, temperature, PLAN_TOKENS, decoding)]
 
     proposals = rounds.propose(asked, settings, out / "proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, settings, dropped)
-    local = LocalRevelator(engine)
-    executor = Executor(
-        local, LocalRetriever(index), EmbeddedGenerator(), Limits(documents=documents, deadline_ms=PATIENCE)
-    )
-    runs = rounds.execute(
-        chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
-    )
-    rounds.keep(chosen, asyncio.run(runs), settings, out, funnel, dropped)
-    local.close()
+    executions = {}
+    if index:
+        local = LocalRevelator(engine)
+        limits = Limits(documents=documents, deadline_ms=PATIENCE)
+        executor = Executor(local, LocalRetriever(index), EmbeddedGenerator(), limits)
+        runs = rounds.execute(
+            chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
+        )
+        executions = asyncio.run(runs)
+        local.close()
+    rounds.keep(chosen, executions, settings, out, funnel, dropped)
     manifest = rounds.build_round(out, settings, load_config(beside) if beside else None, funnel, dropped)
     if as_json:
         click.echo((out / rounds.RECORD).read_text(encoding="utf-8"))

@@ -181,7 +181,7 @@ class Funnel:
     samples: int = 0
     valid: int = 0  # samples
     agreeing: int = 0  # questions, from here on
-    supported: int = 0
+    kept: int = 0
     with_steps: int = 0
 
 
@@ -211,22 +211,22 @@ def keep(
     funnel: Funnel,
     dropped: Counter[str],
 ) -> None:
-    """Writes the questions whose leaves find the known answer."""
+    """Writes the questions whose leaves find the known answer; without an index, all of them."""
     with rows(out / QUESTIONS) as write:
         for question, plan in chosen:
-            asked = executions[question.id].asked
-            if fault := support_fault(plan.plan, asked):
+            asked = executions[question.id].asked if settings.index else []
+            if settings.index and (fault := support_fault(plan.plan, asked)):
                 dropped[fault] += 1
                 continue
             row = annotate(question, plan, asked, settings.model[:12])
-            funnel.supported += 1
+            funnel.kept += 1
             funnel.with_steps += bool(row.steps)
             write(row)
 
 
 def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel: Funnel, dropped: Counter[str]) -> dict:
     """The set of a round, alone or as one more source of `beside`; its manifest. The record and the card follow it."""
-    if not funnel.supported:
+    if not funnel.kept:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
         raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
@@ -256,7 +256,7 @@ def card(name: str, known: dict[str, Any]) -> str:
         f"# Self-training round `{name}`",
         f"Model `{settings['model'][:12]}` planned questions of `{settings['source']}` ({settings['licence']}), "
         f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
-        f"index `{settings['index'][:12]}`.",
+        + (f"index `{settings['index'][:12]}`." if settings["index"] else "no index: the plans were not run."),
         "\n".join(f"* {what.replace('_', ' ')}: {count:,}" for what, count in known["counts"].items()),
         "Left out:",
         "\n".join(f"* {reason}: {count:,}" for reason, count in known["dropped"].items()) or "nothing",

@@ -94,10 +94,23 @@ def test_a_plan_is_kept_if_its_leaves_find_the_known_answer(index: Path, tmp_pat
     assert {json.loads(r.gold) for r in refined} == {"Who directed Lantern Row?", "Where was Ines Calloway born?"}
     known = json.loads((tmp_path / "round/round.json").read_text())
     assert known["counts"] == {
-        "questions": 4, "samples": 12, "valid": 9, "agreeing": 3, "supported": 1, "with_steps": 1}  # fmt: skip
+        "questions": 4, "samples": 12, "valid": 9, "agreeing": 3, "kept": 1, "with_steps": 1}  # fmt: skip
     assert known["dropped"]["no sample holds"] == 1
-    assert "supported: 1" in (tmp_path / "round/README.md").read_text()
+    assert "kept: 1" in (tmp_path / "round/README.md").read_text()
     assert "self:model-digest" in (tmp_path / "round/set/README.md").read_text()
+
+
+def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path: Path) -> None:
+    given = settings(tmp_path, index="")
+    rounds.begin(tmp_path / "round", given)
+    asked = rounds.unlabelled(given, Counter())
+    proposals = rounds.propose(asked, given, tmp_path / "round/proposals.jsonl", write)
+    chosen, funnel = rounds.select(asked, proposals, given, Counter())
+    rounds.keep(chosen, {}, given, tmp_path / "round", funnel, Counter())
+    manifest = rounds.build_round(tmp_path / "round", given, None, funnel, Counter())
+    assert (funnel.agreeing, funnel.kept, funnel.with_steps) == (3, 3, 0)
+    assert manifest["records"]["train"] == 3  # plans alone: what the steps answer is not known
+    assert "no index: the plans were not run" in (tmp_path / "round/README.md").read_text()
 
 
 def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tmp_path: Path) -> None:
