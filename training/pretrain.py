@@ -51,9 +51,9 @@ from training.rows import (
 )
 from training.tokenizer import train_tokenizer
 
-WIDTHS = (64, 96, 160, 288)
+WIDTHS = (64, 96, 160, 288, 448)
 LEARNING_RATE = 2e-3
-SHORT_DOCUMENTS = 0.75  # of the relevance rows
+SHORT_DOCUMENTS = 0.5  # of the relevance rows
 
 console = Console()
 
@@ -81,22 +81,24 @@ class Mixture:
                 random.shuffle(pool)
                 shown = [shortened(e, random) if random.random() < SHORT_DOCUMENTS else e for e in pool[:want]]
                 encoded = task_rows(shown, tokenizer, WIDTHS[-1])
+                if lost := len(shown) - len(encoded):
+                    console.print(f"{task}: {lost:,} of {len(shown):,} rows are over {WIDTHS[-1]} tokens, left out")
                 rows += [encoded[i % len(encoded)] for i in range(want)]
         texts = [f"{title}: {text}" for title, text in random.sample(articles, int(total * self.shares["text"]))]
-        rows += text_rows(texts, tokenizer, WIDTHS[-2])
+        rows += text_rows(texts, tokenizer, WIDTHS[2])
         rows += copy_rows([t for t, _ in articles], int(total * self.shares["copy"]), tokenizer, random)
         return [row for row in rows if len(row.tokens) <= WIDTHS[-1]]
 
 
 MIXTURE = Mixture(
     {
-        "translate_bnf": 0.48,
-        "translate_art": 0.12,
-        "translate_logic": 0.10,
+        "translate_bnf": 0.46,
+        "translate_art": 0.18,
+        "translate_logic": 0.08,
         "refine": 0.06,
-        "decompose": 0.05,
-        "route": 0.03,
-        "relevance": 0.11,
+        "decompose": 0.03,
+        "route": 0.02,
+        "relevance": 0.12,
         "end": 0.02,
         "text": 0.01,
         "copy": 0.02,
@@ -164,7 +166,7 @@ def exact(model: Any, tokenizer: PreTrainedTokenizerFast, examples: list[Example
     for start in range(0, len(examples), 50):
         part = examples[start : start + 50]
         inputs = tokenizer([e.prompt for e in part], return_tensors="pt", padding=True, add_special_tokens=False)
-        outputs = model.generate(**inputs, max_new_tokens=224, do_sample=False)
+        outputs = model.generate(**inputs, max_new_tokens=320, do_sample=False)
         texts = tokenizer.batch_decode(outputs[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         right += sum(text == e.completion for text, e in zip(texts, part, strict=True))
     model.train()
