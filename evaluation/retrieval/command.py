@@ -144,6 +144,7 @@ def recall(
         "set": made["digest"],
         "adapter": sha256_file(folder / "manifest.json") if folder else "",
         "base": engine.base_digest,
+        "decoding": "beams",
         "indexes": {
             "index" if c == "index" else f"{c} {source}": sha256_file(corpus.index.folder / "manifest.json")
             for (c, source), corpus in corpora.items()

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
 HELD_OUT = "held_out.sha256"
-PLAN_TOKENS = 128  # the longest gold plan of MuSiQue has 80; what goes on beyond is none to learn from
 PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
 
 
@@ -104,7 +103,7 @@ def round_(
     from evaluation.self_training import rounds
     from revelator.artifact import read_manifest
     from serving.engines.engine import Engine
-    from serving.engines.revelator_model import LocalRevelator, complete
+    from serving.engines.revelator_model import PLAN_TOKENS, LocalRevelator, complete
     from serving.executor import Executor, Limits
     from serving.generators import EmbeddedGenerator
     from serving.retrieval import Index

@@ -34,7 +34,7 @@ def schema() -> dict[str, Any]:
 def parse(text: str) -> Art:
     """The tree that a JSON text spells. Raises ExpressionError with line, column, caret and a hint."""
     try:
-        value = json.loads(text, object_pairs_hook=_distinct)
+        value = json.loads(text, object_pairs_hook=_distinct, parse_int=float)  # of any number of digits
     except json.JSONDecodeError as error:
         raise fault(text, "not-json", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
     except _Refused as error:

@@ -9,18 +9,28 @@ from importlib.resources import files
 
 WORD = re.compile(r"\w+")
 NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
+_ENDS = ".'-&"  # what may stand in a name, and is no part of it at its end
 
 
 def words_in(text: str) -> list[str]:
     """The words of a text as names have them (`O'Neill`, `AT&T`), without a genitive's `'s` and a sentence's end."""
-    return [word.rstrip(".'-&").removesuffix("'s") for word in NAME_WORD.findall(text)]
+    return [_bare(word) for word in NAME_WORD.findall(text)]
 
 
 def name_words(question: str) -> list[str]:
-    """Words that begin with a capital or a digit, each once; the first word of all is left out if it asks."""
-    first, *others = words_in(question) or [""]
-    words = others if first in function_words() else [first, *others]
-    return [word for word in dict.fromkeys(words) if word and (word[0].isupper() or word[0].isdigit())]
+    """Words that begin with a capital or a digit, each once. One that begins a sentence is none if it is a function
+    word: "The" counts in "the director of The Wall", and not in "The director of Jaws"."""
+    found: dict[str, None] = {}
+    for match in NAME_WORD.finditer(question):
+        before = question[: match.start()].rstrip(" \"'([“‘")
+        begins = not before or before[-1] in ".?!"
+        if (match[0][0].isupper() or match[0][0].isdigit()) and not (begins and _bare(match[0]) in function_words()):
+            found[_bare(match[0])] = None
+    return list(found)
+
+
+def _bare(word: str) -> str:
+    return word.rstrip(_ENDS).removesuffix("'s").rstrip(_ENDS)
 
 
 def words_of(question: str) -> frozenset[str]:

@@ -112,7 +112,7 @@ def _label_reader(name: str, labels: tuple[str, ...]) -> Callable[[str], str]:
 def _read_parts(output: str) -> list[str]:
     try:
         parts = json.loads(output)
-    except json.JSONDecodeError as error:
+    except (ValueError, RecursionError) as error:
         raise TaskOutputError(f"decompose must answer a JSON list of questions: {error}") from error
     if not isinstance(parts, list) or not parts or not all(isinstance(p, str) and p.strip() for p in parts):
         raise TaskOutputError("decompose must answer a JSON list of one or more questions, each a non-empty string")

@@ -11,7 +11,7 @@ from heapq import nlargest
 
 import torch
 
-OPEN = -float("inf")  # the score of a place in which no beam lies
+NOTHING = -float("inf")  # the score of a place in which no beam lies
 
 
 class Beams:
@@ -25,7 +25,7 @@ class Beams:
         self.width, self.end = width, end
         self.alive = list(range(rows))
         self.tokens: list[int] = []
-        self._scores = torch.full((rows, width), OPEN)
+        self._scores = torch.full((rows, width), NOTHING)
         self._scores[:, 0] = 0.0
         self._texts: list[list[int]] = [[] for _ in range(rows * width)]
         self._found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
@@ -63,7 +63,7 @@ class Beams:
     def _sorted_out(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
         """Those that go on; those that end here, among the best `width`, are complete texts of the row."""
         ended = [(score, self._texts[owner]) for score, token, owner in candidates[: self.width] if token == self.end]
-        whole = [pair for pair in ended if pair[0] > OPEN]
+        whole = [pair for pair in ended if pair[0] > NOTHING]
         self._found[row] = nlargest(self.width, [*self._found[row], *whole], key=lambda pair: pair[0])
         return [candidate for candidate in candidates if candidate[1] != self.end][: self.width]
 

@@ -2,23 +2,38 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from typing import Any
 
+from revelator.art import numbered
+from revelator.language import leaves, logic
 from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
+
+PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
-    those that keep most of the question's names. None where no text checks.
+    those that keep most of the question's names. None where no text checks; one with control characters does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one.
     """
-    names = name_words(question)
-    kept = {
-        place: len(set(names).intersection(words_in(text)))
-        for place, text in enumerate(texts)
-        if TASKS[task].sound(text) is not None
-    }
+    names = set(name_words(question))
+    values = {place: TASKS[task].sound(text) for place, text in enumerate(texts) if text.isprintable()}
+    kept = {place: len(names.intersection(words_in(_asks(task, v)))) for place, v in values.items() if v is not None}
     return max(kept, key=kept.__getitem__, default=None)
+
+
+def _asks(task: str, value: Any) -> str:
+    """What the leaves, terms or nodes of a plan ask for: no placeholder, and not the question that a tree repeats."""
+    match task:
+        case "translate_logic":
+            return " ".join(logic.terms(value))
+        case "translate_art":
+            root, *below = [each.node for each in numbered(value)]
+            calls = [text for node in (root, *below) if node.call for text in node.call.texts]
+            return " ".join([*calls, *(node.question for node in below)])
+    return PLACEHOLDER.sub(" ", " ".join(leaf.text for leaf in leaves(value)))

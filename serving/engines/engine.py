@@ -129,9 +129,8 @@ class Engine:
         """
         answers = [Written("", 0, degraded=True) for _ in prompts]
         rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
-        for indices, ids, mask in self._batches(
-            [i for i, row in enumerate(rows) if len(row) < self.max_positions], rows
-        ):
+        fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens):
             go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars else None
@@ -152,12 +151,13 @@ class Engine:
     ) -> list[list[Written]]:
         """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width.
 
-        None for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
+        An empty list for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
         """
         answers: list[list[Written]] = [[] for _ in prompts]
         rows = self._tokenized(prompts, reserve=None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
-        for indices, ids, mask in self._batches(fitting, rows, BATCH_TOKENS // width):
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, BATCH_TOKENS // width):
+            go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
             for index, texts in zip(indices, found, strict=True):
@@ -191,12 +191,14 @@ class Engine:
         return rows
 
     def _batches(
-        self, indices: Sequence[int], rows: list[list[int]], limit: int = BATCH_TOKENS
+        self, indices: Sequence[int], rows: list[list[int]], room: int = 0, limit: int = BATCH_TOKENS
     ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together."""
+        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together. A
+        row that leaves less than `room` positions is alone: it would take them from the others."""
         waiting: list[int] = []
         for index in sorted(indices, key=lambda i: len(rows[i])):
-            if waiting and len(rows[index]) * (len(waiting) + 1) > limit:
+            crowded = len(rows[index]) * (len(waiting) + 1) > limit or len(rows[index]) > self.max_positions - room
+            if waiting and crowded:
                 yield self._padded(waiting, rows)
                 waiting = []
             waiting.append(index)

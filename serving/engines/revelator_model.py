@@ -23,6 +23,7 @@ from serving.protocols import Completion
 Decoding = Literal["beams", "grammar", "names", "free"]
 DECODINGS = ("beams", "grammar", "names", "free")
 BEAMS = 4
+PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
 
@@ -56,31 +57,29 @@ def complete(
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
     budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
     planned = task.startswith("translate")
-    written: list[Written | None] = [None] * len(prompts)
-    if planned and decoding == "beams" and temperature == 0:
-        written = _soundest(engine, task, prompts, budget, cancelled)
-    open_ = [place for place, row in enumerate(written) if row is None]
-    held = [prompts[place] for place in open_]
-    grammars = _grammars(task, held, decoding) if planned and decoding != "free" else None
-    for place, row in zip(open_, engine.generate(held, temperature, budget, grammars, cancelled), strict=True):
-        written[place] = row
+    beams = planned and decoding == "beams" and temperature == 0
+    written = _soundest(engine, task, prompts, budget, cancelled) if beams else {}
+    places = [place for place in range(len(prompts)) if place not in written]
+    others = [prompts[place] for place in places]
+    grammars = _grammars(task, others, decoding) if planned and decoding != "free" else None
+    written |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
     return [
         Completion(question_itself(task, prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
-        for prompt, row, n in zip(prompts, written, lengths, strict=True)
-        if row
+        for prompt, n, (_, row) in zip(prompts, lengths, sorted(written.items()), strict=True)
     ]
 
 
 def _soundest(
     engine: Engine, task: str, prompts: Sequence[str], budget: int, cancelled: Callable[[], bool]
-) -> list[Written | None]:
-    """For each prompt the text that `soundest` takes of its likeliest ones."""
-    found = engine.likeliest(prompts, BEAMS, budget, cancelled)
-    places = [
-        soundest(task, TASKS[task].question(prompt), [row.text for row in rows])
-        for prompt, rows in zip(prompts, found, strict=True)
-    ]
-    return [None if place is None else rows[place] for place, rows in zip(places, found, strict=True)]
+) -> dict[int, Written]:
+    """By place, of each prompt's likeliest texts the one that `soundest` takes; prompts without one are left out."""
+    room = min(budget, TREE_TOKENS if task == "translate_art" else PLAN_TOKENS)
+    taken = {}
+    for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
+        best = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
+        if best is not None:
+            taken[place] = rows[best]
+    return taken
 
 
 def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:

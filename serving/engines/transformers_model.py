@@ -83,7 +83,8 @@ class TransformersModel:
     def likeliest(
         self, ids: torch.Tensor, mask: torch.Tensor, room: int, end: int, width: int, cancelled: Callable[[], bool]
     ) -> list[list[list[int]]]:
-        """For each row up to `width` continuations that end within `room` tokens, likeliest first."""
+        """For each row up to `width` continuations that end within `room` tokens, likeliest first. Beams that it cuts
+        compete with those that ended, so near it there may be fewer than `OnnxModel` finds."""
         output = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
