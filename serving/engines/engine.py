@@ -32,6 +32,9 @@ from serving.engines.sampling import go_on
 from serving.engines.transformers_model import Cache, TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
+WRITTEN_TOKENS = (
+    32_768  # positions of all rows, or of all beams, that write together: 400 MB of the embedded base's keys
+)
 MAX_NEW_TOKENS = 256
 
 Runtime = Literal["auto", "onnx", "transformers"]
@@ -130,7 +133,7 @@ class Engine:
         answers = [Written("", 0, degraded=True) for _ in prompts]
         rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
-        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens):
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
             go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars else None
@@ -156,7 +159,7 @@ class Engine:
         answers: list[list[Written]] = [[] for _ in prompts]
         rows = self._tokenized(prompts, reserve=None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
-        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, BATCH_TOKENS // width):
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
             go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
@@ -193,11 +196,13 @@ class Engine:
     def _batches(
         self, indices: Sequence[int], rows: list[list[int]], room: int = 0, limit: int = BATCH_TOKENS
     ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
-        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together. A
-        row that leaves less than `room` positions is alone: it would take them from the others."""
+        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together, at
+        most `limit` positions with the `room` in which each writes. A row that leaves less room is alone: it would
+        take it from the others."""
         waiting: list[int] = []
         for index in sorted(indices, key=lambda i: len(rows[i])):
-            crowded = len(rows[index]) * (len(waiting) + 1) > limit or len(rows[index]) > self.max_positions - room
+            needed = len(rows[index]) + room
+            crowded = needed * (len(waiting) + 1) > limit or needed > self.max_positions
             if waiting and crowded:
                 yield self._padded(waiting, rows)
                 waiting = []
