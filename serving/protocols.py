@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
 from revelator.tasks import Step
 from revelator.trace import Passage
+
+Decoding = Literal["beams", "grammar", "names", "free"]  # how plans are written: docs/language.md
+DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 
 
 @dataclass(frozen=True, slots=True)

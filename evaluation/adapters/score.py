@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -15,11 +14,7 @@ from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, SPLIT, 
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_file, sha256_text
 from revelator.registry import CHAMPION
-
-if TYPE_CHECKING:
-    from serving.engines.revelator_model import Decoding
-
-DECODING = click.Choice(["beams", "grammar", "names", "free"])
+from serving.protocols import DECODINGS, Decoding
 
 
 @click.command()
@@ -27,7 +22,9 @@ DECODING = click.Choice(["beams", "grammar", "names", "free"])
 @click.option("--set", "sets", type=FOLDER, multiple=True, required=True, help="Instruction set; may be given again.")
 @SPLIT
 @click.option("--limit", type=click.IntRange(1), help="Rows a task and set, the first by hash.  [default: all]")
-@click.option("--decoding", type=DECODING, default="beams", show_default=True, help="How plans are written.")
+@click.option(
+    "--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="How plans are written."
+)
 @BASE
 @THREADS
 @REGISTERED

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from data_gen.config import FilePath, read_config
+from serving.protocols import Decoding
 from serving.retrieval.logical import Conjunction, Disjunction, Negation
 
 EXAMPLES = "evaluation/configs"
@@ -148,7 +149,7 @@ class RunConfig(_Strict):
     home: FilePath = "runs"
     adapter: str = "champion"
     base: str = ""
-    decoding: Literal["beams", "grammar", "names", "free"] = "beams"
+    decoding: Decoding = "beams"
     threads: Count | None = None
     generator: GeneratorConfig | None = None
     sources: FilePath = ""

@@ -7,7 +7,6 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
@@ -17,9 +16,7 @@ from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError
-
-if TYPE_CHECKING:
-    from serving.engines.revelator_model import Decoding
+from serving.protocols import DECODINGS, Decoding
 
 FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
@@ -58,9 +55,7 @@ def self_train() -> None:
               help="Of one sample; give it once for each.  [default: 0, 0.5, 0.7, 0.9, 1]")  # fmt: skip
 @click.option("--agreement", default=0.6, show_default=True, type=click.FloatRange(0, 1), help="Part that must agree.")
 @click.option("--coverage", default=0.8, show_default=True, type=click.FloatRange(0, 1), help="Of a question's names.")
-@click.option(
-    "--decoding", default="grammar", show_default=True, type=click.Choice(["beams", "grammar", "names", "free"])
-)
+@click.option("--decoding", default="grammar", show_default=True, type=click.Choice(DECODINGS))
 @click.option("--documents", default=10, show_default=True, type=click.IntRange(1), help="Retrieved for a leaf.")
 @click.option("--beside", type=FOLDER, help="Configuration of a set: the round is one more source of it.")
 @click.option("--held-out", type=FOLDER, help=f"Hashes of questions to leave out.  [default: {HELD_OUT} of the data]")

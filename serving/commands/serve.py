@@ -14,6 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from revelator.errors import ConfigError
 from revelator.registry import existing, home_folder
+from serving.protocols import DECODINGS
 
 if TYPE_CHECKING:
     from serving.triton.exposure import Exposure
@@ -39,7 +40,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 )
 @click.option(
     "--decoding",
-    type=click.Choice(["beams", "grammar", "names", "free"]),
+    type=click.Choice(DECODINGS),
     help="How plans are written: the best of four, token by token and valid, of the question's own words, or freely"
     " (default: as recorded, else beams).",
 )

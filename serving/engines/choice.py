@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
 from revelator.art import numbered
-from revelator.language import leaves, logic
+from revelator.language import leaves, logic, substitute
 from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
-
-PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
@@ -36,4 +33,4 @@ def _asks(task: str, value: Any) -> str:
             root, *below = [each.node for each in numbered(value)]
             calls = [text for node in (root, *below) if node.call for text in node.call.texts]
             return " ".join([*calls, *(node.question for node in below)])
-    return PLACEHOLDER.sub(" ", " ".join(leaf.text for leaf in leaves(value)))
+    return " ".join(substitute(leaf.text, dict.fromkeys(leaf.placeholders, "")) for leaf in leaves(value))

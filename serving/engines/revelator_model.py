@@ -7,7 +7,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Literal
 
 from revelator.art.decoding import art_grammar
 from revelator.errors import ConfigError
@@ -18,10 +17,8 @@ from revelator.tasks import TASKS
 from serving.engines.choice import soundest
 from serving.engines.degraded import question_itself
 from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
-from serving.protocols import Completion
+from serving.protocols import DECODINGS, Completion, Decoding
 
-Decoding = Literal["beams", "grammar", "names", "free"]
-DECODINGS = ("beams", "grammar", "names", "free")
 BEAMS = 4
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383

@@ -64,20 +64,12 @@ class TransformersModel:
         constraint: Constraint | None,
         cancelled: Callable[[], bool],
     ) -> list[list[int]]:
-        output = self.model.generate(
-            input_ids=ids.to(self.model.device),
-            attention_mask=mask.to(self.model.device),
-            generation_config=GenerationConfig(
-                max_new_tokens=room,
-                do_sample=False,
-                eos_token_id=end,
-                pad_token_id=end,
-                cache_implementation="static" if self._cache == "static" else None,
-            ),
-            logits_processor=LogitsProcessorList([constraint or _Draw(temperature)]),
-            stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
+        static = "static" if self._cache == "static" else None
+        processors = LogitsProcessorList([constraint or _Draw(temperature)])
+        settings = GenerationConfig(
+            max_new_tokens=room, do_sample=False, eos_token_id=end, pad_token_id=end, cache_implementation=static
         )
-        return output[:, ids.shape[1] :].tolist()
+        return self._generated(ids, mask, settings, cancelled, processors)
 
     @torch.inference_mode()
     def likeliest(
@@ -85,22 +77,35 @@ class TransformersModel:
     ) -> list[list[list[int]]]:
         """For each row up to `width` continuations that end within `room` tokens, likeliest first. Beams that it cuts
         compete with those that ended, so near it there may be fewer than `OnnxModel` finds."""
+        settings = GenerationConfig(
+            max_new_tokens=room,
+            num_beams=width,
+            num_return_sequences=width,
+            length_penalty=0.0,
+            eos_token_id=end,
+            pad_token_id=end,
+        )
+        texts = self._generated(ids, mask, settings, cancelled)
+        groups = [texts[i : i + width] for i in range(0, len(texts), width)]
+        return [[text[: text.index(end)] for text in group if end in text] for group in groups]
+
+    def _generated(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        settings: GenerationConfig,
+        cancelled: Callable[[], bool],
+        processors: LogitsProcessorList | None = None,
+    ) -> list[list[int]]:
+        """What follows each row of `ids`."""
         output = self.model.generate(
             input_ids=ids.to(self.model.device),
             attention_mask=mask.to(self.model.device),
-            generation_config=GenerationConfig(
-                max_new_tokens=room,
-                num_beams=width,
-                num_return_sequences=width,
-                length_penalty=0.0,
-                eos_token_id=end,
-                pad_token_id=end,
-            ),
+            generation_config=settings,
+            logits_processor=processors,
             stopping_criteria=StoppingCriteriaList([_Cancellation(cancelled)]),
         )
-        texts = output[:, ids.shape[1] :].tolist()
-        groups = [texts[i : i + width] for i in range(0, len(texts), width)]
-        return [[text[: text.index(end)] for text in group if end in text] for group in groups]
+        return output[:, ids.shape[1] :].tolist()
 
 
 class _Draw(LogitsProcessor):
