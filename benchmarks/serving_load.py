@@ -1,9 +1,11 @@
 """The executor's loop under load on a real Triton server: `python benchmarks/serving_load.py`, about five minutes.
 
-Part 1: requests of five calls, one after the other, of a leaf that answers after 5 ms; the leaf is called over loopback
-gRPC (as the executor does), by BLS with a pool of 256 threads, or is a sleep in the model's own process.
-Part 2: a model with a limit of 16 requests in flight is offered ten times what it can answer, with a leaf of 20 ms and
-with one of 100 ms: the shorter the leaf, the more requests a second ten times are.
+Part 1: requests of five calls, one after the other, of a leaf of 5 ms; the leaf is called over loopback gRPC (as the
+executor does), by BLS with a pool of 256 threads, or is a sleep in the model's own process. Calls that wait for the
+leaf are one batch, as they are for `retriever` and `revelator`; a last table has a leaf that answers each by itself,
+as `generator` does.
+Part 2: a model with a limit of 16 requests in flight is offered ten times what it can answer, with leaves of 20 ms and
+of 100 ms, three instances of each: the shorter the leaf, the more requests a second ten times are.
 Clients, server and stubs share the machine's cores.
 """
 
@@ -14,6 +16,7 @@ import asyncio
 import os
 import statistics
 import sys
+from collections.abc import Mapping
 
 from fixed.load import Caller, Load, quantile
 from fixed.server import processes, resident, serving
@@ -24,12 +27,13 @@ LEVELS = (1, 16, 64)
 CALLS = 5
 LIMIT = 16
 OVERLOAD = 10
+INSTANCES = {"leaf": 3}  # of part 2: the 16 in flight wait little for each other's batches
 WAYS = {"grpc": "loopback gRPC", "bls": "BLS", "process": "in process"}
 
 
-async def side_by_side(url: str, seconds: float) -> None:
+async def side_by_side(url: str, ways: Mapping[str, str], seconds: float) -> None:
     print(f"{'client':16}{'at a time':>10}{'requests/s':>12}{'p50 ms':>9}{'p99 ms':>9}{'p99/p50':>9}{'n':>8}")
-    for way, name in WAYS.items():
+    for way, name in ways.items():
         async with Caller(url, way, question="q") as caller:
             for level in LEVELS:
                 await caller.steady(level, 1.0)
@@ -94,11 +98,14 @@ def main() -> None:
     print(f"{os.cpu_count()} cores, Python {sys.version.split()[0]}")
     ways = {way: ("calls", {"way": way, "calls": CALLS, "seconds": 0.005, "max_in_flight": 4096}) for way in WAYS}
     with serving({"leaf": ("leaf", {"seconds": 0.005}), **ways}) as server:
-        asyncio.run(side_by_side(server.url, given.seconds))
+        asyncio.run(side_by_side(server.url, WAYS, given.seconds))
+    with serving({"leaf": ("single_leaf", {"seconds": 0.005}), "grpc": ways["grpc"]}) as server:
+        print("\nthe leaf answers each call by itself")
+        asyncio.run(side_by_side(server.url, {"grpc": WAYS["grpc"]}, given.seconds))
     for leaf_ms in given.leaf_ms if given.overload else ():
         limited = {"way": "grpc", "calls": CALLS, "seconds": 0, "max_in_flight": LIMIT}
         models = {"leaf": ("leaf", {"seconds": leaf_ms / 1000}), "limited": ("calls", limited)}
-        with serving(models) as server:
+        with serving(models, INSTANCES) as server:
             print(f"\n{CALLS} calls of a leaf of {leaf_ms:g} ms, {LIMIT} requests in flight at most")
             asyncio.run(overloaded(server.url, server.pid, given.overload))
 

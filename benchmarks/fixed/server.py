@@ -15,18 +15,26 @@ from serving.triton.server import TritonServer, read_ports
 
 MODELS = Path(__file__).parent / "models"
 CONFIG = """backend: "python"
-max_batch_size: 0
 input [ {{ name: "{input}" data_type: TYPE_STRING dims: [ 1 ] }} ]
 output [ {{ name: "{output}" data_type: TYPE_STRING dims: [ 1 ] }} ]
-instance_group [ {{ kind: KIND_CPU count: 1 }} ]
+instance_group [ {{ kind: KIND_CPU count: {instances} }} ]
+{batching}
 {parameters}
 """
-TENSORS = {"leaf": ("query", "found"), "calls": ("question", "answer")}
+TENSORS = {"leaf": ("query", "found"), "single_leaf": ("query", "found"), "calls": ("question", "answer")}
+BATCHING = {
+    "leaf": "max_batch_size: 64\ndynamic_batching { }",  # what waits in the queue is one batch, as of the retriever
+    "single_leaf": "max_batch_size: 1",  # each by itself, any number at a time, as of the generator
+    "calls": "max_batch_size: 0",
+}
 
 
 @contextmanager
-def serving(models: Mapping[str, tuple[str, Mapping[str, object]]]) -> Iterator[TritonServer]:
-    """A server of `models`: by name, the file of fixed/models and its parameters."""
+def serving(
+    models: Mapping[str, tuple[str, Mapping[str, object]]], instances: Mapping[str, int] | None = None
+) -> Iterator[TritonServer]:
+    """A server of `models`: by name, the file of fixed/models and its parameters; one instance of each, or as many as
+    `instances` says."""
     with TemporaryDirectory() as folder:
         work = Path(folder)
         for name, (code, chosen) in models.items():
@@ -34,7 +42,13 @@ def serving(models: Mapping[str, tuple[str, Mapping[str, object]]]) -> Iterator[
             (version / "model.py").write_bytes((MODELS / f"{code}.py").read_bytes())
             lines = [f'parameters: {{ key: "{k}" value: {{ string_value: "{v}" }} }}' for k, v in chosen.items()]
             source, target = TENSORS[code]
-            config = CONFIG.format(input=source, output=target, parameters="\n".join(lines))
+            config = CONFIG.format(
+                input=source,
+                output=target,
+                instances=(instances or {}).get(name, 1),
+                batching=BATCHING[code],
+                parameters="\n".join(lines),
+            )
             (work / "models" / name / "config.pbtxt").write_text(config)
         server = TritonServer(find_server(work), work / "models", read_ports("auto"), work / "triton.log")
         with server:

@@ -41,11 +41,11 @@ class TritonPythonModel:
         return response(answer=strings(question))
 
     async def grpc(self, question):
-        result = await self.models.infer("leaf", query=strings(question))
-        assert result.as_numpy("found")[0] == b"found"
+        result = await self.models.infer("leaf", query=strings(question).reshape(1, 1))
+        assert result.as_numpy("found")[0, 0] == b"found"
 
     async def bls(self, question):
-        query = pb_utils.Tensor("query", strings(question))
+        query = pb_utils.Tensor("query", strings(question).reshape(1, 1))
         asked = pb_utils.InferenceRequest(model_name="leaf", requested_output_names=["found"], inputs=[query])
         result = await asked.async_exec()
         assert not result.has_error()

@@ -1,24 +1,14 @@
-"""Triton model `leaf`: answers each request `seconds` after it came, any number at a time."""
+"""Triton model `leaf`: answers a batch, which is whatever waits in its queue, after `seconds`."""
 
-import asyncio
-import threading
+import time
 
-from serving.triton.backend import parameters, response, send, strings
+from serving.triton.backend import parameters, response, strings
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.seconds = float(parameters(args)["seconds"])
-        self.loop = asyncio.new_event_loop()
-        threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
     def execute(self, requests):
-        for request in requests:
-            sender = request.get_response_sender()
-            self.loop.call_soon_threadsafe(self.loop.call_later, self.seconds, self.reply, sender)
-
-    def reply(self, sender):
-        send(sender, response(found=strings("found")))
-
-    def finalize(self):
-        self.loop.call_soon_threadsafe(self.loop.stop)
+        time.sleep(self.seconds)
+        return [response(found=strings("found").reshape(1, 1)) for _ in requests]

@@ -1,0 +1,126 @@
+"""How well an adapter tells which paragraphs help: all of a question's, beside each of its steps and beside itself.
+
+An instruction set has as many rows of "yes" as of "no", a few of each question. Here the dev questions of such a set
+are asked about every paragraph that MuSiQue gives them (20 a question, distractors and gold), as an executor asks: with
+a leaf's question. Pages that help with another step only count for neither label.
+
+    python -m evaluation.paragraphs --set runs/sets/real --adapter runs/adapters/real \\
+      --musique ../shared/data/musique/musique_with_paragraphs.jsonl.gz
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.instruction_set import read_manifest, read_records
+from data_gen.sources import read_musique
+from evaluation.measures.bootstrap import Interval, bootstrap_of
+from evaluation.measures.metrics import roc_auc
+from evaluation.rows import progress_bar
+from revelator.errors import ConfigError
+from revelator.tasks import TASKS, RelevanceInput
+from serving.engines.engine import Engine
+from serving.engines.revelator_model import complete
+
+BATCH = 32
+STEP, WHOLE = "a step's question", "the whole question"
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A question and a paragraph; `part` says which question, `group` is the id of the whole one."""
+
+    part: str
+    group: str
+    prompt: str
+    helps: bool
+
+
+def pairs(question: AnnotatedQuestion) -> Iterator[Pair]:
+    """Each step and the whole question with each paragraph that is its own or nobody's."""
+    asked = [(STEP, step.question, {step.title}) for step in question.steps]
+    asked.append((WHOLE, question.question, {page.title for page in question.passages if page.relevant}))
+    for part, text, titles in asked:
+        for page in question.passages:
+            helps = page.relevant and page.title in titles
+            if helps or not page.relevant:
+                prompt = TASKS["relevance"].render(RelevanceInput(text, page.title, page.text))
+                yield Pair(part, question.id, prompt, helps)
+
+
+def of_dev(folder: Path, musique: Path) -> list[Pair]:
+    """The pairs of the set's dev questions that have paragraphs. Raises ConfigError where none has."""
+    read_manifest(folder)
+    dev = {record.group for record in read_records(folder, "dev")}
+    questions = (found for found in read_musique(musique) if isinstance(found, AnnotatedQuestion) and found.id in dev)
+    if not (found := [pair for question in questions for pair in pairs(question)]):
+        hint = "give the file with paragraphs that the set was built from"
+        raise ConfigError("no dev question of the set has paragraphs", where=str(musique), hint=hint)
+    return found
+
+
+def judged(engine: Engine, asked: Iterable[Pair]) -> Iterator[tuple[Pair, float]]:
+    """Each pair with the model's probability of "yes"."""
+    rows = sorted(asked, key=lambda pair: len(pair.prompt))
+    for start in range(0, len(rows), BATCH):
+        batch = rows[start : start + BATCH]
+        done = complete(engine, "relevance", [pair.prompt for pair in batch])
+        yield from zip(batch, (completion.probabilities["yes"] for completion in done), strict=True)
+
+
+def area(scored: Sequence[tuple[Pair, float]]) -> Interval:
+    """Area under the ROC curve of all pairs; its interval draws whole questions."""
+    truth = np.array([pair.helps for pair, _ in scored])
+    probability = np.array([value for _, value in scored])
+    groups = [pair.group for pair, _ in scored]
+    return bootstrap_of(lambda drawn: roc_auc(probability[drawn], truth[drawn]), groups)
+
+
+@click.command()
+@click.option("--set", "folder", required=True, type=click.Path(path_type=Path), help="Whose dev questions are asked.")
+@click.option("--musique", required=True, type=click.Path(path_type=Path), help="MuSiQue's questions with paragraphs.")
+@click.option("--base", default="tiny", show_default=True, help="Base: a folder or a Hub id.")
+@click.option("--adapter", type=click.Path(path_type=Path), help="Folder of an adapter; the base alone without one.")
+@click.option("--json", "as_json", is_flag=True, help="Write every pair with its probability, one a line.")
+def main(folder: Path, musique: Path, base: str, adapter: Path | None, as_json: bool) -> None:
+    """Score how a model tells the paragraphs that help from those that do not.
+
+    \b
+    Example:
+      python -m evaluation.paragraphs --set runs/sets/real --adapter runs/adapters/real \\
+        --musique ../shared/data/musique/musique_with_paragraphs.jsonl.gz
+    """
+    asked, scored = of_dev(folder, musique), []
+    engine = Engine(base, adapter)
+    with progress_bar() as bar:
+        task = bar.add_task("paragraphs", total=len(asked))
+        for pair, probability in judged(engine, asked):
+            scored.append((pair, probability))
+            if as_json:
+                click.echo(json.dumps(asdict(pair) | {"probability": probability}, ensure_ascii=False))
+            bar.advance(task)
+    if not as_json:
+        Console().print(table(scored))
+
+
+def table(scored: Sequence[tuple[Pair, float]]) -> Table:
+    """The area for each kind of question, with its 95 % bootstrap interval."""
+    shown = Table("asked with", "questions", "pairs", "that help", "area under the ROC curve")
+    for part in (STEP, WHOLE):
+        own = [one for one in scored if one[0].part == part]
+        questions = len({pair.group for pair, _ in own})
+        shown.add_row(part, str(questions), str(len(own)), str(sum(pair.helps for pair, _ in own)), str(area(own)))
+    return shown
+
+
+if __name__ == "__main__":
+    main()
