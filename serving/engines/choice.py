@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from revelator.art import numbered
 from revelator.language import leaves, logic, substitute
@@ -11,9 +11,16 @@ from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
 
 
-def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
-    """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
-    those that keep most of the question's names. None where no text checks; one with control characters does not.
+class Choice(NamedTuple):
+    """The text at `place`, and how many words of the question's names it lost."""
+
+    place: int
+    lost: int
+
+
+def soundest(task: str, question: str, texts: Sequence[str]) -> Choice | None:
+    """Which of `texts`, likeliest first, is taken: of those that parse and check, the likeliest of those that keep most
+    of the question's names. None where no text checks; one with control characters does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one.
@@ -21,7 +28,10 @@ def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     names = set(name_words(question))
     values = {place: TASKS[task].sound(text) for place, text in enumerate(texts) if text.isprintable()}
     kept = {place: len(names.intersection(words_in(_asks(task, v)))) for place, v in values.items() if v is not None}
-    return max(kept, key=kept.__getitem__, default=None)
+    if not kept:
+        return None
+    best = max(kept, key=kept.__getitem__)
+    return Choice(best, len(names) - kept[best])
 
 
 def _asks(task: str, value: Any) -> str:

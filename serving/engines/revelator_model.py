@@ -20,6 +20,8 @@ from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
+MORE_BEAMS = 16  # for a question whose names no sound text of four keeps; not for trees, which are long
+MORE_BEAMS_TOKENS = 512  # that its prompt may have: each step copies the keys of all beams
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
@@ -37,8 +39,8 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. How plans are decoded:
 
-    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`); where
-      none checks, and at a temperature, as with `grammar`;
+    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`), of
+      the sixteen likeliest where a name is lost; where none checks, and at a temperature, as with `grammar`;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `names`: held to it, with the question's own words and function words alone;
     * `free`: token by token, held to nothing.
@@ -71,12 +73,21 @@ def _soundest(
 ) -> dict[int, Written]:
     """By place, of each prompt's likeliest texts the one that `soundest` takes; prompts without one are left out."""
     room = min(budget, TREE_TOKENS if task == "translate_art" else PLAN_TOKENS)
-    taken = {}
-    for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
-        best = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
-        if best is not None:
-            taken[place] = rows[best]
-    return taken
+    taken: dict[int, tuple[int, Written]] = {}
+
+    def search(places: Sequence[int], width: int) -> None:
+        found = engine.likeliest([prompts[place] for place in places], width, room, cancelled)
+        for place, rows in zip(places, found, strict=True):
+            choice = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
+            if choice and (place not in taken or choice.lost < taken[place][0]):
+                taken[place] = choice.lost, rows[choice.place]
+
+    search(range(len(prompts)), BEAMS)
+    lost = [place for place, (words, _) in taken.items() if words and task != "translate_art"]
+    lengths = engine.count_tokens([prompts[place] for place in lost])
+    if short := [place for place, length in zip(lost, lengths, strict=True) if length <= MORE_BEAMS_TOKENS]:
+        search(short, MORE_BEAMS)
+    return {place: row for place, (_, row) in taken.items()}
 
 
 def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:

@@ -111,7 +111,15 @@ def test_a_beam_of_one_is_the_greedy_text() -> None:
     ],
 )
 def test_the_soundest_text_is_taken(texts: list[str], taken: int | None) -> None:
-    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts) == taken
+    choice = soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts)
+    assert (choice and choice.place) == taken
+
+
+@pytest.mark.parametrize(
+    ("text", "lost"), [("Who directed Tin Comet 2?", 0), ("Who directed Comet 2?", 1), ("Who directed it?", 3)]
+)
+def test_what_is_taken_tells_how_many_words_of_names_it_lost(text: str, lost: int) -> None:
+    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", [text]) == (0, lost)
 
 
 def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question() -> None:
@@ -122,11 +130,11 @@ def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question(
     ]
     for escaped in (True, False):
         texts = [json.dumps(tree, ensure_ascii=escaped) for tree in trees]
-        assert soundest("translate_art", question, texts) == 1
+        assert soundest("translate_art", question, texts) == (1, 0)
 
 
 def test_a_query_keeps_names_in_its_terms() -> None:
-    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
+    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == (1, 0)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from revelator.errors import Cancelled
 from revelator.language.decoding import Grammar
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine, Written
-from serving.engines.revelator_model import BEAMS, PLAN_TOKENS, complete
+from serving.engines.revelator_model import BEAMS, MORE_BEAMS, MORE_BEAMS_TOKENS, PLAN_TOKENS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -50,6 +50,35 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
     assert engine.calls == [("likeliest", BEAMS, PLAN_TOKENS), ("generate", 2, 0.0, 2)]
+
+
+class Wider(Scripted):
+    """Four beams lose a name of the first question and of the second; sixteen have more, or less."""
+
+    def likeliest(self, prompts: Sequence[str], width: int, room: int, cancelled: Callable[[], bool]) -> list:
+        self.calls.append(("likeliest", width, [PROMPTS.index(prompt.removesuffix("?" * 600)) for prompt in prompts]))
+        texts = ["Who directed Comet?", "Who wrote Row?", "Where was Ada Quill born?"]
+        if width == MORE_BEAMS:
+            texts[:2] = ["Who directed Tin Comet?", "Who wrote it?"]
+        return [[Written(texts[place], width)] for place in self.calls[-1][2]]  # type: ignore[attr-defined]
+
+
+def test_where_four_beams_lose_a_name_sixteen_are_asked_and_taken_if_they_keep_more() -> None:
+    engine = Wider()
+    done = complete(engine, "translate_bnf", PROMPTS)  # type: ignore[arg-type]
+    assert [(row.text, row.tokens_out) for row in done] == [
+        ("Who directed Tin Comet?", MORE_BEAMS),
+        ("Who wrote Row?", BEAMS),
+        ("Where was Ada Quill born?", BEAMS),
+    ]
+    assert engine.calls[:-1] == [("likeliest", BEAMS, [0, 1, 2]), ("likeliest", MORE_BEAMS, [0, 1])]
+
+
+def test_a_long_prompt_is_not_searched_wider() -> None:
+    engine = Wider()
+    assert MORE_BEAMS_TOKENS < 600
+    complete(engine, "translate_bnf", [PROMPTS[0] + "?" * 600])  # type: ignore[arg-type]
+    assert [call[:2] for call in engine.calls if call[0] == "likeliest"] == [("likeliest", BEAMS)]
 
 
 @pytest.mark.parametrize(
