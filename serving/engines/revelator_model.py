@@ -21,7 +21,7 @@ from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
 MORE_BEAMS = 16  # for a question whose names no sound text of four keeps; not for trees, which are long
-MORE_BEAMS_TOKENS = 256  # that its prompt may have: each step copies the keys of all beams
+MORE_BEAMS_TOKENS = 128  # that its prompt may have, real ones have up to 93: each step copies the keys of all beams
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
