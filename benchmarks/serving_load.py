@@ -27,6 +27,7 @@ LEVELS = (1, 16, 64)
 CALLS = 5
 LIMIT = 16
 OVERLOAD = 10
+AFTER = 4  # seconds: several answers of each client
 INSTANCES = {"leaf": 3}  # of part 2: the 16 in flight wait little for each other's batches
 WAYS = {"grpc": "loopback gRPC", "bls": "BLS", "process": "in process"}
 
@@ -54,11 +55,11 @@ async def overloaded(url: str, pid: int, seconds: float) -> None:
         watching = asyncio.create_task(_watch(pid, held))
         load = await caller.offered(OVERLOAD * full.rate, seconds)
         watching.cancel()
-        after = await caller.steady(LIMIT, 3.0)
+        after = await caller.steady(LIMIT, 1.0 + AFTER)
     _report(load, alone, full)
     began = min(after.ends) - min(after.answered) / 1000
-    rates = [sum(begin <= end - began < begin + 0.5 for end in after.ends) / 0.5 for begin in (0.0, 0.5, 1.0, 1.5)]
-    print(f"after it        {', '.join(f'{rate:.0f}' for rate in rates)} requests/s in the first half seconds")
+    first, rest = (sum(low <= end - began < high for end in after.ends) for low, high in ((0, 1), (1, 1 + AFTER)))
+    print(f"after it        {first} requests/s in the first second, {rest / AFTER:.1f} in the {AFTER} after it")
     tenth = max(1, len(held) // 10)
     parts = held[tenth : 2 * tenth], held[-tenth:]
     for name in held[0]:

@@ -1,8 +1,9 @@
 """How well an adapter tells which paragraphs help: all of a question's, beside each of its steps and beside itself.
 
-An instruction set has as many rows of "yes" as of "no", a few of each question. Here the dev questions of such a set
-are asked about every paragraph that MuSiQue gives them (20 a question, distractors and gold), as an executor asks: with
-a leaf's question. Pages that help with another step only count for neither label.
+An instruction set has as many rows of "yes" as of "no", a few of each question. Here its dev questions are asked about
+every paragraph that MuSiQue gives them, 20 a question: a gold step's question, earlier answers filled in as gold has
+them, and the whole one. A page that helps with another step counts for neither label, and a step whose page shares its
+title with another gold page is left out, for a step knows its page by the title alone.
 
     python -m evaluation.paragraphs --set runs/sets/real --adapter runs/adapters/real \\
       --musique ../shared/data/musique/musique_with_paragraphs.jsonl.gz
@@ -11,6 +12,7 @@ a leaf's question. Pages that help with another step only count for neither labe
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -23,9 +25,12 @@ from rich.table import Table
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.sources import read_musique
+from evaluation.commands import THREADS
 from evaluation.measures.bootstrap import Interval, bootstrap_of
 from evaluation.measures.metrics import roc_auc
 from evaluation.rows import progress_bar
+from revelator.artifact import read_manifest as read_adapter
+from revelator.cli import run
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS, RelevanceInput
 from serving.engines.engine import Engine
@@ -46,25 +51,33 @@ class Pair:
 
 
 def pairs(question: AnnotatedQuestion) -> Iterator[Pair]:
-    """Each step and the whole question with each paragraph that is its own or nobody's."""
-    asked = [(STEP, step.question, {step.title}) for step in question.steps]
-    asked.append((WHOLE, question.question, {page.title for page in question.passages if page.relevant}))
+    """Each step, and the whole question, with each paragraph that is its own or nobody's; equal pairs once."""
+    gold = Counter(page.title for page in question.passages if page.relevant)
+    asked = [(STEP, step.question, {step.title}) for step in question.steps if gold[step.title] == 1]
+    asked.append((WHOLE, question.question, set(gold)))
+    found = {}
     for part, text, titles in asked:
         for page in question.passages:
             helps = page.relevant and page.title in titles
             if helps or not page.relevant:
                 prompt = TASKS["relevance"].render(RelevanceInput(text, page.title, page.text))
-                yield Pair(part, question.id, prompt, helps)
+                found[part, prompt] = Pair(part, question.id, prompt, helps)
+    yield from found.values()
 
 
 def of_dev(folder: Path, musique: Path) -> list[Pair]:
-    """The pairs of the set's dev questions that have paragraphs. Raises ConfigError where none has."""
+    """The pairs of the set's dev questions that have paragraphs. Raises ConfigError where there are none."""
     read_manifest(folder)
     dev = {record.group for record in read_records(folder, "dev")}
-    questions = (found for found in read_musique(musique) if isinstance(found, AnnotatedQuestion) and found.id in dev)
-    if not (found := [pair for question in questions for pair in pairs(question)]):
-        hint = "give the file with paragraphs that the set was built from"
-        raise ConfigError("no dev question of the set has paragraphs", where=str(musique), hint=hint)
+    rows = list(read_musique(musique))
+    questions = [row for row in rows if isinstance(row, AnnotatedQuestion) and row.passages]
+    if not questions:
+        hint = "give MuSiQue's own file, or musique_with_paragraphs.jsonl.gz"
+        raise ConfigError(f"none of {len(rows):,} rows is a question with paragraphs", where=str(musique), hint=hint)
+    found = [pair for question in questions if question.id in dev for pair in pairs(question)]
+    if not found:
+        hint = f"give a set that is built from {musique}, with a share for dev"
+        raise ConfigError("no dev question of the set is in that file", where=str(folder), hint=hint)
     return found
 
 
@@ -88,10 +101,13 @@ def area(scored: Sequence[tuple[Pair, float]]) -> Interval:
 @click.command()
 @click.option("--set", "folder", required=True, type=click.Path(path_type=Path), help="Whose dev questions are asked.")
 @click.option("--musique", required=True, type=click.Path(path_type=Path), help="MuSiQue's questions with paragraphs.")
-@click.option("--base", default="tiny", show_default=True, help="Base: a folder or a Hub id.")
+@click.option("--base", help="Base: a folder or a Hub id.  [default: the adapter's, else tiny]")
+@THREADS
 @click.option("--adapter", type=click.Path(path_type=Path), help="Folder of an adapter; the base alone without one.")
 @click.option("--json", "as_json", is_flag=True, help="Write every pair with its probability, one a line.")
-def main(folder: Path, musique: Path, base: str, adapter: Path | None, as_json: bool) -> None:
+def main(
+    folder: Path, musique: Path, base: str | None, threads: int | None, adapter: Path | None, as_json: bool
+) -> None:
     """Score how a model tells the paragraphs that help from those that do not.
 
     \b
@@ -100,7 +116,8 @@ def main(folder: Path, musique: Path, base: str, adapter: Path | None, as_json: 
         --musique ../shared/data/musique/musique_with_paragraphs.jsonl.gz
     """
     asked, scored = of_dev(folder, musique), []
-    engine = Engine(base, adapter)
+    base = base or (read_adapter(adapter).base_name if adapter else "tiny")
+    engine = Engine(base, adapter, threads=threads)
     with progress_bar() as bar:
         task = bar.add_task("paragraphs", total=len(asked))
         for pair, probability in judged(engine, asked):
@@ -123,4 +140,4 @@ def table(scored: Sequence[tuple[Pair, float]]) -> Table:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -8,6 +8,7 @@ import io
 import os
 import signal
 import sys
+from collections.abc import Callable
 
 import click
 
@@ -71,7 +72,12 @@ def revelator() -> None:
 
 
 def main() -> None:
-    """Entry point: our own errors print as one clear message, with their exit status.
+    """Entry point."""
+    run(revelator)
+
+
+def run(command: Callable[[], object]) -> None:
+    """A command as a program: our own errors print as one clear message, with their exit status.
 
     A terminal that cannot show a character of a question or a document shows `?` in its place.
     """
@@ -80,7 +86,7 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
     try:
-        revelator()
+        command()
     except RevelatorError as error:
         click.echo(f"error: {error}", err=True)
         sys.exit(error.exit_status)

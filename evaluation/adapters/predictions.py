@@ -22,6 +22,7 @@ from data_gen.instruction_set import read_records
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import DECIDING
 from evaluation.rows import append_rows, progress_bar, read_rows
+from revelator.cli import run
 from revelator.durable import sha256_text
 from revelator.tasks import TASKS
 from serving.protocols import Completion
@@ -174,4 +175,4 @@ def main(set_folder: Path, adapter: Path, base: str, out: Path) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -18,6 +18,7 @@ import click
 from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.instruction_set import read_records
 from evaluation.published import all_questions
+from revelator.cli import run
 from revelator.durable import sha256_text, write_bytes
 from serving.retrieval.passages import read_corpus
 
@@ -52,4 +53,4 @@ def _lines(rows: Iterable[Mapping[str, object]]) -> bytes:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

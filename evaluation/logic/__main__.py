@@ -1,3 +1,4 @@
 from evaluation.logic.benchmark import main
+from revelator.cli import run
 
-main()
+run(main)

@@ -1,3 +1,4 @@
 from evaluation.logic_translation.translation import main
+from revelator.cli import run
 
-main()
+run(main)

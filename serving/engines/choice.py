@@ -11,14 +11,14 @@ from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
 
 
-class Choice(NamedTuple):
+class Taken(NamedTuple):
     """The text at `place`, and how many words of the question's names it lost."""
 
     place: int
     lost: int
 
 
-def soundest(task: str, question: str, texts: Sequence[str]) -> Choice | None:
+def soundest(task: str, question: str, texts: Sequence[str]) -> Taken | None:
     """Which of `texts`, likeliest first, is taken: of those that parse and check, the likeliest of those that keep most
     of the question's names. None where no text checks; one with control characters does not.
 
@@ -31,7 +31,7 @@ def soundest(task: str, question: str, texts: Sequence[str]) -> Choice | None:
     if not kept:
         return None
     best = max(kept, key=kept.__getitem__)
-    return Choice(best, len(names) - kept[best])
+    return Taken(best, len(names) - kept[best])
 
 
 def _asks(task: str, value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Triton model `leaf`: answers a batch, which is whatever waits in its queue, after `seconds`."""
+"""Triton model `leaf`: answers a batch, which is what waits in its queue, after `seconds`, however many it is."""
 
 import time
 

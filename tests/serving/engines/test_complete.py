@@ -8,7 +8,7 @@ from revelator.errors import Cancelled
 from revelator.language.decoding import Grammar
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine, Written
-from serving.engines.revelator_model import BEAMS, MORE_BEAMS, MORE_BEAMS_TOKENS, PLAN_TOKENS, complete
+from serving.engines.revelator_model import BEAMS, MORE_BEAMS, PLAN_TOKENS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -53,32 +53,53 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
 
 
 class Wider(Scripted):
-    """Four beams lose a name of the first question and of the second; sixteen have more, or less."""
+    """Four beams lose a name of the first question and two of the third; sixteen keep more, as many, or less."""
+
+    def __init__(self, wide: dict[int, str]) -> None:
+        super().__init__()
+        self.wide = wide
 
     def likeliest(self, prompts: Sequence[str], width: int, room: int, cancelled: Callable[[], bool]) -> list:
-        self.calls.append(("likeliest", width, [PROMPTS.index(prompt.removesuffix("?" * 600)) for prompt in prompts]))
-        texts = ["Who directed Comet?", "Who wrote Row?", "Where was Ada Quill born?"]
-        if width == MORE_BEAMS:
-            texts[:2] = ["Who directed Tin Comet?", "Who wrote it?"]
-        return [[Written(texts[place], width)] for place in self.calls[-1][2]]  # type: ignore[attr-defined]
+        places = [PROMPTS.index(prompt.removesuffix("?" * 600)) for prompt in prompts]
+        self.calls.append((width, room, places, cancelled()))
+        texts = dict(enumerate(["Who directed Comet?", "Who wrote Lantern Row?", "Where was he born?"]))
+        texts |= self.wide if width == MORE_BEAMS else {}
+        return [[Written(texts[place], width)] for place in places]
 
 
 def test_where_four_beams_lose_a_name_sixteen_are_asked_and_taken_if_they_keep_more() -> None:
-    engine = Wider()
-    done = complete(engine, "translate_bnf", PROMPTS)  # type: ignore[arg-type]
+    engine = Wider({0: "Who directed the Comet?", 2: "Where was Quill born?"})
+    done = complete(engine, "translate_bnf", PROMPTS, cancelled=lambda: True)  # type: ignore[arg-type]
     assert [(row.text, row.tokens_out) for row in done] == [
-        ("Who directed Tin Comet?", MORE_BEAMS),
-        ("Who wrote Row?", BEAMS),
-        ("Where was Ada Quill born?", BEAMS),
+        ("Who directed Comet?", BEAMS),
+        ("Who wrote Lantern Row?", BEAMS),
+        ("Where was Quill born?", MORE_BEAMS),
     ]
-    assert engine.calls[:-1] == [("likeliest", BEAMS, [0, 1, 2]), ("likeliest", MORE_BEAMS, [0, 1])]
+    assert engine.calls[:2] == [(BEAMS, PLAN_TOKENS, [0, 1, 2], True), (MORE_BEAMS, PLAN_TOKENS, [0, 2], True)]
+    done = complete(Wider({0: "Who directed it?", 2: "(("}), "translate_bnf", PROMPTS)  # type: ignore[arg-type]
+    assert [row.text for row in done] == ["Who directed Comet?", "Who wrote Lantern Row?", "Where was he born?"]
 
 
-def test_a_long_prompt_is_not_searched_wider() -> None:
-    engine = Wider()
-    assert MORE_BEAMS_TOKENS < 600
-    complete(engine, "translate_bnf", [PROMPTS[0] + "?" * 600])  # type: ignore[arg-type]
-    assert [call[:2] for call in engine.calls if call[0] == "likeliest"] == [("likeliest", BEAMS)]
+@pytest.mark.parametrize(
+    ("task", "text", "longer"),
+    [
+        ("translate_bnf", "Who directed Comet?", "?" * 600),
+        ("translate_logic", '"Comet"', ""),
+        ("translate_art", '{"question": "Who?", "search": {"name": "Comet"}}', ""),
+    ],
+    ids=["a long prompt", "a query", "a tree"],
+)
+def test_what_is_not_searched_wider(task: str, text: str, longer: str) -> None:
+    engine = Scripted()
+    prompt = TASKS[task].render(TranslateInput(QUESTIONS[0])) + longer
+
+    def likeliest(prompts: Sequence[str], width: int, *_: object) -> list[list[Written]]:
+        engine.calls.append(("likeliest", width))
+        return [[Written(text, 1)] for _ in prompts]
+
+    engine.likeliest = likeliest  # type: ignore[method-assign, assignment]
+    assert [row.text for row in complete(engine, task, [prompt])] == [text]  # type: ignore[arg-type]
+    assert engine.calls[0] == ("likeliest", BEAMS) and ("likeliest", MORE_BEAMS) not in engine.calls
 
 
 @pytest.mark.parametrize(

@@ -63,34 +63,40 @@ class Trace:
             names.append(span.name)
         return names
 
-    def is_whole(self, leaves: int) -> bool:
-        """Triton tells its spans late and in several messages: each leaf's search must reach the client's span."""
+    def is_told(self, leaves: int) -> bool:
+        """Whether each leaf's search has arrived, and all between it and the client's span."""
         searches = self.named("revelator-executor", "search")
-        models = {span.name for span in self.spans if span.service == "revelator-triton"}
+        return len(searches) == leaves and all(self.above(span)[-1:] == ["ask"] for span in searches)
+
+    def is_whole(self) -> bool:
+        """Whether every model's own span has arrived, the retriever's below the executor's."""
         below = self.named("revelator-triton", "retriever")
-        reached = len(searches) >= leaves and all("ask" in self.above(span) for span in [*searches, *below])
-        return reached and models >= MODELS and {span.name for span in self.spans} >= LEAF
+        models = {span.name for span in self.spans if span.service == "revelator-triton"}
+        return models >= MODELS and all("ask" in self.above(span) for span in below)
 
 
 async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_s_calls(traced: Operated):
-    """Of two requests in a hundred Triton 2.51 makes no span, and of two at once more often: one of several traces is
-    whole."""
+    """Of some requests, one in ten beside other work, Triton 2.51 makes no span: one of six traces has all models' spans.
+    The executor's own are never lost, and hang on the client's span then."""
     begun = len(traced.receiver.spans)
     async with AsyncClient(traced.running.grpc, 60, tls=traced.tls) as client:
         for _ in range(QUESTIONS):
             answer = await client.ask(QUESTION, plan=PLAN)
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
 
-    def whole(found: list[Span]) -> list[Trace]:
-        return [trace for trace in Trace.of_questions(found[begun:]) if trace.is_whole(len(leaves))]
+    def arrived(found: list[Span]) -> bool:
+        traces = Trace.of_questions(found[begun:])
+        told = len(traces) == QUESTIONS and all(trace.is_told(len(leaves)) for trace in traces)
+        return told and any(trace.is_whole() for trace in traces)
 
-    trace = whole(traced.receiver.when(lambda found: bool(whole(found))))[0]
-    searches = trace.named("revelator-executor", "search")
-    assert len(searches) == len(leaves) == 2
-    for span in searches:
-        assert trace.above(span)[0] == "atomic" and trace.above(span)[-1] == "ask" and "executor" in trace.above(span)
-    for span in trace.named("revelator-triton", "retriever"):
-        assert {"search", "atomic", "executor", "ask"} <= set(trace.above(span))
+    traces = Trace.of_questions(traced.receiver.when(arrived)[begun:])
+    for trace in traces:
+        assert {span.name for span in trace.spans} >= LEAF
+        for span in trace.named("revelator-executor", "search"):
+            assert trace.above(span)[0] == "atomic" and "executor" in trace.above(span)
+    whole = next(trace for trace in traces if trace.is_whole())
+    for span in whole.named("revelator-triton", "retriever"):
+        assert {"search", "atomic", "executor"} <= set(whole.above(span))
     assert not any(word in body for body in traced.receiver.bodies for word in (b"Lantern", b"Calloway"))
 
 
