@@ -76,8 +76,8 @@ class Trace:
 
 
 async def test_one_trace_goes_from_the_client_through_the_executor_to_each_leaf_s_calls(traced: Operated):
-    """Of some requests, one in ten beside other work, Triton 2.51 makes no span: one of six traces has all models' spans.
-    The executor's own are never lost, and hang on the client's span then."""
+    """Of some requests, one in ten beside other work, Triton 2.51 makes no span: one of six traces has those of all
+    models. The executor's own are never lost, and hang on the client's span then."""
     begun = len(traced.receiver.spans)
     async with AsyncClient(traced.running.grpc, 60, tls=traced.tls) as client:
         for _ in range(QUESTIONS):
