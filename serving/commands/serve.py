@@ -41,8 +41,8 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option(
     "--decoding",
     type=click.Choice(DECODINGS),
-    help="How plans are written: the soundest of several, token by token and valid, of the question's own words, or"
-    " freely (default: as recorded, else beams).",
+    help="How plans are written: the best of four, token by token and valid, of the question's own words, or freely"
+    " (default: as recorded, else beams).",
 )
 @click.option(
     "--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Lower a limit of the executor's, such as leaves=8."

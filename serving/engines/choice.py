@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from revelator.art import numbered
 from revelator.language import leaves, logic, substitute
@@ -11,16 +11,9 @@ from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
 
 
-class Taken(NamedTuple):
-    """The text at `place`, and how many words of the question's names it lost."""
-
-    place: int
-    lost: int
-
-
-def soundest(task: str, question: str, texts: Sequence[str]) -> Taken | None:
-    """Which of `texts`, likeliest first, is taken: of those that parse and check, the likeliest of those that keep most
-    of the question's names. None where no text checks; one with control characters does not.
+def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
+    """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
+    those that keep most of the question's names. None where no text checks; one with control characters does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
     Such a text is rarely its only likely one.
@@ -28,10 +21,7 @@ def soundest(task: str, question: str, texts: Sequence[str]) -> Taken | None:
     names = set(name_words(question))
     values = {place: TASKS[task].sound(text) for place, text in enumerate(texts) if text.isprintable()}
     kept = {place: len(names.intersection(words_in(_asks(task, v)))) for place, v in values.items() if v is not None}
-    if not kept:
-        return None
-    best = max(kept, key=kept.__getitem__)
-    return Taken(best, len(names) - kept[best])
+    return max(kept, key=kept.__getitem__, default=None)
 
 
 def _asks(task: str, value: Any) -> str:

@@ -20,8 +20,6 @@ from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
-MORE_BEAMS = 16  # where the soundest of four lost a name; of plans alone: trees are long, queries leave words out
-MORE_BEAMS_TOKENS = 128  # that its prompt may have, real ones have up to 93: each step copies the keys of all beams
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
@@ -39,8 +37,8 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. How plans are decoded:
 
-    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`); of
-      the sixteen likeliest where a `translate_bnf` lost one; where none checks, and at a temperature, as `grammar`;
+    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`); where
+      none checks, and at a temperature, as with `grammar`;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `names`: held to it, with the question's own words and function words alone;
     * `free`: token by token, held to nothing.
@@ -57,7 +55,7 @@ def complete(
     budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
     planned = task.startswith("translate")
     beams = planned and decoding == "beams" and temperature == 0
-    written = _soundest(engine, task, prompts, lengths, budget, cancelled) if beams else {}
+    written = _soundest(engine, task, prompts, budget, cancelled) if beams else {}
     places = [place for place in range(len(prompts)) if place not in written]
     others = [prompts[place] for place in places]
     grammars = _grammars(task, others, decoding) if planned and decoding != "free" else None
@@ -69,29 +67,16 @@ def complete(
 
 
 def _soundest(
-    engine: Engine,
-    task: str,
-    prompts: Sequence[str],
-    lengths: Sequence[int],
-    budget: int,
-    cancelled: Callable[[], bool],
+    engine: Engine, task: str, prompts: Sequence[str], budget: int, cancelled: Callable[[], bool]
 ) -> dict[int, Written]:
     """By place, of each prompt's likeliest texts the one that `soundest` takes; prompts without one are left out."""
     room = min(budget, TREE_TOKENS if task == "translate_art" else PLAN_TOKENS)
-    taken: dict[int, tuple[int, Written]] = {}
-
-    def search(places: Sequence[int], width: int) -> None:
-        found = engine.likeliest([prompts[place] for place in places], width, room, cancelled)
-        for place, rows in zip(places, found, strict=True):
-            best = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
-            if best and (place not in taken or best.lost < taken[place][0]):
-                taken[place] = best.lost, rows[best.place]
-
-    search(range(len(prompts)), BEAMS)
-    lost = [place for place, (words, _) in taken.items() if words and lengths[place] <= MORE_BEAMS_TOKENS]
-    if lost and task == "translate_bnf":
-        search(lost, MORE_BEAMS)
-    return {place: row for place, (_, row) in taken.items()}
+    taken = {}
+    for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
+        best = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
+        if best is not None:
+            taken[place] = rows[best]
+    return taken
 
 
 def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:

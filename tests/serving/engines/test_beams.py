@@ -111,15 +111,7 @@ def test_a_beam_of_one_is_the_greedy_text() -> None:
     ],
 )
 def test_the_soundest_text_is_taken(texts: list[str], taken: int | None) -> None:
-    found = soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts)
-    assert found is None if taken is None else found is not None and found.place == taken
-
-
-@pytest.mark.parametrize(
-    ("text", "lost"), [("Who directed Tin Comet 2?", 0), ("Who directed Comet 2?", 1), ("Who directed it?", 3)]
-)
-def test_what_is_taken_tells_how_many_words_of_names_it_lost(text: str, lost: int) -> None:
-    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", [text]) == (0, lost)
+    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts) == taken
 
 
 def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question() -> None:
@@ -130,11 +122,11 @@ def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question(
     ]
     for escaped in (True, False):
         texts = [json.dumps(tree, ensure_ascii=escaped) for tree in trees]
-        assert soundest("translate_art", question, texts) == (1, 0)
+        assert soundest("translate_art", question, texts) == 1
 
 
 def test_a_query_keeps_names_in_its_terms() -> None:
-    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == (1, 0)
+    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from revelator.errors import Cancelled
 from revelator.language.decoding import Grammar
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine, Written
-from serving.engines.revelator_model import BEAMS, MORE_BEAMS, PLAN_TOKENS, complete
+from serving.engines.revelator_model import BEAMS, PLAN_TOKENS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -50,56 +50,6 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
     assert engine.calls == [("likeliest", BEAMS, PLAN_TOKENS), ("generate", 2, 0.0, 2)]
-
-
-class Wider(Scripted):
-    """Four beams lose a name of the first question and two of the third; sixteen keep more, as many, or less."""
-
-    def __init__(self, wide: dict[int, str]) -> None:
-        super().__init__()
-        self.wide = wide
-
-    def likeliest(self, prompts: Sequence[str], width: int, room: int, cancelled: Callable[[], bool]) -> list:
-        places = [PROMPTS.index(prompt.removesuffix("?" * 600)) for prompt in prompts]
-        self.calls.append((width, room, places, cancelled()))
-        texts = dict(enumerate(["Who directed Comet?", "Who wrote Lantern Row?", "Where was he born?"]))
-        texts |= self.wide if width == MORE_BEAMS else {}
-        return [[Written(texts[place], width)] for place in places]
-
-
-def test_where_four_beams_lose_a_name_sixteen_are_asked_and_taken_if_they_keep_more() -> None:
-    engine = Wider({0: "Who directed the Comet?", 2: "Where was Quill born?"})
-    done = complete(engine, "translate_bnf", PROMPTS, cancelled=lambda: True)  # type: ignore[arg-type]
-    assert [(row.text, row.tokens_out) for row in done] == [
-        ("Who directed Comet?", BEAMS),
-        ("Who wrote Lantern Row?", BEAMS),
-        ("Where was Quill born?", MORE_BEAMS),
-    ]
-    assert engine.calls[:2] == [(BEAMS, PLAN_TOKENS, [0, 1, 2], True), (MORE_BEAMS, PLAN_TOKENS, [0, 2], True)]
-    done = complete(Wider({0: "Who directed it?", 2: "(("}), "translate_bnf", PROMPTS)  # type: ignore[arg-type]
-    assert [row.text for row in done] == ["Who directed Comet?", "Who wrote Lantern Row?", "Where was he born?"]
-
-
-@pytest.mark.parametrize(
-    ("task", "text", "longer"),
-    [
-        ("translate_bnf", "Who directed Comet?", "?" * 600),
-        ("translate_logic", '"Comet"', ""),
-        ("translate_art", '{"question": "Who?", "search": {"name": "Comet"}}', ""),
-    ],
-    ids=["a long prompt", "a query", "a tree"],
-)
-def test_what_is_not_searched_wider(task: str, text: str, longer: str) -> None:
-    engine = Scripted()
-    prompt = TASKS[task].render(TranslateInput(QUESTIONS[0])) + longer
-
-    def likeliest(prompts: Sequence[str], width: int, *_: object) -> list[list[Written]]:
-        engine.calls.append(("likeliest", width))
-        return [[Written(text, 1)] for _ in prompts]
-
-    engine.likeliest = likeliest  # type: ignore[method-assign, assignment]
-    assert [row.text for row in complete(engine, task, [prompt])] == [text]  # type: ignore[arg-type]
-    assert engine.calls[0] == ("likeliest", BEAMS) and ("likeliest", MORE_BEAMS) not in engine.calls
 
 
 @pytest.mark.parametrize(
