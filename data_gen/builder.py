@@ -154,20 +154,27 @@ def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
 
     A complex or logical question is asked as a whole, too.
     """
-    queries = [(str(i), step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
-    if question.route == "complex" or question.query:
-        queries.append(("whole", question.question, {p.title for p in question.passages if p.relevant}))
     pairs: dict[str, list[Example]] = {"yes": [], "no": []}
-    for key, asked, titles in queries:
-        for number, passage in enumerate(question.passages):
-            label = "yes" if passage.title in titles and passage.relevant else "no"
-            if label == "yes" or not passage.relevant:
-                shown = RelevanceInput(asked, passage.title, passage.text)
-                pairs[label].append(Example("relevance", f"{key}.{number}", shown, label))
+    for step, number, shown, helps in relevance_pairs(question):
+        label = "yes" if helps else "no"
+        key = f"whole.{number}" if step is None else f"{step}.{number}"
+        pairs[label].append(Example("relevance", key, shown, label))
     drawn = [shuffled(pairs[label], f"{seed}:{question.id}:relevance", lambda e: e.key) for label in ("yes", "no")]
     for yes, no in zip(*drawn, strict=False):
         yield yes
         yield no
+
+
+def relevance_pairs(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
+    """The index of a step (None: the whole question), that of a passage, the two as asked, and whether it helps. A step
+    has its own page and those that help with none; a step knows its page by the title."""
+    queries = [(i, step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
+    whole = [(None, question.question, {p.title for p in question.passages if p.relevant})]
+    for step, asked, titles in [*queries, *(whole if question.route == "complex" or question.query else [])]:
+        for number, passage in enumerate(question.passages):
+            helps = passage.relevant and passage.title in titles
+            if helps or not passage.relevant:
+                yield step, number, RelevanceInput(asked, passage.title, passage.text), helps
 
 
 def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:

@@ -23,6 +23,7 @@ from rich.console import Console
 from rich.table import Table
 
 from data_gen.annotated import AnnotatedQuestion
+from data_gen.builder import relevance_pairs
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.sources import read_musique
 from evaluation.commands import THREADS
@@ -32,7 +33,7 @@ from evaluation.rows import progress_bar
 from revelator.artifact import read_manifest as read_adapter
 from revelator.cli import run
 from revelator.errors import ConfigError
-from revelator.tasks import TASKS, RelevanceInput
+from revelator.tasks import TASKS
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
 
@@ -53,15 +54,11 @@ class Pair:
 def pairs(question: AnnotatedQuestion) -> Iterator[Pair]:
     """Each step, and the whole question, with each paragraph that is its own or nobody's; equal pairs once."""
     gold = Counter(page.title for page in question.passages if page.relevant)
-    asked = [(STEP, step.question, {step.title}) for step in question.steps if gold[step.title] == 1]
-    asked.append((WHOLE, question.question, set(gold)))
     found = {}
-    for part, text, titles in asked:
-        for page in question.passages:
-            helps = page.relevant and page.title in titles
-            if helps or not page.relevant:
-                prompt = TASKS["relevance"].render(RelevanceInput(text, page.title, page.text))
-                found[part, prompt] = Pair(part, question.id, prompt, helps)
+    for step, _, shown, helps in relevance_pairs(question):
+        if step is None or gold[question.steps[step].title] == 1:
+            part, prompt = WHOLE if step is None else STEP, TASKS["relevance"].render(shown)
+            found[part, prompt] = Pair(part, question.id, prompt, helps)
     yield from found.values()
 
 

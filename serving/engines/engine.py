@@ -32,9 +32,7 @@ from serving.engines.sampling import go_on
 from serving.engines.transformers_model import Cache, TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
-WRITTEN_TOKENS = (
-    32_768  # positions of all rows, or of all beams, that write together: 400 MB of the embedded base's keys
-)
+WRITTEN_TOKENS = 32_768  # positions of all rows or beams that write together: 400 MB of the embedded base's keys
 MAX_NEW_TOKENS = 256
 
 Runtime = Literal["auto", "onnx", "transformers"]
