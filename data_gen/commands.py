@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from data_gen.compose import compose_command
 from data_gen.leak_check import leaks_command
 from data_gen.teacher.commands import compound, teach
 from revelator.errors import DataError
@@ -242,6 +243,7 @@ def world(
         click.echo(f"  {what}: " + ", ".join(f"{name} {number:,}" for name, number in counts[what].items()))
 
 
+data.add_command(compose_command)
 data.add_command(leaks_command)
 data.add_command(teach)
 data.add_command(compound)

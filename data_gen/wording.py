@@ -189,6 +189,12 @@ def tidy(text: str) -> str:
 
 
 @cache
+def asked_relations() -> tuple[str, ...]:
+    """Every way to ask for a relation, with `{x}` for its subject."""
+    return tuple(template for ways in _wordings().values() for _, template in ways)
+
+
+@cache
 def _nouns() -> frozenset[str]:
     """Nouns that questions ask for after "what" or "which"."""
     return frozenset(files("data_gen").joinpath("nouns.txt").read_text(encoding="utf-8").split())

@@ -1,0 +1,127 @@
+"""`revelator data compose`: questions with several hops and their plans, composed of published single ones.
+
+OUT/questions.jsonl   annotated questions, a source of format `world`
+OUT/manifest.json     the configuration, what was read and drawn, and the digest of the questions; written last
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+import click
+from pydantic import BaseModel, ConfigDict, Field
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.clauses import Clause, clause
+from data_gen.composition import Composer
+from data_gen.config import FilePath, SourceConfig, read_config
+from data_gen.sources import READERS
+from data_gen.substitution import load_names
+from data_gen.teacher.work import QUESTIONS, Admission, rows
+from revelator import language
+from revelator.durable import sha256_file, staged_folder, write_json
+
+PATIENCE = 100  # draws for each question wanted
+
+
+class ComposeConfig(BaseModel):
+    """What to compose. Of the sources the questions of route single are taken; `names` is as in a set's `augment`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    seed: int = 13
+    size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
+    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    names: FilePath
+    held_out: FilePath | None = None
+
+
+def compose(config: ComposeConfig, out: Path, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
+    """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called after each.
+
+    The same configuration and files give the same bytes. Raises DataError where the sources have too few questions.
+    """
+    dropped, licences = Counter[str](), dict[str, None]()
+    clauses = list(_clauses(config, dropped, licences))
+    composer = Composer(clauses, load_names(Path(config.names)), Random(config.seed))
+    graphs: Counter[str] = Counter()
+    admission = Admission(config.held_out)
+    with staged_folder(out) as folder:
+        with rows(folder / QUESTIONS) as write:
+            for draw in range(config.size * PATIENCE):
+                if graphs.total() == config.size:
+                    break
+                question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
+                if question is None or admission.fault(question):
+                    continue
+                write(question)
+                graphs[language.to_letters(language.parse(question.expression))] += 1
+                progress()
+        manifest = {
+            "kind": "composed",
+            "config": config.model_dump(mode="json"),
+            "clauses": len(clauses),
+            "dropped": dict(sorted(dropped.items())),
+            "graphs": dict(graphs.most_common()),
+            "questions": graphs.total(),
+            "sha256": sha256_file(folder / QUESTIONS),
+        }
+        write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
+    """Of the questions of all sources, each once, those that are not held out and that the rules can read."""
+    admission = Admission(config.held_out)
+    for source in config.sources:
+        read = 0
+        for row in READERS[source.format](source.path):
+            if read == source.limit:
+                break
+            if not isinstance(row, AnnotatedQuestion) or row.route != "single":
+                dropped["no single question"] += 1
+                continue
+            read += 1
+            licences[source.licence or row.licence] = None
+            if fault := admission.fault(row):
+                dropped[fault] += 1
+            elif found := clause(row.question):
+                yield found
+            else:
+                dropped["no rule reads it"] += 1
+
+
+@click.command(name="compose")
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the questions; replaced.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def compose_command(config: Path, out: Path, as_json: bool) -> None:
+    """Compose questions with several hops, and their plans, of published single ones.
+
+    The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
+    nonsense, and teach where a question divides. What it writes is a source of format `world`, for `translate_bnf`.
+
+    \b
+    Examples:
+      revelator data compose data_gen/configs/compose.yaml --out runs/composed
+      revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    settings = read_config(config, ComposeConfig)
+    with Progress(console=Console(stderr=True)) as bar:
+        task = bar.add_task("questions", total=settings.size)
+        manifest = compose(settings, out, lambda: bar.advance(task))
+    if as_json:
+        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
+    for what in ("graphs", "dropped"):
+        click.echo(f"  {what}: " + ", ".join(f"{name} {count:,}" for name, count in manifest[what].items()))

@@ -1,0 +1,133 @@
+"""Questions composed of single ones: what holds of every drawing, and what the command writes."""
+
+from __future__ import annotations
+
+import json
+import re
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+
+import pytest
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from data_gen.clauses import DID, DOES, clause
+from data_gen.commands import data
+from data_gen.composition import Composer
+from data_gen.leakage import question_hash
+from data_gen.sources import read_world
+from data_gen.wording import DOERS, words_of
+from revelator import language
+from revelator.errors import DataError
+
+NAMES = ["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "Lake Ira", "Tin Comet", "Ada Quill"]
+SINGLE = [
+    "who sings the theme of the green lantern",
+    "who played harrow in the old kiln",
+    "who is the president of marn",
+    "where was ada quill born",
+    "in which county is the mill of orn located",
+    "what team did joss reed play for",
+    "which river flows through ostrava",
+    "when was the tower of ira built",
+    "who wrote the song tin comet for una vale",
+    "when did marn take over ostrava",
+    "where does the reed flow through lake ira",
+]
+MUSIQUE = {"A * B", "A * B * C", "A * B * C * D", "(A + B) * C", "(A * B + C) * D", "(A + B) * C * D"}
+CHANGED = {"did", "does", "born", *DID, *DOES, *DOERS}  # what a phrase says in another form
+
+clauses = [found for text in SINGLE if (found := clause(text))]
+
+
+@pytest.mark.parametrize(
+    ("text", "phrase"),
+    [
+        ("who is the president of marn?", "the president of marn"),
+        ("Who wrote Tin Comet", "the writer of Tin Comet"),
+        ("which river flows through ostrava", "the river that flows through ostrava"),
+        ("where was ada quill born", "the birthplace of ada quill"),
+        ("where was the mill of orn built in 1911", "the place where the mill of orn was built in 1911"),
+        ("in which county is the mill located", "the county in which the mill is located"),
+        ("what county is the mill located in", "the county that the mill is located in"),
+        ("what team did joss reed play for", "the team that joss reed played for"),
+        ("where does the reed come from", "the place where the reed comes from"),
+        ("who did una vale marry in orn", "the person who una vale married in orn"),
+    ],
+)
+def test_a_phrase_stands_for_the_answer(text: str, phrase: str) -> None:
+    found = clause(text)
+    assert found and phrase in [said for _, said in found.phrases]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "who", "girl from the video", "who {x} of marn", "who won (twice) in marn", "what is 3 + 4 of marn"]
+)
+def test_a_question_that_no_rule_reads_is_left(text: str) -> None:
+    assert clause(text) is None
+
+
+@pytest.mark.parametrize("text", SINGLE)
+def test_spans_stand_once_in_the_question_and_in_each_phrase_and_apart(text: str) -> None:
+    found = clause(text)
+    assert found
+    for said in (found.question, *(phrase for _, phrase in found.phrases)):
+        places = sorted((said.index(span), said.index(span) + len(span)) for span in found.spans)
+        assert all(said.count(span) == 1 for span in found.spans)
+        assert all(end <= start for (_, end), (start, _) in pairwise(places))
+
+
+@given(st.integers(0, 2**32))
+def test_a_drawing_has_a_graph_of_musique_and_keeps_the_questions_words(seed: int) -> None:
+    drawn = Composer(clauses, NAMES, Random(seed)).draw("composed:1", "composed", "own")
+    assert drawn
+    plan = language.parse(drawn.expression)
+    assert language.to_letters(plan) in MUSIQUE and not language.check(plan)
+    said = set(words_of(drawn.question))
+    for leaf in language.leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
+        words = set(words_of(re.sub(r"\{\w+\}", "", leaf.text))) - CHANGED
+        assert words <= said | {"who", "what", "which", "where", "when", "is", "was", "in", "on", "to"}
+    for name in NAMES:
+        leaves = [leaf.text for leaf in language.leaves(plan) if name in leaf.text]
+        assert bool(leaves) == (name in drawn.question)
+
+
+def test_what_is_drawn_depends_on_the_seed_alone() -> None:
+    first, again = (
+        [Composer(clauses, NAMES, Random(5)).draw(str(i), "composed", "own") for i in range(1)] for _ in range(2)
+    )
+    assert first == again and first != [Composer(clauses, NAMES, Random(6)).draw("0", "composed", "own")]
+
+
+def test_questions_that_cannot_be_joined_are_refused() -> None:
+    with pytest.raises(DataError, match="no question with two names"):
+        Composer([found for found in clauses if len(found.spans) < 2], NAMES, Random(1))
+
+
+@pytest.fixture
+def config(tmp_path: Path) -> Path:
+    questions, names, held = tmp_path / "single.jsonl", tmp_path / "names.txt", tmp_path / "held.sha256"
+    questions.write_text("".join(json.dumps({"question": q, "answer": "x"}) + "\n" for q in [*SINGLE, "held of marn"]))
+    names.write_text("".join(f"Name of {i // 26 * 'a'}{chr(97 + i % 26)}\n" for i in range(120)))
+    held.write_text(f"{question_hash(SINGLE[2])}  test-set\n")
+    path = tmp_path / "compose.yaml"
+    path.write_text(
+        f"name: composed\nsize: 60\nnames: {names}\nheld_out: {held}\nsources: [{{format: pairs, path: {questions}}}]\n"
+    )
+    return path
+
+
+def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Path, tmp_path: Path) -> None:
+    outs = [tmp_path / "one", tmp_path / "two"]
+    for out in outs:
+        run = CliRunner().invoke(data, ["compose", str(config), "--out", str(out), "--json"], catch_exceptions=False)
+        assert run.exit_code == 0
+    manifest = json.loads(run.stdout)
+    assert manifest["questions"] == sum(manifest["graphs"].values()) == 60
+    assert manifest["dropped"] == {"held out (test-set)": 1, "no rule reads it": 1}
+    written = [(out / "questions.jsonl").read_bytes() for out in outs]
+    assert written[0] == written[1] and b"president of marn" not in written[0]
+    rows = list(read_world(outs[0]))
+    assert len({row.question for row in rows}) == 60 and {row.route for row in rows} == {"complex"}
