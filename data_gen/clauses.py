@@ -21,8 +21,7 @@ ASKS = re.compile(r"\b(?:who|what|which|where|when|how)\b")
 DID = {
     "attend": "attended", "become": "became", "begin": "began", "build": "built", "buy": "bought", "come": "came",
     "conquer": "conquered", "create": "created", "die": "died", "direct": "directed", "discover": "discovered",
-    "do": "did",
-    "end": "ended", "fight": "fought", "found": "founded", "get": "got", "give": "gave", "go": "went",
+    "do": "did", "end": "ended", "fight": "fought", "found": "founded", "get": "got", "give": "gave", "go": "went",
     "graduate": "graduated", "grow": "grew", "happen": "happened", "host": "hosted", "invade": "invaded",
     "invent": "invented", "join": "joined", "lead": "led", "leave": "left", "live": "lived", "lose": "lost",
     "make": "made", "marry": "married", "meet": "met", "move": "moved", "open": "opened", "originate": "originated",
@@ -44,8 +43,8 @@ FINITE = (
     "sings sold sponsors started stars starred succeeded taught took uses used voices voiced won wore wrote"
 ).replace(" ", "|")
 PART = (
-    "(?:based|born|bred|built|buried|called|composed|discovered|educated|established|filmed|formed|fought|found|founded|grown"
-    "|held|invented|killed|located|made|married|named|played|produced|published|raised|recorded|released|set|shot|signed"
+    "(?:based|born|bred|built|buried|called|composed|discovered|educated|established|filmed|formed|fought|found|founded"
+    "|grown|held|invented|killed|located|made|married|named|played|produced|published|raised|recorded|released|set|shot|signed"
     "|situated|spoken|used|written)"
 )
 LOOSE = re.compile(r"\b(?:in|on|at|of|to|from|by|for|with|about|like|called|named|known|used|made|mean|do|have|be)$")
@@ -53,7 +52,8 @@ PREPOSITION = r"(?:of|in|by|from|for|with|to|at|on|against|near)"
 NAME = r"(?:(?:the|a|an) )?[\w'.&-]+(?: [\w'.&-]+){0,5}?"
 UNFIT = re.compile(
     r"^(?:a|an|all|charge|her|his|it|its|order|our|that|their|them|there|this|time|us|what|which|who|you|your)\b"
-    r"|^\w+ly$|\d|\b(?:and|or|who|which|that|what|where|when|is|was|are|were|did|does|do|has|have|had|world|time|history|first|last"
+    r"|^\w+ly$|\d"
+    r"|\b(?:and|or|who|which|that|what|where|when|is|was|are|were|did|does|do|has|have|had|world|time|history|first|last"
     r"|end|most)\b"
 )
 
@@ -104,12 +104,8 @@ def _phrases(text: str) -> Iterator[tuple[str, str]]:
     elif match := re.fullmatch(rf"(?:what|which) ((?:[a-z]+ ){{0,2}}[a-z]+) ((?:{FINITE}|(?:is|was) {PART}) .+)", text):
         if singular(match[1].split()[-1]) == name and not LOOSE.search(text):
             yield name, f"the {match[1]} that {match[2]}"
-            yield (
-                name,
-                f"the {match[1]} {re.sub('^(?:is|was) ', '', match[2])}"
-                if match[2][:2] in ("is", "wa")
-                else (f"the {match[1]} which {match[2]}"),
-            )
+            reduced = match[2].removeprefix("is ").removeprefix("was ")
+            yield name, f"the {match[1]} {reduced if reduced != match[2] else f'which {match[2]}'}"
     else:
         yield from _inverted(text)
 
