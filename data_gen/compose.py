@@ -19,13 +19,15 @@ from pydantic import BaseModel, ConfigDict, Field
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.clauses import Clause, clause
 from data_gen.composition import Composer
-from data_gen.config import FilePath, SourceConfig, read_config
+from data_gen.config import FilePath, QuestionSource, read_config
 from data_gen.sources import READERS
 from data_gen.substitution import load_names
 from data_gen.teacher.work import QUESTIONS, Admission, rows
+from data_gen.world.generate import check_place
 from revelator import language
 from revelator.durable import sha256_file, staged_folder, write_json
 
+KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
 
 
@@ -37,16 +39,20 @@ class ComposeConfig(BaseModel):
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    sources: tuple[QuestionSource, ...] = Field(min_length=1)
     names: FilePath
     held_out: FilePath | None = None
 
 
-def compose(config: ComposeConfig, out: Path, progress: Callable[[], None] = lambda: None) -> dict[str, Any]:
+def compose(
+    config: ComposeConfig, out: Path, force: bool = False, progress: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
     """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called after each.
 
-    The same configuration and files give the same bytes. Raises DataError where the sources have too few questions.
+    The same configuration and files give the same bytes. Raises DataError where the sources have too few questions,
+    ConfigError for a folder that holds something else, unless `force` is given.
     """
+    check_place(out, force, KIND)
     dropped, licences = Counter[str](), dict[str, None]()
     clauses = list(_clauses(config, dropped, licences))
     composer = Composer(clauses, load_names(Path(config.names)), Random(config.seed))
@@ -64,7 +70,7 @@ def compose(config: ComposeConfig, out: Path, progress: Callable[[], None] = lam
                 graphs[language.to_letters(language.parse(question.expression))] += 1
                 progress()
         manifest = {
-            "kind": "composed",
+            "kind": KIND,
             "config": config.model_dump(mode="json"),
             "clauses": len(clauses),
             "dropped": dict(sorted(dropped.items())),
@@ -100,8 +106,9 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
 @click.command(name="compose")
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the questions; replaced.")
+@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def compose_command(config: Path, out: Path, as_json: bool) -> None:
+def compose_command(config: Path, out: Path, force: bool, as_json: bool) -> None:
     """Compose questions with several hops, and their plans, of published single ones.
 
     The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
@@ -118,7 +125,7 @@ def compose_command(config: Path, out: Path, as_json: bool) -> None:
     settings = read_config(config, ComposeConfig)
     with Progress(console=Console(stderr=True)) as bar:
         task = bar.add_task("questions", total=settings.size)
-        manifest = compose(settings, out, lambda: bar.advance(task))
+        manifest = compose(settings, out, force, lambda: bar.advance(task))
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
         return

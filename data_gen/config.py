@@ -80,6 +80,16 @@ class SourceConfig(_Strict):
     limit: Annotated[int, Field(ge=1)] | None = None  # questions read, for a trial
 
 
+class QuestionSource(SourceConfig):
+    """A source whose questions stand in it already."""
+
+    @model_validator(mode="after")
+    def _has_questions(self) -> QuestionSource:
+        if self.format == "logic":
+            raise ValueError("format logic makes questions of its own: use it in the configuration of a set")
+        return self
+
+
 class SplitConfig(_Strict):
     """Shares of questions by hash of their id; a source with splits of its own keeps them."""
 

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
-from data_gen.config import FilePath, Share, SourceConfig, SplitConfig, TaskConfig
+from data_gen.config import FilePath, QuestionSource, Share, SplitConfig, TaskConfig
 from revelator.endpoint import checked_url
 from revelator.errors import ConfigError
 
@@ -85,7 +85,7 @@ class TeacherConfig(Strict):
 class TeachConfig(TeacherConfig):
     """Questions to annotate. `route`: what all of them are; asked of the teacher where it is not given."""
 
-    sources: tuple[SourceConfig, ...] = Field(min_length=1)
+    sources: tuple[QuestionSource, ...] = Field(min_length=1)
     tasks: tuple[Teachable, ...] = DEFAULT
     route: Literal["", "straightforward", "single", "compound", "complex"] = ""
     passages: int = Field(6, ge=0)  # judged for each question

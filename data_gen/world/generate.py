@@ -78,11 +78,11 @@ def generate(
     return manifest
 
 
-def check_place(out: Path, force: bool) -> None:
-    """Refuses a folder that holds something other than a world."""
-    if out.is_dir() and any(out.iterdir()) and not (force or _is_world(out)):
+def check_place(out: Path, force: bool, kind: str = "world") -> None:
+    """Refuses a folder that holds something other than what was made as this `kind`."""
+    if out.is_dir() and any(out.iterdir()) and not (force or _kind(out) == kind):
         raise ConfigError(
-            f"{out} is not empty and not a world",
+            f"{out} is not empty and not a {kind}",
             where="--out",
             hint="name another folder, or give --force to replace it",
         )
@@ -90,11 +90,11 @@ def check_place(out: Path, force: bool) -> None:
         raise ConfigError(f"{out} is a file", where="--out", hint="name a folder")
 
 
-def _is_world(folder: Path) -> bool:
+def _kind(folder: Path) -> str | None:
     try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind") == "world"
+        return json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind")
     except (OSError, ValueError, AttributeError):
-        return False
+        return None
 
 
 def parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:

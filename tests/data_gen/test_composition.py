@@ -20,7 +20,7 @@ from data_gen.leakage import question_hash
 from data_gen.sources import read_world
 from data_gen.wording import DOERS, words_of
 from revelator import language
-from revelator.errors import DataError
+from revelator.errors import DataError, RevelatorError
 
 NAMES = ["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "Lake Ira", "Tin Comet", "Ada Quill"]
 SINGLE = [
@@ -131,3 +131,32 @@ def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Pat
     assert written[0] == written[1] and b"president of marn" not in written[0]
     rows = list(read_world(outs[0]))
     assert len({row.question for row in rows}) == 60 and {row.route for row in rows} == {"complex"}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("format: pairs", "format: logic", "makes questions of its own"),
+        ("size: 60", "size: 0", "size = 0"),
+        ("single.jsonl", "absent.jsonl", "absent.jsonl"),
+        ("names.txt", "absent.txt", "names cannot be read"),
+        ("name: composed", "named: composed", "named"),
+    ],
+)
+def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(
+    config: Path, tmp_path: Path, old: str, new: str, said: str
+) -> None:
+    config.write_text(config.read_text().replace(old, new, 1))
+    run = CliRunner().invoke(data, ["compose", str(config), "--out", str(tmp_path / "out")])
+    assert isinstance(run.exception, RevelatorError) and said in str(run.exception)
+    assert not [path for path in tmp_path.iterdir() if "out" in path.name]
+
+
+def test_a_folder_of_something_else_is_replaced_by_force_alone(config: Path, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/mine").touch()
+    asked = ["compose", str(config), "--out", str(tmp_path / "out")]
+    refused = CliRunner().invoke(data, asked)
+    assert "not a set of composed questions" in str(refused.exception) and (tmp_path / "out/mine").exists()
+    for replaced in (CliRunner().invoke(data, [*asked, "--force"]), CliRunner().invoke(data, asked)):
+        assert replaced.exit_code == 0 and not (tmp_path / "out/mine").exists()
