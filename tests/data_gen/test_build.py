@@ -165,6 +165,20 @@ def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: 
         assert {question_hash(leak["text"]) for leak in found} == {question_hash(text) for text in texts if leaked}
 
 
+def test_a_plan_without_steps_whose_leaf_is_held_out_is_dropped(tmp_path: Path) -> None:
+    asked = {"Marn": "Who wrote Marn? * Who is the wife of {writer}?", "Orn": "Who made Orn? * Who taught {person}?"}
+    rows = [
+        AnnotatedQuestion(name, "self", "own", "train", f"Who was near to {name}?", "complex", expression=plan)
+        for name, plan in asked.items()
+    ]
+    (tmp_path / "w.jsonl").write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
+    (tmp_path / "held.sha256").write_text(f"{question_hash('who wrote MARN')}  secret-test\n")
+    source = {"format": "world", "path": str(tmp_path / "w.jsonl"), "sub_questions": 0}
+    made = build(configured(sources=[source], held_out=str(tmp_path / "held.sha256")), tmp_path / "set")
+    assert made["dropped"] == {"held out (secret-test)": 1}
+    assert {record.group for record in all_records(tmp_path / "set")} == {"Orn"}
+
+
 def test_repeated_questions_are_dropped_and_counted(write, two_wiki_rows, tmp_path: Path) -> None:
     again = {**two_wiki_rows[1], "_id": "c2", "question": two_wiki_rows[1]["question"].upper()}
     path = write("w.jsonl", [*two_wiki_rows, again, two_wiki_rows[1]])
