@@ -92,13 +92,13 @@ class Mixture:
 
 MIXTURE = Mixture(
     {
-        "translate_bnf": 0.46,
-        "translate_art": 0.18,
-        "translate_logic": 0.08,
+        "translate_bnf": 0.52,
+        "translate_art": 0.14,
+        "translate_logic": 0.07,
         "refine": 0.06,
         "decompose": 0.03,
-        "route": 0.02,
-        "relevance": 0.12,
+        "route": 0.03,
+        "relevance": 0.10,
         "end": 0.02,
         "text": 0.01,
         "copy": 0.02,
