@@ -116,7 +116,7 @@ def compose_command(config: Path, out: Path, force: bool, as_json: bool) -> None
 
     \b
     Examples:
-      revelator data compose data_gen/configs/compose.yaml --out runs/composed
+      revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
       revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
     """
     from rich.console import Console

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from data_gen.clauses import DID, DOES, clause
 from data_gen.commands import data
+from data_gen.compose import ComposeConfig
 from data_gen.composition import Composer
+from data_gen.config import read_config
 from data_gen.leakage import question_hash
 from data_gen.sources import read_world
 from data_gen.wording import DOERS, words_of
@@ -117,6 +119,12 @@ def config(tmp_path: Path) -> Path:
         f"name: composed\nsize: 60\nnames: {names}\nheld_out: {held}\nsources: [{{format: pairs, path: {questions}}}]\n"
     )
     return path
+
+
+def test_the_shipped_configurations_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("REVELATOR_DATA", "/data")
+    configs = sorted(Path(__file__).parents[2].joinpath("data_gen/configs/compose").glob("*.yaml"))
+    assert configs and all(read_config(path, ComposeConfig).sources for path in configs)
 
 
 def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Path, tmp_path: Path) -> None:
