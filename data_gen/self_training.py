@@ -14,7 +14,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.leakage import normalise
 from data_gen.validators import coverage_fault, plan_fault
 from revelator.errors import ExpressionError
-from revelator.language import Expression, leaves, letters_key, parse, render
+from revelator.language import Expression, doubts, leaves, letters_key, parse, render
 from revelator.language import Sequence as Parallel
 
 PLANNED = "translate_bnf"
@@ -42,9 +42,10 @@ class Asked:
 def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, coverage: float) -> Agreed | str:
     """The plan of the majority, or the reason why there is none.
 
-    A sample holds if it parses, checks, binds, has two leaves or more and keeps the part `coverage` of the question's
-    names. Samples agree if their letters do, up to the order of `+`; the majority must be more than half of all samples
-    and at least the part `least`. Of its plans the most frequent one is taken, the first of equals.
+    A sample holds if it parses, checks, binds, leaves no doubt (`language.doubts`), has two leaves or more and keeps
+    the part `coverage` of the question's names. Samples agree if their letters do, up to the order of `+`; the majority
+    must be more than half of all samples and at least the part `least`. Of its plans the most frequent one is taken,
+    the first of equals.
     """
     plans = [plan for sample in samples if (plan := _holding(question, sample, coverage))]
     if not plans:
@@ -63,7 +64,7 @@ def _holding(question: AnnotatedQuestion, sample: str, coverage: float) -> Expre
         return None
     planned = replace(question, route="complex", steps=(), expression=render(plan))
     fault = plan_fault(planned) or coverage_fault(coverage)(planned)
-    return None if fault or len(leaves(plan)) < 2 else plan
+    return None if fault or doubts(plan) or len(leaves(plan)) < 2 else plan
 
 
 def states(text: str, answers: Sequence[str]) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from revelator.errors import DataError
-from revelator.language import Atomic, Dependent, Expression, bind, leaves, substitute, to_letters
+from revelator.language import Atomic, Expression, bind, leaves, substitute, to_letters
 
 JOINT = "; "  # between the values of one answer
 FAN_OUT = 64  # look-ups of one leaf
@@ -56,17 +56,17 @@ def key(question: str) -> str:
 
 def execute(plan: Expression, answers: Mapping[str, tuple[str, ...]]) -> Executed | None:
     """Runs a plan that checks; None when a leaf asks what the table does not hold."""
-    sources = bind(plan).sources
+    bound = bind(plan)
     found: list[tuple[str, ...]] = []
     asked = 0
-    for leaf, wired in zip(leaves(plan), sources, strict=True):
+    for leaf, wired in zip(leaves(plan), bound.sources, strict=True):
         values = {name: found[source] for name, source in wired.items()}
         results = _looked_up(leaf, values, answers)
         if results is None:
             return None
         asked += len(results)
         found.append(tuple(dict.fromkeys(itertools.chain.from_iterable(results))))
-    return Executed(tuple(sorted(tuple(sorted(found[i])) for i in _ends(plan, 0))), asked)
+    return Executed(tuple(sorted(tuple(sorted(found[i])) for i in bound.results)), asked)
 
 
 def is_hard(plan: Expression, answers: Mapping[str, tuple[str, ...]]) -> bool:
@@ -87,16 +87,3 @@ def _looked_up(
         return None
     each = [answers.get(key(substitute(leaf.text, dict(zip(values, choice, strict=True))))) for choice in choices]
     return None if None in each else [one for one in each if one is not None]
-
-
-def _ends(plan: Expression, first: int) -> list[int]:
-    """Indices of the leaves that end the plan's branches; `first` is that of its own first leaf."""
-    if isinstance(plan, Atomic):
-        return [first]
-    if isinstance(plan, Dependent):
-        return _ends(plan.right, first + len(leaves(plan.left)))
-    ends: list[int] = []
-    for item in plan.items:
-        ends += _ends(item, first)
-        first += len(leaves(item))
-    return ends

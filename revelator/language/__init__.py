@@ -2,7 +2,7 @@
 
 from revelator.errors import ExpressionError
 from revelator.language.binding import Binding, bind
-from revelator.language.check import Diagnostic, check
+from revelator.language.check import Diagnostic, check, doubts
 from revelator.language.drawing import letters_key, to_json, to_letters, to_mermaid, to_tree
 from revelator.language.expression import (
     Atomic,
@@ -26,6 +26,7 @@ __all__ = [
     "Sequence",
     "bind",
     "check",
+    "doubts",
     "leaves",
     "letters_key",
     "parse",

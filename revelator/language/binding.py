@@ -31,10 +31,12 @@ MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; kee
 class Binding:
     """`sources[i][name]` is the index in `leaves` of the producer of placeholder `name` of leaf `i`.
 
-    A placeholder without a producer in scope (`check` reports it) is absent.
+    A placeholder without a producer in scope (`check` reports it) is absent. `results` are the leaves that end the
+    plan, left to right: the last stage of each part.
     """
 
     sources: tuple[Mapping[str, int], ...]
+    results: tuple[int, ...]
 
 
 def bind(expression: Expression) -> Binding:
@@ -111,8 +113,8 @@ class _Binder:
         self.producers: dict[int, _Producer] = {}
 
     def bind(self, root: Expression) -> Binding:
-        self._visit(root, (), {})
-        return Binding(tuple(self.sources))
+        results = self._visit(root, (), {})
+        return Binding(tuple(self.sources), tuple(results.last))
 
     def _visit(self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> _Results:
         """`scope`: the left operands that this node stands to the right of, nearest first."""

@@ -6,25 +6,36 @@ the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands
 `scoped` (the default) asks what execution needs. Each placeholder has a producer in scope: it stands to the right of
 something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
 the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
+
+A plan that can be executed may still do something in vain, and `doubts` says so: `asked-twice`, a question that
+another one asks of the same results; `used-twice`, one result in two places of a question; `unused-result`, one that no
+question uses. Gold plans of the public sets hardly ever do, those of a small model at times (docs/language.md).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from revelator.language.expression import Atomic, Dependent, Expression, Span, braced, children
+from revelator.language.binding import bind
+from revelator.language.expression import Atomic, Dependent, Expression, Span, braced, children, leaves
 from revelator.language.lexer import reads_as_itself
 from revelator.language.parser import parse
 from revelator.language.render import render
 
 Rules = Literal["scoped", "paper"]
 
+ASKED_TWICE = "another question asks this of the same results"
+UNUSED = "no question uses the result of this one, and it is none of the plan's"
+
 
 @dataclass(frozen=True)
 class Diagnostic:
-    """A fault of a plan; `start` and `end` are character offsets in the text parsed, `hint` suggests a mend."""
+    """A fault of a plan, or a doubt about it.
+
+    `start` and `end` are character offsets in the text parsed, `hint` suggests a mend.
+    """
 
     code: str
     message: str
@@ -44,6 +55,38 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
         expression = parse(render(expression))
     found = _paper(expression) if rules == "paper" else _scoped(expression)
     return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
+    """What a plan that checks does in vain, left to right; it can be executed all the same. Offsets as in `check`."""
+    if expression.span is None:
+        expression = parse(render(expression))
+    bound = bind(expression)
+    needed = {*bound.results, *(producer for taken in bound.sources for producer in taken.values())}
+    first: dict[tuple[object, ...], int] = {}
+    asks: list[int] = []  # by leaf: the first leaf that asks the same
+    found: list[Diagnostic] = []
+    for index, (leaf, taken) in enumerate(zip(leaves(expression), bound.sources, strict=True)):
+        assert leaf.span is not None
+        of = sorted((name, asks[producer]) for name, producer in taken.items())
+        asks.append(first.setdefault((leaf.text, *of), index))
+        if asks[index] < index:
+            found.append(Diagnostic("asked-twice", ASKED_TWICE, *leaf.span, "leave it out, or ask what else is needed"))
+        if index not in needed:
+            found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
+        found += _used_twice(leaf, taken)
+    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
+    used: set[int] = set()
+    for name, start, end in braced(leaf.text):
+        if name in taken:
+            if taken[name] in used:
+                message = f"{{{name}}} takes a result that stands in this question already"
+                hint = "write a name that another earlier question gives a value, or the value instead"
+                yield Diagnostic("used-twice", message, *_place(leaf, start, end), hint)
+            used.add(taken[name])
 
 
 def _paper(root: Expression) -> Iterator[Diagnostic]:

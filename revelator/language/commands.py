@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from revelator.errors import ConfigError, ExpressionError
-from revelator.language.check import Diagnostic, Rules
+from revelator.language.check import Diagnostic, Rules, doubts
 from revelator.language.check import check as check_expression
 from revelator.language.drawing import to_json, to_letters, to_mermaid, to_tree
 from revelator.language.expression import leaves
@@ -58,6 +58,8 @@ def parse(expression: str, form: str) -> None:
 def check(expression: str, rules: Rules, as_json: bool) -> None:
     """Say whether EXPRESSION can be executed; `-`, the default, reads one expression a line from standard input.
 
+    Of a valid one also what it does in vain: asks twice, uses a result twice in a question, or not at all.
+
     \b
     Exit status: 0 all valid, 1 some invalid, 2 wrong usage.
 
@@ -81,6 +83,7 @@ def verdict_of(text: str, rules: Rules = "scoped") -> dict[str, Any]:
     """Everything `check` says about one text, as plain values."""
     canonical = letters = None
     count = 0
+    doubted: tuple[Diagnostic, ...] = ()
     try:
         expression = parse_expression(text)
     except ExpressionError as error:
@@ -90,6 +93,7 @@ def verdict_of(text: str, rules: Rules = "scoped") -> dict[str, Any]:
     else:
         canonical, letters, count = render(expression), to_letters(expression), len(leaves(expression))
         found = check_expression(expression, rules)
+        doubted = () if found else doubts(expression)
     return {
         "expression": text,
         "valid": not found,
@@ -97,6 +101,7 @@ def verdict_of(text: str, rules: Rules = "scoped") -> dict[str, Any]:
         "letters": letters,
         "leaves": count,
         "diagnostics": [vars(d) for d in found],
+        "doubts": [vars(d) for d in doubted],
     }
 
 
@@ -105,10 +110,8 @@ def _as_json(verdict: dict[str, Any]) -> str:
 
 
 def _as_text(verdict: dict[str, Any]) -> str:
-    if verdict["valid"]:
-        return f"valid: {verdict['letters']}\n"
-    lines = ["invalid"]
-    for d in verdict["diagnostics"]:
+    lines = [f"valid: {verdict['letters']}" if verdict["valid"] else "invalid"]
+    for d in (*verdict["diagnostics"], *verdict["doubts"]):
         lines += [f"{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
         lines.append(f"  hint: {d['hint']}")
     return "\n".join(lines) + "\n"

@@ -6,22 +6,27 @@ from collections.abc import Sequence
 from typing import Any
 
 from revelator.art import numbered
-from revelator.language import leaves, logic, substitute
+from revelator.language import doubts, leaves, logic, substitute
 from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
 
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
-    those that keep most of the question's names. None where no text checks; one with control characters does not.
+    those that keep most of the question's names and leave the fewest doubts (`language.doubts`; plans alone have any).
+    None where no text checks; one with control characters does not.
 
-    What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it.
-    Such a text is rarely its only likely one.
+    What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
+    and it asks again what it has asked. Such a text is rarely its only likely one.
     """
     names = set(name_words(question))
     values = {place: TASKS[task].sound(text) for place, text in enumerate(texts) if text.isprintable()}
-    kept = {place: len(names.intersection(words_in(_asks(task, v)))) for place, v in values.items() if v is not None}
-    return max(kept, key=kept.__getitem__, default=None)
+    worth = {
+        place: (len(names.intersection(words_in(_asks(task, v)))), -len(doubts(v)) if task == "translate_bnf" else 0)
+        for place, v in values.items()
+        if v is not None
+    }
+    return max(worth, key=worth.__getitem__, default=None)
 
 
 def _asks(task: str, value: Any) -> str:

@@ -26,13 +26,16 @@ class Plan(BaseModel):
 
 
 def verdict(text: str, language: PlanLanguage = "bnf") -> dict[str, Any]:
-    """`expression, valid, canonical, diagnostics` of a text.
+    """`expression, valid, canonical, diagnostics` of a text, and the `doubts` about a plan that checks.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
     found = verdict_of(text) if language == "bnf" else _verdict(text, language)
-    pointed = [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found["diagnostics"]]
-    return {**found, "diagnostics": pointed}
+    return {**found, "diagnostics": _pointed(text, found["diagnostics"]), "doubts": _pointed(text, found["doubts"])}
+
+
+def _pointed(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]
 
 
 def _verdict(text: str, language: Literal["logic", "art"]) -> dict[str, Any]:
@@ -47,7 +50,7 @@ def _verdict(text: str, language: Literal["logic", "art"]) -> dict[str, Any]:
             faults = [_whole(text, fault) for fault in art.check(tree)]
     except ExpressionError as error:
         faults = [vars(Diagnostic(error.code, error.message, error.start, error.end, error.hint or ""))]
-    return {"expression": text, "valid": not faults, "canonical": canonical, "diagnostics": faults}
+    return {"expression": text, "valid": not faults, "canonical": canonical, "diagnostics": faults, "doubts": []}
 
 
 def _whole(text: str, fault: art.Fault) -> dict[str, Any]:

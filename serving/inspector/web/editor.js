@@ -86,12 +86,13 @@ export class Editor {
     this.#tell();
   }
 
-  // The faults below the text: the one under the cursor (else the first) in full, the others in a line each.
+  // The faults below the text: the one under the cursor (else the first) in full, the others in a line each. Below a
+  // plan that has none, what it does in vain.
   #tell() {
     if (!this.#faults.length) {
-      const { letters, leaves } = this.verdict ?? {};
+      const { letters, leaves, doubts = [] } = this.verdict ?? {};
       const fine = this.text.value.trim() && this.verdict?.valid;
-      this.faults.replaceChildren(fine ? h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : "") : "");
+      this.faults.replaceChildren(...(fine ? [h("p", { class: "fine" }, "✓ valid", letters ? h("span", {}, ` ${letters}, ${leaves} ${leaves === 1 ? "leaf" : "leaves"}`) : ""), ...doubts.map(whole)] : []));
       this.told = null;
       return;
     }

@@ -2,7 +2,7 @@
 
 import pytest
 
-from revelator.language import Atomic, Dependent, check, parse
+from revelator.language import Atomic, Dependent, check, doubts, parse
 
 
 def codes(text, rules="scoped"):
@@ -59,3 +59,24 @@ def test_a_plan_that_was_built_is_checked_against_its_rendering():
 def test_an_unknown_rule_set_is_refused():
     with pytest.raises(ValueError, match="scoped or paper"):
         check(parse("A"), "strict")
+
+
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [
+        ("A", []),
+        ("A + B", []),
+        ("A + A", [("asked-twice", "A")]),
+        ("A * B {x} + C * B {x}", []),
+        ("A * B {x} + A * B {x}", [("asked-twice", "A"), ("asked-twice", "B {x}")]),
+        ("A * B {x} * B {y}", []),
+        ("A * (B {x} + C {x}) * D {b} {c}", []),
+        ("(a city + a year) * C {city} {city}", [("unused-result", "a year"), ("used-twice", "{city}")]),
+        ("A * B {x} {y}", [("used-twice", "{y}")]),
+        ("(A + B) * C {a}", [("unused-result", "B")]),
+        ("A * (B {x} + C {x} * D {c})", []),
+    ],
+)
+def test_what_a_plan_that_checks_does_in_vain(text, doubted):
+    assert not check(parse(text))
+    assert [(found.code, text[found.start : found.end]) for found in doubts(parse(text))] == doubted

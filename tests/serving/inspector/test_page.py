@@ -106,6 +106,14 @@ def test_the_fault_under_the_cursor_is_told_in_full_and_f8_goes_on(page):
     assert marked == ["{𝔸}", "Where?", "{b}"]
 
 
+def test_a_plan_that_asks_in_vain_may_be_run_and_is_told_so(page):
+    page.keyboard.press("e")
+    page.keyboard.type("Who directed UHF? + Who directed UHF?")
+    expect(page.locator(".fine")).to_contain_text("A + B, 2 leaves")
+    expect(page.locator(".fault-whole")).to_contain_text("another question asks this")
+    expect(page.get_by_role("button", name="Run it all")).to_be_enabled()
+
+
 def test_markup_in_a_document_is_shown_as_text(page):
     ask(page)
     page.keyboard.press("Escape")

@@ -78,8 +78,9 @@ def test_the_check_route_says_what_the_checker_says(address, text):
     said = httpx.post(f"{address}/api/check", json={"text": text}).json()
     expected = verdict_of(text)
     assert said["valid"] == expected["valid"]
-    for diagnostic, known in zip(said["diagnostics"], expected["diagnostics"], strict=True):
-        assert "^" in diagnostic.pop("excerpt") and diagnostic == known
+    for kind in ("diagnostics", "doubts"):
+        for diagnostic, known in zip(said[kind], expected[kind], strict=True):
+            assert "^" in diagnostic.pop("excerpt") and diagnostic == known
 
 
 def test_a_text_that_would_take_long_to_check_is_refused(address):
