@@ -48,13 +48,15 @@ PART = (
     "|situated|spoken|used|written)"
 )
 LOOSE = re.compile(r"\b(?:in|on|at|of|to|from|by|for|with|about|like|called|named|known|used|made|mean|do|have|be)$")
-PREPOSITION = r"(?:of|in|by|from|for|with|to|at|on|against|near)"
+PREPOSITION = r"(?:of|in|by|from|for|with|to|at|on|against|near|through|into|over|between|before|after)"
 NAME = r"(?:(?:the|a|an) )?[\w'.&-]+(?: [\w'.&-]+){0,5}?"
 UNFIT = re.compile(
     r"^(?:a|an|all|charge|her|his|it|its|order|our|that|their|them|there|this|time|us|what|which|who|you|your)\b"
     r"|^\w+ly$|\d"
     r"|\b(?:and|or|who|which|that|what|where|when|is|was|are|were|did|does|do|has|have|had|world|time|history|first|last"
     r"|end|most)\b"
+    rf"|^{PREPOSITION}\b"
+    rf"| (?:{'|'.join(DID)}|called|known|mean|named|out|off|up|down|away)$"  # a verb that the name took with it
 )
 
 
@@ -62,7 +64,7 @@ UNFIT = re.compile(
 class Clause:
     """A single question and what it may become part of.
 
-    `question` is in lower case up to its first name and without a mark at its end; `phrases` stand for its answer, each
+    `question` begins in lower case and is without a mark at its end; `phrases` stand for its answer, each
     with the noun that it calls it by; `spans` are the texts in it, and in every phrase, that a phrase may replace.
     """
 
@@ -130,12 +132,12 @@ def _inverted(text: str) -> Iterator[tuple[str, str]]:
         yield "year", f"the year when {match[2]} {match[1]} {match[3]}"
         return
     if match := re.fullmatch(r"((?:in |on |for |at )?)(who|where|(?:what|which) [a-z]+) (did|does) (.+)", text):
-        words, forms = match[4].split(), DID if match[3] == "did" else DOES
-        verb = next((i for i, word in enumerate(words) if i and word in forms), None)
+        words, verb = _parted(match[4], match[3])
         noun = match[2].split()[-1]
-        if verb is None or (" " in match[2] and singular(noun) != names_of(text)[0]):
+        if not verb or (" " in match[2] and singular(noun) != names_of(text)[0]):
             return
-        said = " ".join([*words[:verb], forms[words[verb]], *words[verb + 1 :]])
+        form = (DID if match[3] == "did" else DOES)[words[verb]]
+        said = " ".join([*words[:verb], form, *words[verb + 1 :]])
         kinds = {"who": ("person", "who"), "where": ("place", "where")}
         one, link = kinds.get(noun, (noun, f"{match[1]}which" if match[1] else "that"))
         yield one, f"the {one} {link} {said}"
@@ -149,8 +151,13 @@ def _spans(text: str) -> Iterator[str]:
         if (match := re.fullmatch(pattern, text)) and not UNFIT.search(match[1].casefold()):
             yield match[1]
     if match := re.fullmatch(r".*?(?:who|where|when|(?:what|which) [a-z]+) (did|does) (.+)", text):
-        words, forms = match[2].split(), DID if match[1] == "did" else DOES
-        verb = next((i for i, word in enumerate(words) if i and word in forms), 0)
+        words, verb = _parted(match[2], match[1])
         subject = " ".join(words[:verb])
         if 0 < verb <= 6 and not UNFIT.search(subject.casefold()):
             yield subject
+
+
+def _parted(said: str, auxiliary: str) -> tuple[list[str], int]:
+    """The words after `did` or `does`, and the place of the verb among them; 0 where none is known."""
+    words, known = said.split(), DID if auxiliary == "did" else DOES
+    return words, next((i for i, word in enumerate(words) if i and word in known), 0)

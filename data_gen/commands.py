@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 
@@ -14,24 +13,11 @@ import click
 from data_gen.compose import compose_command
 from data_gen.leak_check import leaks_command
 from data_gen.teacher.commands import compound, teach
+from data_gen.writing import writing
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 
 ROUTES = TASKS["route"].labels or ()
-
-
-@contextmanager
-def _writing(out: Path) -> Iterator[None]:
-    """Turns whatever keeps files from being written to `out` into one clear error."""
-    try:
-        yield
-    except OSError as error:
-        if file := next((place for place in out.parents if place.is_file()), None):
-            reason, hint = f"{file} is a file and stands in the way", "name another folder"
-        else:
-            reason = error.strerror or str(error)
-            hint = "free space, or name another folder; what stood there before is unchanged"
-        raise DataError(f"cannot be written: {reason}", where=str(out), hint=hint) from error
 
 
 @click.group()
@@ -88,7 +74,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
         TextColumn("{task.completed:,} rows"),
         TimeElapsedColumn(),
     )
-    with _writing(out), Progress(*columns, console=console) as bars:
+    with writing(out), Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
 
         def progress(source: str, rows: int) -> None:
@@ -218,7 +204,7 @@ def world(
     )
     bar = Progress(*columns, console=Console(stderr=True))
     task = bar.add_task("questions", total=size)
-    with _writing(out), ExitStack() as drawn:
+    with writing(out), ExitStack() as drawn:
 
         def progress(made: int) -> None:
             if not bar.live.is_started:

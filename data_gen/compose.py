@@ -8,27 +8,41 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
 import click
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.clauses import Clause, clause
 from data_gen.composition import Composer
 from data_gen.config import FilePath, QuestionSource, read_config
 from data_gen.sources import READERS
+from data_gen.sources.json_rows import Malformed
 from data_gen.substitution import load_names
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from data_gen.world.generate import check_place
+from data_gen.writing import writing
 from revelator import language
 from revelator.durable import sha256_file, staged_folder, write_json
+from revelator.errors import DataError
 
 KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
+
+
+class SingleSource(QuestionSource):
+    """A source of single questions; what only a set asks of its sources is refused."""
+
+    @model_validator(mode="after")
+    def _is_no_part_of_a_set(self) -> SingleSource:
+        if unused := self.model_fields_set & {"tasks", "sub_questions", "size"}:
+            raise ValueError(f"composing takes no {', '.join(sorted(unused))} of a source")
+        return self
 
 
 class ComposeConfig(BaseModel):
@@ -39,7 +53,7 @@ class ComposeConfig(BaseModel):
     name: str
     seed: int = 13
     size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
-    sources: tuple[QuestionSource, ...] = Field(min_length=1)
+    sources: tuple[SingleSource, ...] = Field(min_length=1)
     names: FilePath
     held_out: FilePath | None = None
 
@@ -55,7 +69,11 @@ def compose(
     check_place(out, force, KIND)
     dropped, licences = Counter[str](), dict[str, None]()
     clauses = list(_clauses(config, dropped, licences))
-    composer = Composer(clauses, load_names(Path(config.names)), Random(config.seed))
+    names = load_names(Path(config.names))
+    try:
+        composer = Composer(clauses, names, Random(config.seed))
+    except DataError as error:
+        raise DataError(error.message, hint=f"{error.hint}; left out of these: {_counted(dropped) or 'none'}") from None
     graphs: Counter[str] = Counter()
     admission = Admission(config.held_out)
     with staged_folder(out) as folder:
@@ -64,7 +82,7 @@ def compose(
                 if graphs.total() == config.size:
                     break
                 question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
-                if question is None or admission.fault(question):
+                if question is None or admission.fault(question, *_leaves(question)):
                     continue
                 write(question)
                 graphs[language.to_letters(language.parse(question.expression))] += 1
@@ -82,6 +100,14 @@ def compose(
     return manifest
 
 
+def _leaves(question: AnnotatedQuestion) -> list[str]:
+    return [leaf.text for leaf in language.leaves(language.parse(question.expression))]
+
+
+def _counted(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
 def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
     """Of the questions of all sources, each once, those that are not held out and that the rules can read."""
     admission = Admission(config.held_out)
@@ -91,7 +117,7 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
             if read == source.limit:
                 break
             if not isinstance(row, AnnotatedQuestion) or row.route != "single":
-                dropped["no single question"] += 1
+                dropped["no row" if isinstance(row, Malformed) else "no single question"] += 1
                 continue
             read += 1
             licences[source.licence or row.licence] = None
@@ -122,13 +148,22 @@ def compose_command(config: Path, out: Path, force: bool, as_json: bool) -> None
     from rich.console import Console
     from rich.progress import Progress
 
-    settings = read_config(config, ComposeConfig)
-    with Progress(console=Console(stderr=True)) as bar:
-        task = bar.add_task("questions", total=settings.size)
-        manifest = compose(settings, out, force, lambda: bar.advance(task))
+    settings = read_config(config, ComposeConfig, "data_gen/configs/compose")
+    bar = Progress(console=Console(stderr=True))
+    task = bar.add_task("questions", total=settings.size)
+    with writing(out), ExitStack() as drawn:
+
+        def progress() -> None:
+            if not bar.live.is_started:
+                drawn.enter_context(bar)
+            bar.advance(task)
+
+        manifest = compose(settings, out, force, progress)
+    if manifest["questions"] < settings.size:
+        click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
         return
     click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
     for what in ("graphs", "dropped"):
-        click.echo(f"  {what}: " + ", ".join(f"{name} {count:,}" for name, count in manifest[what].items()))
+        click.echo(f"  {what}: {_counted(manifest[what]) or 'none'}")

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.annotation import GoldStep, UnplannableError, plan
-from data_gen.clauses import Clause, clause
+from data_gen.clauses import UNREADABLE, Clause, clause
 from data_gen.wording import asked_relations, names_of, tidy
 from revelator.errors import DataError
+from revelator.language import doubts, parse
 
 # How many single questions stand in each chain, and whether another question follows the one that joins two chains.
 GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {
@@ -28,7 +29,7 @@ GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {
     ((2, 1), False): 0.09,  # (A * B + C) * D
     ((1, 1), True): 0.07,  # (A + B) * C * D
 }
-RELATIONS = 0.3  # of the single questions ask for a relation, in the words that plans have for it
+RELATIONS = 0.3  # of the questions of a chain ask for a relation, in the words that plans have for it
 RENAMED = 0.5  # of the spans that stay get another name
 AT_THE_END = 0.75  # of the phrases take the place of the last span
 LONGEST = 44  # words of a composed question
@@ -46,7 +47,10 @@ class Composer:
     """Draws questions from clauses and from relations; `names` are put where spans stay."""
 
     def __init__(self, clauses: Sequence[Clause], names: Sequence[str], random: Random) -> None:
-        self._random, self._names = random, names
+        self._random = random
+        self._names = [name for name in names if name.isprintable()]
+        self._speakable = [name for name in self._names if not UNREADABLE.search(name)]
+        self._relations = [ask for ask in asked_relations() if _asked_of("Ost", ask)]
         self._first = [c for c in clauses if c.phrases]
         self._middle = [c for c in self._first if c.spans]
         self._last = [c for c in clauses if c.spans]
@@ -57,19 +61,21 @@ class Composer:
                 raise DataError(f"no question with {kind}", hint="give more single questions")
 
     def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
-        """A question with its plan; None where the drawing came out too long or its plan does not bind."""
+        """A question with its plan; None where it came out too long, or its plan does not bind or leaves a doubt."""
         (chains, followed), *_ = self._random.choices(list(GRAPHS), list(GRAPHS.values()))
         parts = [self._chain(length - (len(chains) == 1)) for length in chains]
         if followed:
             parts = [self._said(self._random.choice(self._joins_said), parts)]
         link = self._one(self._last) if len(parts) == 1 else self._random.choice(self._joins)
         asked, steps = self._filled(link, parts, link.question)
-        question = tidy(asked)
+        question = tidy(f"{asked}?")
         if len(question.split()) > LONGEST:
             return None
         try:
-            planned = plan(question, steps, identity)
+            planned = plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
         except UnplannableError:
+            return None
+        if doubts(parse(planned.expression)):
             return None
         return AnnotatedQuestion(
             id=identity,
@@ -85,9 +91,8 @@ class Composer:
     def _one(self, pool: Sequence[Clause]) -> Clause:
         """One of the pool, or the question for a relation of a name, which can be spoken of and put into."""
         if self._random.random() < RELATIONS:
-            name = self._random.choice(self._names)
-            found = clause(self._random.choice(asked_relations()).replace("{x}", name))
-            if found and found.phrases and found.spans == (name,):
+            found = _asked_of(self._random.choice(self._speakable), self._random.choice(self._relations))
+            if found:
                 return found
         return self._random.choice(pool)
 
@@ -122,6 +127,11 @@ class Composer:
         if count == 1 and self._random.random() < AT_THE_END:
             return spans[-1:]
         return sorted(self._random.sample(spans, count), key=said.index)
+
+
+def _asked_of(name: str, ask: str) -> Clause | None:
+    found = clause(ask.replace("{x}", name))
+    return found if found and found.phrases and found.spans == (name,) else None
 
 
 def _put(text: str, values: Mapping[str, str]) -> str:

@@ -9,7 +9,8 @@ the operand it stands, it can take a result of the left. What `paper` accepts, `
 
 A plan that can be executed may still do something in vain, and `doubts` says so: `asked-twice`, a question that
 another one asks of the same results; `used-twice`, one result in two places of a question; `unused-result`, one that no
-question uses. Gold plans of the public sets hardly ever do, those of a small model at times (docs/language.md).
+question uses, not even to count or compare what it was asked of. Gold plans of the public sets hardly ever do, those
+of a small model at times (docs/language.md).
 """
 
 from __future__ import annotations
@@ -19,10 +20,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 from revelator.language.binding import bind
-from revelator.language.expression import Atomic, Dependent, Expression, Span, braced, children, leaves
+from revelator.language.expression import (
+    Atomic,
+    Dependent,
+    Expression,
+    Span,
+    braced,
+    children,
+    leaves,
+    substitute,
+    walk,
+)
 from revelator.language.lexer import reads_as_itself
 from revelator.language.parser import parse
-from revelator.language.render import render
+from revelator.language.render import quote, render
 
 Rules = Literal["scoped", "paper"]
 
@@ -51,31 +62,40 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     """
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
-    if expression.span is None:
-        expression = parse(render(expression))
+    expression = _placed(expression)
     found = _paper(expression) if rules == "paper" else _scoped(expression)
     return tuple(sorted(found, key=lambda d: (d.start, d.end)))
 
 
 def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
     """What a plan that checks does in vain, left to right; it can be executed all the same. Offsets as in `check`."""
-    if expression.span is None:
-        expression = parse(render(expression))
+    expression = _placed(expression)
     bound = bind(expression)
-    needed = {*bound.results, *(producer for taken in bound.sources for producer in taken.values())}
-    first: dict[tuple[object, ...], int] = {}
+    results = set(bound.results)
+    later: dict[int, int] = {}  # by leaf: the last one that takes its result
+    for index, taken in enumerate(bound.sources):
+        later.update(dict.fromkeys(taken.values(), index))
+    first: dict[str, int] = {}
     asks: list[int] = []  # by leaf: the first leaf that asks the same
+    reach: list[int] = []  # by leaf: the last one that takes the result of a leaf that this one rests on
     found: list[Diagnostic] = []
     for index, (leaf, taken) in enumerate(zip(leaves(expression), bound.sources, strict=True)):
         assert leaf.span is not None
-        of = sorted((name, asks[producer]) for name, producer in taken.items())
-        asks.append(first.setdefault((leaf.text, *of), index))
+        of = {name: f"{{#{asks[producer]}}}" for name, producer in taken.items()}
+        asks.append(first.setdefault(substitute(leaf.text, of), index))
+        reach.append(max((max(later[producer], reach[producer]) for producer in taken.values()), default=0))
         if asks[index] < index:
             found.append(Diagnostic("asked-twice", ASKED_TWICE, *leaf.span, "leave it out, or ask what else is needed"))
-        if index not in needed:
+        if index not in results and index not in later and reach[index] <= index:
             found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
         found += _used_twice(leaf, taken)
     return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def _placed(expression: Expression) -> Expression:
+    if any(node.span is None for node in walk(expression)):
+        return parse(render(expression))
+    return expression
 
 
 def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
@@ -138,7 +158,7 @@ def _place(leaf: Atomic, start: int, end: int) -> Span:
     assert leaf.span is not None
     first, last = leaf.span
     surplus = last - first - len(leaf.text)
-    if surplus == 2 and not reads_as_itself(leaf.text):
+    if surplus == 2 and not reads_as_itself(leaf.text) and quote(leaf.text) == f'"{leaf.text}"':
         first += 1  # the opening quote
     elif surplus:
         return leaf.span

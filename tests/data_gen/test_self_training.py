@@ -35,6 +35,7 @@ def test_the_order_of_independent_parts_is_no_disagreement() -> None:
         "Who directed (Lantern Row? * Where was {it} born?",  # parses not
         "Who directed The Glass Orchard? * Where was {director} born?",  # another name
         "Where was the director of Lantern Row born?",  # one leaf
+        "Who directed Lantern Row? + Who directed Lantern Row?",  # asks twice
     ],
 )
 def test_what_does_not_hold_counts_against_the_majority(sample: str) -> None:

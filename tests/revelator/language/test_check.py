@@ -1,5 +1,7 @@
 """The two rule sets."""
 
+from dataclasses import replace
+
 import pytest
 
 from revelator.language import Atomic, Dependent, check, doubts, parse
@@ -56,6 +58,12 @@ def test_a_plan_that_was_built_is_checked_against_its_rendering():
     assert (diagnostic.start, diagnostic.end) == (4, 5)
 
 
+def test_a_plan_that_was_built_in_part_has_places_in_its_rendering():
+    plan = replace(parse("a * b {x}"), right=Atomic("b {x} {y}"))
+    assert [found.code for found in doubts(plan)] == ["used-twice"]
+    assert [found.code for found in check(replace(plan, right=Atomic("b")))] == ["missing-dependency"]
+
+
 def test_an_unknown_rule_set_is_refused():
     with pytest.raises(ValueError, match="scoped or paper"):
         check(parse("A"), "strict")
@@ -75,6 +83,11 @@ def test_an_unknown_rule_set_is_refused():
         ("A * B {x} {y}", [("used-twice", "{y}")]),
         ("(A + B) * C {a}", [("unused-result", "B")]),
         ("A * (B {x} + C {x} * D {c})", []),
+        ("A * (When was {a} born? + When was {person} born?)", [("asked-twice", "When was {person} born?")]),
+        ("Which films did X direct? * When was {film} released? * How many of {films} came out after 1949?", []),
+        ("(A + B) * (C {a} + D {b}) * Which of {a} and {b} is older?", []),
+        ("(a name * a colour {name} + a place * a year {place}) * E {year}", [("unused-result", "a colour {name}")]),
+        ('a * who said   \\"{x}\\" {y}', [("used-twice", 'who said   \\"{x}\\" {y}')]),
     ],
 )
 def test_what_a_plan_that_checks_does_in_vain(text, doubted):

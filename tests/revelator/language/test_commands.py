@@ -36,6 +36,13 @@ def test_check_tells_by_its_exit_status(arguments, status):
     assert run("check", *arguments).returncode == status
 
 
+def test_check_says_what_a_valid_plan_does_in_vain():
+    shown = run("check", "Who directed UHF? + Who directed UHF?")
+    assert shown.returncode == 0 and shown.stdout.startswith(b"valid: A + B\nasked-twice: ")
+    (row,) = map(json.loads, run("check", "-", given=b"A? + A?").stdout.splitlines())
+    assert row["valid"] and [found["code"] for found in row["doubts"]] == ["asked-twice"]
+
+
 def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
     result = run("check", "-", given=b"A * B {x}\n\nA ) B\n\xff {y}\n" + b"A + " * 5000 + b"B")
     rows = [json.loads(line) for line in result.stdout.splitlines()]
