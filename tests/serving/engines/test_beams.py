@@ -118,6 +118,12 @@ def test_the_soundest_text_is_taken(texts: list[str], taken: int | None) -> None
     assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts) == taken
 
 
+def test_what_a_question_counts_by_stands_in_no_leaf() -> None:
+    texts = [f"Who starred in Tin Comet? * Where was {{actor}} born{end}?" for end in ("", " in Orn")]
+    assert soundest("translate_bnf", "How many of the actors who starred in Tin Comet were born in Orn?", texts) == 0
+    assert soundest("translate_bnf", "Which of the actors who starred in Tin Comet were born in Orn?", texts) == 1
+
+
 def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question() -> None:
     question = "Who is the spouse of the director of Émile Comet?"
     trees = [
@@ -140,6 +146,8 @@ def test_a_query_keeps_names_in_its_terms() -> None:
         ("Who married Sammy Davis Jr.'s mother?", ["Sammy", "Davis", "Jr"]),
         ("Who directed The Wall?", ["The", "Wall"]),
         ("The director of Jaws is who?", ["Jaws"]),
+        ("Please tell me: who directed Jaws?", ["Jaws"]),
+        ("I wonder, who directed Jaws?", ["Jaws"]),
         ("Tin Comet was released in 1999. When did its director die?", ["Tin", "Comet", "1999"]),
         ("who founded AT&T and O'Neill-Smith", ["AT&T", "O'Neill-Smith"]),
         ("Émile, Émile and 東京", ["Émile"]),
