@@ -16,7 +16,7 @@ COUNTS = re.compile(r"\bhow many of\b", re.IGNORECASE)
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
-    those that keep most of the question's names and leave the fewest doubts (`language.doubts`; plans alone have any).
+    those that keep most of the question's names and, of equals, leave the fewest doubts (`language.doubts`, of plans alone).
     None where no text checks; one with control characters does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
