@@ -16,8 +16,8 @@ COUNTS = re.compile(r"\bhow many of\b", re.IGNORECASE)
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     """The place in `texts`, likeliest first, of the one that is taken: of those that parse and check, the likeliest of
-    those that keep most of the question's names and, of equals, leave the fewest doubts (`language.doubts`, of plans alone).
-    None where no text checks; one with control characters does not.
+    those that keep most of the question's names and, of equals, leave the fewest doubts (`language.doubts`, of plans
+    alone). None where no text checks; one with control characters does not.
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
     and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, what it
