@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from revelator.errors import DataError
+from revelator import language
+from revelator.errors import DataError, ExpressionError
 from revelator.tasks import TASKS
 
 SPLITS = ("train", "dev", "test")
@@ -68,6 +69,18 @@ class AnnotatedQuestion:
     tree: str = ""
     teacher: str = ANNOTATION
     agreement: dict[str, float] = field(default_factory=dict)
+
+    def asked(self) -> Iterator[str]:
+        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, for a
+        plan that a model wrote has no steps. A plan that does not parse has none."""
+        yield self.question
+        yield from self.parts
+        yield from (step.question for step in self.steps)
+        if self.expression:
+            try:
+                yield from (leaf.text for leaf in language.leaves(language.parse(self.expression)))
+            except ExpressionError:
+                return
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""

@@ -82,7 +82,7 @@ def compose(
                 if graphs.total() == config.size:
                     break
                 question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
-                if question is None or admission.fault(question, *_leaves(question)):
+                if question is None or admission.fault(question):
                     continue
                 write(question)
                 graphs[language.to_letters(language.parse(question.expression))] += 1
@@ -98,10 +98,6 @@ def compose(
         }
         write_json(folder / "manifest.json", manifest)
     return manifest
-
-
-def _leaves(question: AnnotatedQuestion) -> list[str]:
-    return [leaf.text for leaf in language.leaves(language.parse(question.expression))]
 
 
 def _counted(counts: Mapping[str, int]) -> str:

@@ -24,7 +24,6 @@ from data_gen.sources.logic import read_logic
 from data_gen.sources.rows import Outcome
 from data_gen.substitution import load_names, substitute_names
 from data_gen.validators import first_fault
-from revelator import language
 from revelator.errors import DataError
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
@@ -174,12 +173,7 @@ class Preparer:
         )
 
     def _fault(self, question: AnnotatedQuestion) -> str | None:
-        """Why the question is not wanted. Leaves are looked at beside steps: a plan that a model wrote has no steps."""
-        texts = [question.question, *question.parts, *(step.question for step in question.steps)]
-        if held := leaks(self.held_out, *texts):
+        """Why the question is not wanted."""
+        if held := leaks(self.held_out, *question.asked()):
             return f"held out ({held})"
-        if fault := first_fault(question, self.config.entity_coverage):
-            return fault
-        planned = language.leaves(language.parse(question.expression)) if question.expression else ()
-        held = leaks(self.held_out, *(leaf.text for leaf in planned))
-        return f"held out ({held})" if held else None
+        return first_fault(question, self.config.entity_coverage)

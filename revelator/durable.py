@@ -46,10 +46,12 @@ def write_json(path: Path, value: Any) -> None:
 def staged_folder(target: Path) -> Iterator[Path]:
     """A folder beside `target` to fill; on success it takes `target`'s place by rename, on an error it is removed.
 
-    A folder that stands at `target` already is set aside first and removed after the rename. What a killed process
-    left beside `target` on this machine is tidied first: its stage is removed, and what it had set aside goes back
-    where nothing took its place. Both names carry the number of their process.
+    Of a symbolic link the folder that it leads to is the target. A folder that stands there already is set aside first
+    and removed after the rename. What a killed process left beside `target` on this machine is tidied first: its stage
+    is removed, and what it had set aside goes back where nothing took its place. Both names carry the number of their
+    process.
     """
+    target = target.resolve()
     target.parent.mkdir(parents=True, exist_ok=True)
     _tidy(target)
     stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_aside(target, 'staging')}{os.getpid()}-"))

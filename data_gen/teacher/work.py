@@ -122,10 +122,9 @@ class Admission:
         self._held_out = load_held_out(Path(held_out)) if held_out else {}
         self._gate = Gate()
 
-    def fault(self, question: AnnotatedQuestion, *taught: str) -> str | None:
-        """None if the question is new, or the reason why it is not wanted; `taught` are further questions that its row
-        holds."""
-        if found := leaks(self._held_out, question.question, *question.parts, *taught):
+    def fault(self, question: AnnotatedQuestion) -> str | None:
+        """None if the question is new, or the reason why it is not wanted."""
+        if found := leaks(self._held_out, *question.asked()):
             return f"held out ({found})"
         return self._gate.admit(digest(question.id), question_digest(question.question))
 

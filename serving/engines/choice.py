@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,8 +9,7 @@ from revelator.art import numbered
 from revelator.language import doubts, leaves, logic, substitute
 from revelator.language.names import name_words, words_in
 from revelator.tasks import TASKS
-
-COUNTS = re.compile(r"\bhow many of\b", re.IGNORECASE)
+from serving.merge.counting import OF_SEVERAL
 
 
 def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
@@ -25,7 +23,7 @@ def soundest(task: str, question: str, texts: Sequence[str]) -> int | None:
     is a worse one: of 393 such questions of a world each gold plan leaves a name out.
     """
     plan = task == "translate_bnf"
-    names = set() if plan and COUNTS.search(question) else set(name_words(question))
+    names = set() if plan and OF_SEVERAL.search(question) else set(name_words(question))
     values = {place: TASKS[task].sound(text) for place, text in enumerate(texts) if text.isprintable()}
     worth = {
         place: (len(names.intersection(words_in(_asks(task, v)))), -len(doubts(v)) if plan else 0)

@@ -9,9 +9,11 @@ from serving.merge.arithmetic import total
 from serving.merge.parts import Merged, Part
 from serving.values import is_value, normalise, parse_date, parse_quantity
 
+OF_SEVERAL = re.compile(r"\bhow many of\b", re.IGNORECASE)  # asks how many members of a fan-out meet a condition
+
 
 def count(question: str, parts: Sequence[Part]) -> Merged | None:
-    if len(parts) == 1 and len(parts[0].members) > 1 and re.search(r"\bhow many of\b", question, re.IGNORECASE):
+    if len(parts) == 1 and len(parts[0].members) > 1 and OF_SEVERAL.search(question):
         return count_meeting(question, parts[0])
     values = [member.answers for part in parts for member in part.members]
     numbers = [re.search(r"\d", one) or parse_quantity(one) for one, *more in values if not more]

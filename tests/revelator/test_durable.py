@@ -38,6 +38,18 @@ def test_a_staged_folder_takes_the_place_of_the_old_one(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["set"]
 
 
+def test_a_staged_folder_at_a_link_takes_the_place_of_what_the_link_leads_to(tmp_path):
+    target, link = tmp_path / "out", tmp_path / "link"
+    target.mkdir()
+    (target / "old").write_text("old")
+    link.symlink_to(target)
+    with durable.staged_folder(link) as stage:
+        (stage / "new").write_text("new")
+    assert link.is_symlink()
+    assert [path.name for path in target.iterdir()] == ["new"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+
+
 def test_a_staged_folder_that_fails_leaves_what_was_there(tmp_path):
     target = tmp_path / "set"
     with durable.staged_folder(target) as stage:
