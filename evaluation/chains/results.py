@@ -107,8 +107,8 @@ def plans_table(rows: Sequence[PlanRow]) -> str:
     lines = []
     for title, found in by_set(rows):
         for kind, belongs in kinds:
-            part = [row for row in found if belongs(row)]
-            lines.append([f"{title}, {kind}", len(part), *(mean(part, attrgetter(m)) for m in measures)])
+            if part := [row for row in found if belongs(row)]:
+                lines.append([f"{title}, {kind}", len(part), *(mean(part, attrgetter(m)) for m in measures)])
     head = [
         "valid",
         "letters as gold",
