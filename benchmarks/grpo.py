@@ -1,9 +1,9 @@
 """What GRPO adds to supervised fine-tuning on the world's hard plans: groups, fan-out, five leaves and more.
 
-    revelator data world --size 16000 --seed 101 --out runs/grpo/world
+    revelator data world --size 40000 --seed 101 --out runs/grpo/world
     REVELATOR_WORLD=runs/grpo/world revelator data build data_gen/configs/world.yaml --out runs/grpo/set
-    revelator train demo --set runs/grpo/set --home runs/grpo --out runs/grpo/sft
-    python benchmarks/grpo.py --set runs/grpo/set --world runs/grpo/world --adapter runs/grpo/sft --home runs/grpo
+    revelator train demo --steps 100 --set runs/grpo/set --home runs/grpo --out runs/grpo/sft
+    python benchmarks/grpo.py --set runs/grpo/set --world runs/grpo/world --adapter runs/grpo/sft --rows 800
 
 For each seed it runs `revelator train grpo-tiny` from the adapter (an unfinished one goes on, a finished one is kept),
 then lets the adapter before and those after write plans greedily for the same rows, and prints the shares that are

@@ -22,7 +22,7 @@ from data_gen.clauses import Clause, clause
 from data_gen.composition import Composer
 from data_gen.config import FilePath, QuestionSource, read_config
 from data_gen.sources import READERS
-from data_gen.sources.json_rows import Malformed
+from data_gen.sources.rows import count
 from data_gen.substitution import load_names
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from data_gen.world.generate import check_place
@@ -112,8 +112,11 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
         for row in READERS[source.format](source.path):
             if read == source.limit:
                 break
-            if not isinstance(row, AnnotatedQuestion) or row.route != "single":
-                dropped["no row" if isinstance(row, Malformed) else "no single question"] += 1
+            if not isinstance(row, AnnotatedQuestion):
+                count(row, dropped)
+                continue
+            if row.route != "single":
+                dropped["no single question"] += 1
                 continue
             read += 1
             licences[source.licence or row.licence] = None

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import re
+import reprlib
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
@@ -20,6 +22,8 @@ from revelator.tasks import TASKS
 
 DATA_VARIABLE = "REVELATOR_DATA"
 DATA_DEFAULT = "../shared/data"
+SHORT = reprlib.Repr()  # by aliases a short file may hold a value of any size
+SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
 VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
 
 
@@ -77,7 +81,7 @@ class SourceConfig(_Strict):
     sub_questions: Annotated[int, Field(ge=0)] = 1
     tasks: tuple[str, ...] = ()  # the tasks that it gives records for; all if empty
     size: Annotated[int, Field(ge=1)] = 10_000  # questions to make; `logic` alone
-    limit: Annotated[int, Field(ge=1)] | None = None  # questions read, for a trial
+    limit: Annotated[int, Field(ge=1, le=sys.maxsize)] | None = None  # questions read, for a trial
 
 
 class QuestionSource(SourceConfig):
@@ -158,7 +162,7 @@ def read_config(path: Path, kind: type[Config], examples: str = "data_gen/config
     except OSError as error:
         hint = "give the path of a YAML file; a relative one starts at the current folder"
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
         hint = f"mend it there; see {examples} for examples"
         raise ConfigError(f"not YAML: {error}", where=str(path), hint=hint) from error
     try:
@@ -175,4 +179,4 @@ def _faults(error: ValidationError) -> Iterator[str]:
         within = any(other["loc"][: len(place)] == place != other["loc"] for other in found)
         if not (within and fault["type"] == "too_short"):
             reason = fault["msg"].removeprefix("Value error, ")
-            yield f"{'.'.join(map(str, place)) or 'file'} = {fault['input']!r:.80}: {reason}"
+            yield f"{'.'.join(map(str, place)) or 'file'} = {SHORT.repr(fault['input']):.80}: {reason}"

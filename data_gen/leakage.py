@@ -36,7 +36,8 @@ def load_held_out(path: Path) -> dict[str, str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise DataError(f"the held-out hashes cannot be read: {error}", where=str(path)) from error
+        hint = "give the file of the data, or leave `held_out` out where nothing is measured"
+        raise DataError(f"the held-out hashes cannot be read: {error}", where=str(path), hint=hint) from error
     for number, line in enumerate(lines, start=1):
         match = LINE.fullmatch(line)
         if match is None:

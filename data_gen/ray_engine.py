@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import os
 import pickle
+import socket
 from collections.abc import Iterator
 
 import pyarrow
@@ -24,6 +25,7 @@ from revelator.errors import DataError, RevelatorError
 
 READING = 0.01  # of a CPU: so that reading and preparing are two tasks, and fit on one CPU
 PREPARING = 1 - READING
+REACH_SECONDS = 5
 
 
 class _Chunks(Datasource):
@@ -72,10 +74,18 @@ def on_ray(prepare: Preparer, first: int) -> Iterator[Prepared]:
 def _connect() -> None:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
+        _reach(os.environ.get("RAY_ADDRESS", ""))
         ray.init(log_to_driver=False, logging_level=logging.ERROR)
-    except (ConnectionError, RuntimeError, ValueError) as error:
+    except (OSError, RuntimeError, ValueError) as error:
         place = os.environ.get("RAY_ADDRESS", "--engine ray")
         raise DataError(f"no Ray cluster: {error}", where=place, hint="is it running? ray status") from error
+
+
+def _reach(address: str) -> None:
+    """Raises OSError where nothing listens at HOST:PORT: Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host, int(port)), REACH_SECONDS).close()
 
 
 def _dataset(prepare: Preparer, first: int) -> Dataset:

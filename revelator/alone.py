@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from revelator.durable import write_json
+from revelator.durable import place_of, write_json
 from revelator.errors import ConfigError
 
 PLAN = "plan.json"
@@ -46,6 +46,7 @@ def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) ->
     """The folder `.NAME.building` beside `target` for the parts of its build: files like `pattern`, which are there
     still where a build of the same `plan` left them. It is removed when the block ends; where that fails, or is killed
     or interrupted, the parts stay. Raises ConfigError while another process builds at `target`."""
+    target = place_of(target)
     folder = target.with_name(f".{target.name}.building")
     with held(target.with_name(f".{target.name}.lock"), doing, target):
         folder.mkdir(exist_ok=True)

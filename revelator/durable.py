@@ -18,6 +18,8 @@ from typing import Any
 
 import psutil
 
+from revelator.errors import ConfigError
+
 CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
 
 
@@ -42,16 +44,24 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode())
 
 
+def place_of(target: Path) -> Path:
+    """Where a folder that is to be replaced lies: of a symbolic link what it leads to. Raises ConfigError for the
+    current folder, which would be gone from under the command."""
+    place = target.resolve()
+    if place == Path.cwd():
+        raise ConfigError("the current folder cannot be replaced", where=str(target), hint="name a folder within it")
+    return place
+
+
 @contextmanager
 def staged_folder(target: Path) -> Iterator[Path]:
     """A folder beside `target` to fill; on success it takes `target`'s place by rename, on an error it is removed.
 
-    Of a symbolic link the folder that it leads to is the target. A folder that stands there already is set aside first
-    and removed after the rename. What a killed process left beside `target` on this machine is tidied first: its stage
-    is removed, and what it had set aside goes back where nothing took its place. Both names carry the number of their
-    process.
+    The target is the `place_of` what is given. A folder that stands there already is set aside first and removed after
+    the rename. What a killed process left beside it on this machine is tidied first: its stage is removed, and what it
+    had set aside goes back where nothing took its place. Both names carry the number of their process.
     """
-    target = target.resolve()
+    target = place_of(target)
     target.parent.mkdir(parents=True, exist_ok=True)
     _tidy(target)
     stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_aside(target, 'staging')}{os.getpid()}-"))

@@ -63,7 +63,7 @@ def train(
 ) -> None:
     """Fine-tune a base with LoRA on an instruction set; track it in MLflow and register the adapter as a version.
 
-    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, logic, tiny-gpu, qwen2.5-0.5b,
+    CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen2.5-0.5b,
     llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
     qwen2.5-7b-qlora-ddp. The adapter is that of the step with the best mean score of the tasks on dev rows.
     With `stage: grpo` (grpo-tiny) it goes on from an adapter, by rewards for the plans that it writes itself.
@@ -211,7 +211,7 @@ def _end_badly(settings: Run, status: int | None) -> None:
     if status is None:
         hint = way_on or "run the same command again"
         raise RevelatorError("the training was killed, or ended by the error above", where=str(settings.out), hint=hint)
-    if way_on:
+    if way_on and status != ConfigError.exit_status:
         click.echo(f"  {way_on}", err=True)
     sys.exit(status)
 

@@ -111,7 +111,8 @@ class GrpoConfig(Run):
 
     `world` is the world (or its questions.jsonl) over which plans are executed for the reward `executed`. `hard` keeps
     plans with a group, with five leaves and more and, given a world, with fan-out. `kl` weighs the distance from the
-    adapter that it began with; `rewards` weighs those of training.rewards.
+    adapter that it began with; `rewards` weighs those of training.rewards: each 1 unless given, but `executed`, which
+    needs a world.
     """
 
     stage: Literal["grpo"]
@@ -123,13 +124,15 @@ class GrpoConfig(Run):
     max_new_tokens: int = Field(128, ge=1)
     max_prompt: int = Field(384, ge=16)
     kl: float = Field(0.0, ge=0)
-    rewards: dict[str, float] = Field(default_factory=lambda: dict.fromkeys(REWARDS, 1.0))
+    rewards: dict[str, float] = Field(default_factory=lambda: {name: 1.0 for name in REWARDS if name != "executed"})
 
     @field_validator("rewards")
     @classmethod
     def known_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
         if unknown := set(rewards) - set(REWARDS):
             raise ValueError(f"no such reward: {', '.join(sorted(unknown))}; rewards: {', '.join(REWARDS)}")
+        if min(rewards.values(), default=0) < 0 or not sum(rewards.values()):
+            raise ValueError("a weight below 0, or none above: nothing would be learnt")
         return rewards
 
     @model_validator(mode="after")
@@ -175,7 +178,9 @@ def load_config(path: Path, **changes: Any) -> TrainConfig | GrpoConfig:
     except ValidationError as error:
         reasons = [
             f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
-            + (f" (given: {e['input']!r})" if e["type"] != "missing" else "")
+            + (f" (given: {e['input']!r:.80})" if e["type"] != "missing" else "")
+            if e["loc"]
+            else e["msg"].removeprefix("Value error, ")
             for e in error.errors()
         ]
         raise ConfigError("; ".join(reasons), where=str(path), hint="fields and bounds: training/config.py") from error

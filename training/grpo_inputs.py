@@ -19,7 +19,9 @@ from training.base_model import check_base, load_tokenizer
 from training.checkpoints import identity
 from training.config import GrpoConfig
 from training.instructions import Instruction, pinned, read_split, verify_set
-from training.rewards import TRANSLATE, Answers
+from training.rewards import TRANSLATE, Answers, reward_functions
+
+LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
 
 
 @dataclass(frozen=True)
@@ -47,10 +49,10 @@ def fitting(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -
 
 def read_inputs(config: GrpoConfig) -> Inputs:
     """Base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
-    if config.set_folder is None or config.out is None or config.adapter is None:
-        raise ConfigError(
-            "set_folder, adapter and out must be given", hint="--set, --adapter and --out, or in the file"
-        )
+    needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
+    if missing := [option for option, value in needed.items() if value is None]:
+        raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
+    assert config.set_folder and config.adapter
     base = base_folder(config.base)
     before = verify_adapter(config.adapter, base)
     manifest = verify_set(config.set_folder)
@@ -62,6 +64,7 @@ def read_inputs(config: GrpoConfig) -> Inputs:
     if not rows:
         hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
         raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
+    check_rewards(rows, config, answers)
     dev = fitting(read_split(config.set_folder, "dev", tasks & {TRANSLATE}), config, answers)
     dev = within(pinned(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
     longest = max(len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"])
@@ -78,6 +81,21 @@ def read_inputs(config: GrpoConfig) -> Inputs:
         prompt_order(rows, config),
         dev,
     )
+
+
+def check_rewards(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -> None:
+    """Raises ConfigError for a run in which nothing could be learnt of a task, or a reward never be earned."""
+    if config.rewards.get("executed") and not answers:
+        hint = "give --world, the world whose questions the set has; or weigh executed 0"
+        raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
+    weighed = [name for name, weight in config.rewards.items() if weight]
+    for task in dict.fromkeys(row.task for row in rows):
+        some = [row for row in rows if row.task == task][:LOOKED_AT]
+        columns = [row.prompt for row in some], [""] * len(some), [task] * len(some), [row.gold for row in some]
+        earned = [reward(*columns) for reward in reward_functions(dict.fromkeys(weighed, 1.0), answers)]
+        if all(value is None for values in earned for value in values):
+            hint = "which reward fits which task: docs/grpo.md"
+            raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
 
 
 def within(rows: list[Instruction], tokenizer: PreTrainedTokenizerBase, most: int) -> list[Instruction]:

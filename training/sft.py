@@ -233,3 +233,5 @@ def describe(config: TrainConfig, inputs: Inputs) -> None:
         highlight=False,
         soft_wrap=True,
     )
+    if none := sorted({task for task, weight in config.tasks.items() if weight} - set(inputs.tokens.tasks)):
+        console.print(f"no rows of {', '.join(none)}: the steps go to the other tasks", highlight=False)

@@ -34,13 +34,16 @@ def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     except DataError:
         raise
     except FileNotFoundError as error:
+        if "://" in path:
+            raise unreadable(path, error) from error
         raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
             f"the gzip stream is damaged: {error}", where=f"{path}, after line {line}", hint="fetch the file again"
         ) from error
     except csv.Error as error:
-        raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint="close each quote") from error
+        hint = "close the quote that opens in the next line"
+        raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint=hint) from error
     except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
         raise unreadable(path, error) from error
     if line == 0:
@@ -90,10 +93,20 @@ def _binary(path: str) -> Any:
 
 
 def _csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
-    reader = csv.reader(file, delimiter=delimiter)
+    reader = csv.reader(file, delimiter=delimiter, strict=True)
     header = next(reader, [])
     before = reader.line_num
-    for values in reader:
+    while True:
+        try:
+            values = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            if "expected after" not in str(error):  # the file ends, or a field, within a quote that nothing closes
+                raise
+            yield before + 1, Malformed(f"not CSV: {error}")
+            before = reader.line_num
+            continue
         if reason := not_utf8("".join(values)):
             yield before + 1, Malformed(reason)
         elif len(values) == len(header):

@@ -27,6 +27,8 @@ def hub_rows(place: str) -> Iterator[tuple[int, Any]]:
     wanted = parse_qs(query)
     if unknown := sorted(set(wanted) - {"split", "subset"}):
         raise DataError(f"unknown {', '.join(unknown)}", where=place, hint="write NAME?split=train&subset=default")
+    if twice := [name for name, values in wanted.items() if len(values) > 1]:
+        raise DataError(f"{twice[0]} is given twice", where=place, hint="make each a source of its own")
     from datasets import load_dataset
 
     logging.getLogger("datasets").setLevel(logging.CRITICAL)  # it logs what it then raises

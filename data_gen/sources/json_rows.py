@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -40,7 +40,9 @@ def json_rows(file: IO[str], path: str, member: str = "") -> Iterator[tuple[int,
         line += start == "\n"
         start = file.read(1)
     if start == "[":
-        yield from _array("", file, path, line)
+        rest = yield from _array("", file, path, line)
+        if (rest + file.read(CHUNK)).strip():
+            raise DataError("more follows the end of the JSON array", where=path, hint="give one array, or lines")
         return
     text, offset = _member(start, file, member) if start == "{" and member else (start, None)
     if offset is not None:
@@ -62,7 +64,7 @@ def _lines(read: str, file: IO[str]) -> Iterator[str]:
 def _decoded(text: str) -> Any:
     try:
         row = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # a number of 5,000 digits is JSON, and no value of Python's
         return Malformed(not_utf8(text) or f"not JSON: {error}")
     reason = not_utf8(text)
     return Malformed(reason, is_row=True) if reason else row
@@ -89,18 +91,21 @@ def _member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
             return text, None
 
 
-def _array(text: str, file: IO[str], path: str, line: int) -> Iterator[tuple[int, Any]]:
-    """Elements of an array whose bracket has been read; `line` is where an element begins."""
+def _array(text: str, file: IO[str], path: str, line: int) -> Generator[tuple[int, Any], None, str]:
+    """Elements of an array whose bracket has been read, and what was read beyond its end; `line` is where an element
+    begins."""
     while True:
         stripped = text.lstrip(" \t\r\n,")
         line += text[: len(text) - len(stripped)].count("\n")
         text = stripped
         if text.startswith("]"):
-            return
+            return text[1:]
         try:
             value, end = DECODER.raw_decode(text) if text else (None, 0)
         except json.JSONDecodeError:
             end = 0
+        except (ValueError, RecursionError) as error:
+            raise DataError(f"no value: {error}", where=f"{path}, line {line}", hint="mend or remove it") from error
         if end:
             reason = not_utf8(text[:end])
             yield line, Malformed(reason, is_row=True) if reason else value

@@ -6,6 +6,7 @@ DataError.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ from data_gen.sources.hub import hub_rows, is_dataset
 from data_gen.sources.json_rows import Malformed
 from revelator.errors import DataError
 
+MALFORMED = "malformed row:"
+LISTED = 100
 IDS = ("id", "_id", "qid", "question_id")
 
 
@@ -97,3 +100,15 @@ def _reason(error: Exception) -> str:
     if isinstance(error, DataError):
         return error.message
     return f"field {error} is missing" if isinstance(error, KeyError) else f"a field has an unexpected form: {error}"
+
+
+def count(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
+    """Counts a row that gives no question: the first `LISTED` malformed ones each by its place, as nobody could find
+    them by their number."""
+    match outcome:
+        case Skipped():
+            dropped[outcome.reason] += 1
+        case Refused() if sum(reason.startswith(MALFORMED) for reason in dropped) < LISTED:
+            dropped[f"{MALFORMED} {outcome.file}, line {outcome.line}: {outcome.reason}"] += 1
+        case Refused():
+            dropped["more malformed rows"] += 1

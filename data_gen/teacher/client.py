@@ -6,7 +6,6 @@ Only the configured address is asked: redirects are not followed, and proxies of
 from __future__ import annotations
 
 import asyncio
-import json
 import math
 import os
 import random
@@ -100,7 +99,7 @@ class Client:
                 async with asyncio.timeout(self.config.timeout):
                     completion = await self._openai.chat.completions.create(**request)
                 return _reply(completion, most_in)
-            except (openai.OpenAIError, TimeoutError, json.JSONDecodeError, _MalformedError) as error:
+            except (openai.OpenAIError, TimeoutError, ValueError, RecursionError, _MalformedError) as error:
                 fault, wait = self._fault(error), self._wait(error, attempt)
                 if not isinstance(fault, Unavailable) or attempt == self.config.retries or self._failed:
                     self._failed = self._failed or (None if isinstance(fault, RefusedError) else fault)
@@ -146,12 +145,14 @@ class _MalformedError(Exception):
 
 
 def _reply(completion: Any, most_in: int) -> Reply:
-    """The openai client checks no reply, so any JSON may be in this one. What reports no tokens is charged the most."""
+    """The openai client checks no reply, so any JSON may be in this one. What reports no tokens is charged the most;
+    half of a surrogate pair in the text becomes a question mark, for nothing could write it down."""
     try:
         choice = completion.choices[0]
         text, finish = choice.message.content or "", choice.finish_reason
         if not isinstance(text, str):
             raise TypeError("content is no text")
+        text = text.encode("utf-8", "replace").decode()
     except (AttributeError, IndexError, TypeError, KeyError) as error:
         raise _MalformedError from error
     tokens_in = _count(completion.usage, "prompt_tokens", most_in)

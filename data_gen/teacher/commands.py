@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from rich.console import RenderableType
+
     from data_gen.teacher.work import Work
 
 OUT = click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to work in; goes on there.")
@@ -38,11 +40,10 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
     from data_gen.config import read_config
     from data_gen.teacher.config import TeachConfig
     from data_gen.teacher.teach import teach as run
+    from data_gen.teacher.teach import total
 
     settings = read_config(config, TeachConfig)
-    limits = [source.limit for source in settings.sources]
-    total = sum(limit for limit in limits if limit) if all(limits) else None
-    with _shown("questions", total) as progress:
+    with _shown("questions", total(settings), lambda work: work.asked) as progress:
         manifest, work = run(settings, out, progress)
     _report(out, manifest, work, as_json)
 
@@ -68,30 +69,28 @@ def compound(config: Path, out: Path, as_json: bool) -> None:
     from data_gen.teacher.config import CompoundConfig
 
     settings = read_config(config, CompoundConfig)
-    with _shown("titles", None) as progress:
+    wanted = dict(settings.sizes)
+    with _shown("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
         manifest, work = run(settings, out, progress)
     _report(out, manifest, work, as_json)
-    wanted, made = dict(settings.sizes), {split: sum(n.values()) for split, n in manifest["questions"].items()}
+    made = {split: sum(n.values()) for split, n in manifest["questions"].items()}
     if short := [f"{made[split]} of {size} in {split}" for split, size in wanted.items() if made[split] < size]:
         click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
 
 
 @contextmanager
-def _shown(what: str, total: int | None) -> Iterator[Callable[[Work], None]]:
-    """A bar with rate and remaining time, and what the calls have come to."""
+def _shown(what: str, total: int | None, done: Callable[[Work], int]) -> Iterator[Callable[[Work], None]]:
+    """A bar with rate and remaining time, and a line below it that says what the calls have come to."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn(what), BarColumn(), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    calls = TextColumn("{task.fields[calls]}")
-    with Progress(*columns, TimeElapsedColumn(), TimeRemainingColumn(), calls, console=Console(stderr=True)) as bars:
+    class Bar(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            yield "".join(task.fields["calls"] for task in self.tasks)
+
+    columns = (TextColumn(what), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bars:
         bar = bars.add_task(what, total=total, rate="", calls="")
 
         def progress(work: Work) -> None:
@@ -100,8 +99,8 @@ def _shown(what: str, total: int | None) -> Iterator[Callable[[Work], None]]:
             calls = f"kept {work.kept}  calls {tally.calls} (+{tally.cached} known, {tally.retries} retries)"
             calls += f"  tokens {budget.tokens_in + budget.tokens_out:,}{spent}"
             elapsed = bars.tasks[0].elapsed or 0
-            rate = f"{work.asked / elapsed:.1f}/s" if elapsed else ""
-            bars.update(bar, completed=work.asked, calls=calls, rate=rate)
+            rate = f"{done(work) / elapsed:.1f}/s" if elapsed else ""
+            bars.update(bar, completed=done(work), calls=calls, rate=rate)
 
         yield progress
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
@@ -12,6 +13,7 @@ from typing import Any
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import TaskConfig
 from data_gen.sources import READERS
+from data_gen.sources.rows import count
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.prompting import Prompts
 from data_gen.teacher.questions import Teaching
@@ -36,22 +38,31 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
     teaching = Teaching(work.client, Prompts(config.examples, config.seed), config)
     with rows(out / QUESTIONS) as write:
-        async for annotated in work.each(_questions(config, work), teaching.annotate):
+        async for annotated in work.each(questions(config, work.dropped), teaching.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)
     await work.client.close()
 
 
-def _questions(config: TeachConfig, work: Work) -> Iterator[AnnotatedQuestion]:
+def total(config: TeachConfig) -> int | None:
+    """How many questions will be asked about: what a first reading of the sources gives, where that fetches nothing."""
+    if any("://" in source.path for source in config.sources):
+        return None
+    return sum(1 for _ in questions(config, Counter()))
+
+
+def questions(config: TeachConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
     """Each question of the sources once, under the name and licence of its source."""
     admission = Admission(config.held_out)
     for source in config.sources:
         for outcome in islice(READERS[source.format](source.path), source.limit):
             if not isinstance(outcome, AnnotatedQuestion):
-                work.dropped["malformed or unusable row"] += 1
+                count(outcome, dropped)
                 continue
             name, licence = source.name or outcome.source, source.licence or outcome.licence
             question = replace(outcome, parts=(), source=name, licence=licence)
-            if work.admits(admission, question):
+            if reason := admission.fault(question):
+                dropped[reason] += 1
+            else:
                 yield question

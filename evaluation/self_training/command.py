@@ -207,4 +207,7 @@ def gain(
 def _held_out(given: Path | None) -> str | None:
     """The file that was given, else the published data's own, where it is there."""
     found = given or Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / HELD_OUT
-    return str(found) if given or found.is_file() else None
+    if given or found.is_file():
+        return str(found)
+    click.echo(f"no held-out questions are left out: there is no {found}; --held-out names them", err=True)
+    return None

@@ -26,6 +26,7 @@ from data_gen.builder import shuffled
 from data_gen.config import SetConfig
 from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, states, support_fault
 from data_gen.sources import READERS
+from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from evaluation.adapters.scores import TaskScore
 from evaluation.measures.bootstrap import bootstrap
@@ -100,7 +101,7 @@ def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuest
     admission, found = Admission(settings.held_out), []
     for row in READERS[settings.format](settings.questions):
         if not isinstance(row, AnnotatedQuestion):
-            dropped["malformed row"] += 1
+            count(row, dropped)
             continue
         bare = replace(row, source=settings.source, licence=settings.licence, expression="", steps=(), parts=())
         if reason := admission.fault(bare):

@@ -329,7 +329,10 @@ def test_a_fault_within_a_source_is_the_only_one_that_is_said(config: Path) -> N
 
 def test_a_configuration_that_cannot_be_read_gets_a_hint(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text("name: [t\n")
-    for name, message in (("none.yaml", "No such file"), ("broken.yaml", "not YAML")):
+    (tmp_path / "deep.yaml").write_text("[" * 5000)
+    (tmp_path / "long.yaml").write_text(f"seed: {'9' * 5000}\n")
+    unread = {"none.yaml": "No such file", "broken.yaml": "not YAML", "deep.yaml": "not YAML", "long.yaml": "not YAML"}
+    for name, message in unread.items():
         with pytest.raises(ConfigError, match=message) as caught:
             load_config(tmp_path / name)
         assert caught.value.hint

@@ -198,6 +198,9 @@ def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None
         ("cut.json", b'[{"_id": "a"}, {"_id"', "cut off or malformed"),
         ("empty.jsonl", b"", "empty"),
         ("binary.jsonl", b"\xd0\xcf\x11\xe0 {}\n", "not UTF-8"),
+        ("number.json", b'[{"_id": ' + b"9" * 5000 + b"}]", "no value: Exceeds the limit"),
+        ("two.json", b"[{}]\n[{}]", "more follows the end of the JSON array"),
+        ("open.csv", b'_id,question\n1,"Who\n2,Where?\n', "not CSV: unexpected end of data"),
     ],
 )
 def test_a_broken_file_stops_the_reading(tmp_path: Path, name: str, content: bytes, message: str) -> None:
@@ -205,6 +208,15 @@ def test_a_broken_file_stops_the_reading(tmp_path: Path, name: str, content: byt
     path.write_bytes(content)
     with pytest.raises(DataError, match=message):
         list(read_two_wiki(path))
+
+
+def test_a_row_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('question,answer\nWho?,Ada\n"What "is" it?",b\nWhere?,Rome\n')
+    (tmp_path / "a.jsonl").write_text(f'{{"question": "Who?"}}\n{{"n": {"9" * 5000}}}\n{{"question": "Where?"}}\n')
+    for name, reason in (("a.csv", "not CSV"), ("a.jsonl", "not JSON: Exceeds")):
+        found = [(line, row) for line, row in file_rows(str(tmp_path / name))]
+        assert [row["question"] for line, row in found if line != found[1][0]] == ["Who?", "Where?"]
+        assert isinstance(found[1][1], Malformed) and found[1][1].reason.startswith(reason)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

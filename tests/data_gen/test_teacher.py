@@ -107,6 +107,24 @@ def test_samples_differ_in_temperature_and_seed_and_the_first_valid_one_is_kept(
     assert {(r["seed"], r["temperature"]) for r in server.requests} == {(0, 0.1), (1, 0.5), (2, 0.9), (3, 0.1)}
 
 
+def test_half_of_a_surrogate_pair_in_an_answer_spoils_that_answer_alone(
+    run: Run, teacher: Teacher, tmp_path: Path
+) -> None:
+    def answer(data: dict[str, Any], body: dict[str, Any]) -> str:
+        return "Who is \ud800?" if number_of(data) == 0 else planner(data, body)
+
+    teacher.answers = {"translate_bnf": answer}
+    run()
+    assert plans(tmp_path / "out") == {question(n): plan(n) for n in range(1, 6)}
+
+
+def test_a_malformed_row_is_told_by_its_place(run: Run, teacher: Teacher, tmp_path: Path) -> None:
+    rows = (tmp_path / "mine.jsonl").read_text()
+    (tmp_path / "mine.jsonl").write_text(rows.replace("\n", '\n{"id": "7"}\n', 1))
+    told = [name for name in run()["teaching"] if "malformed" in name]
+    assert told == [f"not kept, malformed row: {tmp_path}/mine.jsonl, line 2: field 'question' is missing"]
+
+
 def test_what_does_not_hold_is_dropped_under_its_reason(run: Run, teacher: Teacher) -> None:
     written = {
         0: "Who distributed Tin Comet 0? * Who founded the company?",  # no placeholder right of *
@@ -137,6 +155,9 @@ def test_what_does_not_hold_is_dropped_under_its_reason(run: Run, teacher: Teach
         fails(503),
         cuts,
         lambda handler: handler.send(200, b"{broken"),
+        lambda handler: handler.send(200, b"\xff\xfe\x00"),
+        lambda handler: handler.send(200, b"[" * 100_000),
+        lambda handler: handler.send(200, b'{"created": ' + b"9" * 5000 + b"}"),
         lambda handler: handler.send(200, b'{"choices": []}'),
         lambda handler: handler.send(429, b"{}", Retry_After="0"),
     ],

@@ -5,10 +5,12 @@ import json
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from revelator import durable
+from revelator.errors import ConfigError
 
 
 def test_a_file_is_replaced_whole_and_leaves_nothing_aside(tmp_path):
@@ -48,6 +50,14 @@ def test_a_staged_folder_at_a_link_takes_the_place_of_what_the_link_leads_to(tmp
     assert link.is_symlink()
     assert [path.name for path in target.iterdir()] == ["new"]
     assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "out"]
+
+
+def test_the_current_folder_is_not_replaced(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for given in (".", str(tmp_path)):
+        with pytest.raises(ConfigError, match="current folder"), durable.staged_folder(Path(given)):
+            pass
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_staged_folder_that_fails_leaves_what_was_there(tmp_path):

@@ -127,12 +127,16 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_
         return read_inputs(GrpoConfig(**SETTINGS | given | changes))
 
     adapter = write_adapter(tmp_path / "adapter", base)
-    with pytest.raises(ConfigError, match="adapter and out must be given"):
+    with pytest.raises(ConfigError, match="--adapter must be given"):
         inputs(adapter=None)
     with pytest.raises(DataError, match="no training row fits"):
         inputs(hard=True, tasks={"translate_bnf": 1})
     with pytest.raises(DataError, match="the answers cannot be read"):
         inputs(world=tmp_path)
+    with pytest.raises(ConfigError, match="`executed` needs a world"):
+        inputs(rewards={"executed": 1, "valid": 1})
+    with pytest.raises(ConfigError, match="no reward of label fits translate_bnf"):
+        inputs(rewards={"label": 1})
     other = write_base(tmp_path / "other", seed=9)
     with pytest.raises(ArtifactError, match=r"base: sha256 .* when the adapter was trained"):
         inputs(base=str(other))
@@ -145,6 +149,8 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_
     [
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\ncompletions: 5", "completions must divide the 32 rollouts"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {exact: 1}", "no such reward: exact"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: -1}", "rewards: .*a weight below 0"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {}", "rewards: .*none above"),
         ("stage: dpo\nsteps: 1\nlearning_rate: 1.0e-4", r"stage: no such stage \(given: 'dpo'\)"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nlora: {rank: 8}", "lora: Extra inputs"),
     ],
