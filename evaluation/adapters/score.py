@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.table import Table
+from rich.table import Column, Table
 
-from evaluation.adapters.targets import Reached, reached
+from evaluation.adapters.targets import Reached, reached, same_answer
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, SPLIT, THREADS, URI, adapter_folder
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_file, sha256_text
@@ -22,6 +22,7 @@ from serving.protocols import DECODINGS, Decoding
 @click.option("--set", "sets", type=FOLDER, multiple=True, required=True, help="Instruction set; may be given again.")
 @SPLIT
 @click.option("--limit", type=click.IntRange(1), help="Rows a task and set, the first by hash.  [default: all]")
+@click.option("--world", type=FOLDER, help="World of a set: a next question with gold's answer is counted, too.")
 @click.option(
     "--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="How plans are written."
 )
@@ -36,6 +37,7 @@ def score(
     sets: tuple[Path, ...],
     split: str,
     limit: int | None,
+    world: Path | None,
     decoding: Decoding,
     base: str | None,
     threads: int | None,
@@ -53,13 +55,15 @@ def score(
     Examples:
       revelator score --set runs/real/sets/real
       revelator score runs/adapters/mine --set runs/sets/real --set runs/sets/world --split dev --json
-      revelator score base --set runs/sets/world --limit 100 --decoding free
+      revelator score base --set runs/sets/world --world runs/world --limit 100 --decoding free
     """
     from evaluation.adapters.predictions import predict, read_predicted
     from serving.engines.engine import Engine
     from serving.engines.revelator_model import complete
+    from training.answers import read_answers
     from training.instructions import verify_set
 
+    answers = read_answers(world) if world else {}
     folder, _ = adapter_folder(adapter, name, home, tracking_uri)
     for each in sets:
         verify_set(each)
@@ -71,7 +75,8 @@ def score(
     for each in sets:
         say = f"{each.name} " if len(sets) > 1 else ""
         predict(each, out, lambda task, prompts: complete(engine, task, prompts, decoding=decoding), split, limit, say)
-    lines = reached(read_predicted(out))
+    rows = read_predicted(out)
+    lines = [*reached(rows), *([same_answer(rows.texts, answers)] if answers else [])]
     if as_json:
         click.echo(json.dumps([line.to_json() for line in lines], ensure_ascii=False))
     else:
@@ -80,11 +85,13 @@ def score(
 
 
 def targets_table(lines: list[Reached], title: str) -> Table:
-    table = Table("task", "set", "measure", "reference", "target", "value", "n", "95 %", title=title)
+    task = Column("task", no_wrap=True)
+    table = Table(task, "set", "measure (reference)", "target", "value", "n", "95 %", title=title)
     for line in lines:
         style = "" if line.target is None else "green" if line.value >= line.target else "red"
-        wanted = "reported" if line.target is None else f"{line.target:.3f}"
+        wanted = "–" if line.target is None else f"{line.target:.2f}"
         value, between = f"{line.value:.3f}", f"{line.low:.3f} to {line.high:.3f}"
-        cells = (line.task, line.source or "all", line.measure, line.reference, wanted)
+        measure = f"{line.measure} ({line.reference})" if line.reference else line.measure
+        cells = (line.task, line.source or "all", measure, wanted)
         table.add_row(*cells, f"[{style}]{value}[/]" if style else value, f"{line.n:,}", between)
     return table

@@ -5,16 +5,18 @@ Plans and trees are counted on questions as they were asked, without the single 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 
-from evaluation.adapters.predictions import LabelRow, Predicted
+from evaluation.adapters.predictions import LabelRow, Predicted, TextRow
 from evaluation.measures.bootstrap import Interval, bootstrap, bootstrap_of
 from evaluation.measures.metrics import balanced_accuracy, roc_auc
 from revelator.tasks import TASKS
+from training.answers import key
 
 
 @dataclass(frozen=True)
@@ -76,6 +78,21 @@ def reached(rows: Predicted) -> list[Reached]:
         for t, found in lines
         if found.n
     ]
+
+
+def same_answer(rows: Sequence[TextRow], answers: Mapping[str, tuple[str, ...]]) -> Reached:
+    """The line of *refine* where it is known what questions are answered (`training.answers`): the next question is
+    gold's, or another one with the same answer."""
+
+    def answer(question: str) -> tuple[str, ...] | None:
+        return answers.get(key(question))
+
+    own = [row for row in rows if row.task == "refine"]
+    right = [row.right or answer(row.output) == answer(json.loads(row.gold)) is not None for row in own]
+    found = bootstrap(right, groups=[row.group for row in own])
+    return Reached(
+        "refine", "", "next question equal or same answer", "", None, found.mean, found.low, found.high, found.n
+    )
 
 
 def is_whole(row: Any) -> bool:

@@ -13,6 +13,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
 from evaluation.adapters.predictions import LabelRow, PlanRow, TextRow, predict
+from evaluation.adapters.targets import same_answer
 from evaluation.chains.answers import answer_row, score
 from evaluation.retrieval.recall import gold_titles, retrieve, titles_of
 from evaluation.rows import append_rows, read_rows
@@ -121,3 +122,19 @@ def test_an_executed_question_keeps_what_was_asked_and_what_it_cost() -> None:
     row = answer_row(question(), Trace("Where?", "auto", answer="In Lima.", answers=["Lima"], nodes=[leaf], **about))
     assert (row.em, row.answer, row.asked) == (1.0, "Lima", ("Where was Ana Sorel born?",))
     assert (row.tokens_in, row.retrievals, row.wall_ms) == (100, 2, pytest.approx(31.0))
+
+
+def test_another_next_question_counts_where_it_has_the_same_answer() -> None:
+    def row(number: int, output: str, right: bool = False) -> TextRow:
+        gold = json.dumps("Who wrote Belt?")
+        return TextRow(f"q{number}", "refine", "world", f"q{number}", "?", gold, output, right, 9, 9)
+
+    rows = [
+        row(0, "Who wrote Belt?", True),
+        row(1, "By whom was belt  written?"),
+        row(2, "Who made Cove?"),
+        row(3, "?"),
+    ]
+    answers = {"who wrote belt?": ("Ada",), "by whom was belt written?": ("Ada",), "who made cove?": ("Bo",)}
+    assert (same_answer(rows, answers).value, same_answer(rows, answers).n) == (0.5, 4)
+    assert same_answer(rows, {}).value == 0.25
