@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shlex
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +13,8 @@ from rich.table import Column, Table
 
 from evaluation.adapters.targets import Reached, reached, same_answer
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, SPLIT, THREADS, URI, adapter_folder
+from evaluation.facts import machine, short
+from evaluation.sections import put, text_with
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_file, sha256_text
 from revelator.registry import CHAMPION
@@ -23,6 +27,7 @@ from serving.protocols import DECODINGS, Decoding
 @SPLIT
 @click.option("--limit", type=click.IntRange(1), help="Rows a task and set, the first by hash.  [default: all]")
 @click.option("--world", type=FOLDER, help="World of a set: a next question with gold's answer is counted, too.")
+@click.option("--results", type=FOLDER, help="Page of results: the table goes into its section of the set's name.")
 @click.option(
     "--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="How plans are written."
 )
@@ -38,6 +43,7 @@ def score(
     split: str,
     limit: int | None,
     world: Path | None,
+    results: Path | None,
     decoding: Decoding,
     base: str | None,
     threads: int | None,
@@ -65,8 +71,11 @@ def score(
 
     answers = read_answers(world) if world else {}
     folder, _ = adapter_folder(adapter, name, home, tracking_uri)
-    for each in sets:
-        verify_set(each)
+    manifests = [verify_set(each) for each in sets]
+    if results:
+        if len(sets) > 1:
+            raise click.UsageError("--results takes the table of one set: give --set once")
+        text_with(results, manifests[0]["config"]["name"])
     named = base or (read_manifest(folder).base_name if folder else "tiny")
     engine = Engine(named, folder, threads=threads)
     made = [sha256_file(path / "manifest.json") for path in (*([folder] if folder else []), *sets)]
@@ -77,11 +86,23 @@ def score(
         predict(each, out, lambda task, prompts: complete(engine, task, prompts, decoding=decoding), split, limit, say)
     rows = read_predicted(out)
     lines = [*reached(rows), *([same_answer(rows.texts, answers)] if answers else [])]
+    if results:
+        digests = {"adapter": made[0] if folder else "", "base": engine.base_digest, "set": manifests[0]["digest"]}
+        put(results, manifests[0]["config"]["name"], section(lines, digests))
     if as_json:
         click.echo(json.dumps([line.to_json() for line in lines], ensure_ascii=False))
     else:
         Console().print(targets_table(lines, f"{adapter} on {split}, decoding {decoding}"))
         click.echo(f"every row: {out}")
+
+
+def section(lines: list[Reached], digests: dict[str, str]) -> str:
+    """The table for a page of results, below what it was made of, by which command and where."""
+    from evaluation.chains.results import targets_table as in_markdown
+
+    of, ran = ", ".join(f"{name} {short(digest)}" for name, digest in digests.items() if digest), machine()
+    command = shlex.join(["revelator", *sys.argv[1:]])
+    return f"`{command}`: {of}; {ran['started'][:10]}, {ran['machine']}\n\n{in_markdown(lines)}"
 
 
 def targets_table(lines: list[Reached], title: str) -> Table:

@@ -25,9 +25,9 @@ from evaluation.facts import code_digest, facts
 from evaluation.promotion.gate import RULES
 from evaluation.published import CORPORA, TITLES
 from evaluation.questions import by_id_hash, read_questions
-from evaluation.report.comparison import kept
 from evaluation.retrieval.recall import Retrieved, gold_titles, retrieve, titles_of
 from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.sections import kept
 from revelator import registry
 from revelator.artifact import base_digest, base_folder
 from revelator.durable import sha256_file, sha256_text, write_bytes

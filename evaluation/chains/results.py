@@ -13,7 +13,7 @@ from string import Template
 from typing import Any
 
 from evaluation.adapters.predictions import LabelRow, PlanRow, Predicted, TextRow
-from evaluation.adapters.targets import is_whole, reached
+from evaluation.adapters.targets import Reached, is_whole, reached
 from evaluation.chains.answers import AnswerRow
 from evaluation.harness.formats import FORMATS
 from evaluation.measures.bootstrap import bootstrap
@@ -54,7 +54,7 @@ def page_text(measured: Measured) -> str:
     head = "\n".join(f"* **{name}**: {value}" for name, value in measured.facts.items())
     return Template(template).substitute(
         facts=head,
-        targets=targets_table(Predicted(measured.plans, measured.labels, measured.texts)),
+        targets=targets_table(reached(Predicted(measured.plans, measured.labels, measured.texts))),
         plans=plans_table(measured.plans),
         shapes=shapes_table(measured.plans),
         labels=labels_table(measured.labels),
@@ -83,7 +83,7 @@ def by_set(rows: Sequence[Any]) -> list[tuple[str, list[Any]]]:
     return [(title, found) for name, title in TITLES.items() if (found := [row for row in rows if row.source == name])]
 
 
-def targets_table(rows: Predicted) -> str:
+def targets_table(reached: Sequence[Reached]) -> str:
     names = TITLES | {"": "all"}
     lines = [
         [
@@ -96,7 +96,7 @@ def targets_table(rows: Predicted) -> str:
             f"{line.n:,}",
             f"[{line.low:.3f}, {line.high:.3f}]",
         ]
-        for line in reached(rows)
+        for line in reached
     ]
     return table(["task", "set", "measure", "reference", "target", "value", "n", "95 % interval"], lines)
 

@@ -18,6 +18,7 @@ from evaluation.report import comparison
 from evaluation.report.page import cost_sheet, html, markdown, report_of
 from evaluation.report.runs import load
 from evaluation.report.tracking import log
+from evaluation.sections import put
 from revelator import registry
 from revelator.durable import write_bytes
 from revelator.errors import ConfigError
@@ -77,7 +78,7 @@ def report(
         costs=cost_sheet(loaded, read_times(times)) if times else None,
     )
     if results:
-        comparison.put(results, comparison.section(loaded, command, now.date().isoformat()))
+        put(results, comparison.SECTION, comparison.section(loaded, command, now.date().isoformat()))
     write_bytes(out / SUMMARY, markdown(made).encode())
     write_bytes(out / PAGE, html(made).encode())
     run_id, versions = "", list[int]()

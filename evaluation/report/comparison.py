@@ -1,12 +1,7 @@
-"""Systems, baselines and switches beside each other and beside the papers: a section of a page of results.
-
-The section stands between two marks. What writes the rest of the page keeps what is between them, and this keeps the
-rest, so that each is written by its own command.
-"""
+"""Systems, baselines and switches beside each other and beside the papers: a section of a page of results."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -23,12 +18,9 @@ from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview
 from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences, figure, value_of
 from evaluation.retrieval.recall import titles_of
-from revelator.durable import write_bytes
-from revelator.errors import ConfigError
 from serving.retrieval import Index
 
-MARKS = "<!-- comparison -->", "<!-- end of comparison -->"
-SECTION = re.compile("(?<={})\n.*?(?={})".format(*MARKS), re.DOTALL)
+SECTION = "comparison"
 ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
 QUALITY = {**ANSWERS, "letters": "plan letters", "recall@5": "recall@5", "recall@10": "recall@10"}
 SPLIT = ("em", "f1")  # of questions by what the index holds
@@ -52,20 +44,6 @@ class Part:
     papers: str
     papers_switches: str
     operators: str
-
-
-def put(page: Path, section: str) -> None:
-    """Writes `section` between the marks of a page. Raises ConfigError for a page that has none."""
-    text = page.read_text(encoding="utf-8") if page.is_file() else ""
-    if not SECTION.search(text):
-        raise ConfigError(f"the page has no place for a comparison: {' '.join(MARKS)}", where=str(page))
-    write_bytes(page, SECTION.sub(lambda _: f"\n{section.strip()}\n", text).encode())
-
-
-def kept(text: str, page: Path) -> str:
-    """`text` of a page with the section that stands in the page now."""
-    found = SECTION.search(page.read_text(encoding="utf-8")) if page.is_file() else None
-    return SECTION.sub(lambda _: found[0], text) if found else text
 
 
 def section(runs: Sequence[Loaded], command: str, made: str) -> str:

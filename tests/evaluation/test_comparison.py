@@ -11,8 +11,9 @@ from evaluation.chains.results import page_text
 from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.report.command import asked
-from evaluation.report.comparison import MARKS, kept, put, section
+from evaluation.report.comparison import SECTION, section
 from evaluation.report.runs import load
+from evaluation.sections import kept, put
 from revelator.errors import ConfigError
 from tests.evaluation.test_results import measured
 
@@ -95,16 +96,18 @@ def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text
 def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
     page = tmp_path / "results.md"
     page.write_text(kept(page_text(measured()), page))
-    put(page, "## Compared\n\n1 \\1 g<0>")
+    put(page, "world", "| a | table |")
+    put(page, SECTION, "## Compared\n\n1 \\1 g<0>")
     once = page.read_text()
-    assert f"{MARKS[0]}\n## Compared\n\n1 \\1 g<0>\n{MARKS[1]}" in once and "## Reproduce" in once
+    assert "<!-- comparison -->\n## Compared\n\n1 \\1 g<0>\n<!-- end of comparison -->" in once
+    assert "<!-- world -->\n| a | table |\n<!-- end of world -->" in once and "## Reproduce" in once
     page.write_text(kept(page_text(measured()), page))
     assert page.read_text() == once
-    put(page, "## Later")
+    put(page, SECTION, "## Later")
     assert "## Later" in page.read_text() and "## Compared" not in page.read_text()
     page.write_text("# Another page\n")
-    with pytest.raises(ConfigError, match="no place for a comparison"):
-        put(page, "## Lost")
+    with pytest.raises(ConfigError, match="no place for 'comparison'"):
+        put(page, SECTION, "## Lost")
     assert page.read_text() == "# Another page\n"
 
 
