@@ -74,7 +74,8 @@ def main(
 def train(set_folder: Path, world: Path, adapter: Path, config: str, seed: str, home: Path) -> Path:
     out = home / "adapters" / f"grpo-{seed}"
     command = [str(Path(sys.executable).with_name("revelator")), "train", config, "--seed", seed, "--out", str(out)]
-    command += ["--set", str(set_folder), "--world", str(world), "--adapter", str(adapter), "--home", str(home)]
+    command += ["--base", read_manifest(adapter).base_name, "--set", str(set_folder), "--world", str(world)]
+    command += ["--adapter", str(adapter), "--home", str(home)]
     subprocess.run([*command, "--resume"], check=True, env=os.environ | {"OMP_NUM_THREADS": "1"})
     return out
 
