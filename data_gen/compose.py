@@ -120,9 +120,9 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
                 continue
             read += 1
             licences[source.licence or row.licence] = None
-            if fault := admission.fault(row):
-                dropped[fault] += 1
-            elif found := clause(row.question):
+            if not admission.admits(row, dropped):
+                continue
+            if found := clause(row.question):
                 yield found
             else:
                 dropped["no rule reads it"] += 1

@@ -62,7 +62,7 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
             async for question in work.each(own, writer.question, partial(_short_of, work, work.kept + size)):
-                if question is not None and work.admits(admission, question):
+                if question is not None and admission.admits(question, work.dropped):
                     write(question)
                     work.kept += 1
     await work.client.close()

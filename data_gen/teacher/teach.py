@@ -62,7 +62,5 @@ def questions(config: TeachConfig, dropped: Counter[str]) -> Iterator[AnnotatedQ
                 continue
             name, licence = source.name or outcome.source, source.licence or outcome.licence
             question = replace(outcome, parts=(), source=name, licence=licence)
-            if reason := admission.fault(question):
-                dropped[reason] += 1
-            else:
+            if admission.admits(question, dropped):
                 yield question

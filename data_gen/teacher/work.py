@@ -92,13 +92,6 @@ class Work:
             self.progress(self)
         return None
 
-    def admits(self, admission: Admission, question: AnnotatedQuestion) -> bool:
-        """Whether a question is let through; a reason against it is counted."""
-        reason = admission.fault(question)
-        if reason:
-            self.dropped[reason] += 1
-        return reason is None
-
     def notes(self, config: TeacherConfig) -> dict[str, Any]:
         """What the data card says of the teacher; nothing that differs between a straight and a resumed run."""
         budget, sampling = self.client.budget, config.sampling
@@ -127,6 +120,13 @@ class Admission:
         if found := leaks(self._held_out, *question.asked()):
             return f"held out ({found})"
         return self._gate.admit(digest(question.id), question_digest(question.question))
+
+    def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
+        """Whether a question is let through; a reason against it is counted."""
+        reason = self.fault(question)
+        if reason:
+            dropped[reason] += 1
+        return reason is None
 
 
 @contextmanager

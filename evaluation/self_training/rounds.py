@@ -104,9 +104,7 @@ def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuest
             count(row, dropped)
             continue
         bare = replace(row, source=settings.source, licence=settings.licence, expression="", steps=(), parts=())
-        if reason := admission.fault(bare):
-            dropped[reason] += 1
-        else:
+        if admission.admits(bare, dropped):
             found.append(bare)
     return shuffled(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
 
