@@ -47,7 +47,7 @@ def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, co
     must be more than half of all samples and at least the part `least`. Of its plans the most frequent one is taken,
     the first of equals.
     """
-    plans = [plan for sample in samples if (plan := _holding(question, sample, coverage))]
+    plans = _all_holding(question, samples, coverage)
     if not plans:
         return "no sample holds"
     letters, count = Counter(map(letters_key, plans)).most_common(1)[0]
@@ -55,6 +55,24 @@ def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, co
         return "the samples do not agree"
     texts = Counter(render(plan) for plan in plans if letters_key(plan) == letters)
     return Agreed(texts.most_common(1)[0][0], count / len(samples), len(plans))
+
+
+def likeliest(
+    question: AnnotatedQuestion, texts: Sequence[str], letters: str, least: float, coverage: float
+) -> Agreed | str:
+    """The first of `texts`, likeliest first, that holds and has these letters up to the order of `+`, or the reason why
+    there is none. At least the part `least` of all texts must be such plans."""
+    wanted = letters_key(parse(letters))
+    plans = [plan for plan in _all_holding(question, texts, coverage) if letters_key(plan) == wanted]
+    if not plans:
+        return f"no text holds as {letters}"
+    if len(plans) < least * len(texts):
+        return "the texts do not agree"
+    return Agreed(render(plans[0]), len(plans) / len(texts), len(plans))
+
+
+def _all_holding(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
+    return [plan for text in texts if (plan := _holding(question, text, coverage))]
 
 
 def _holding(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:

@@ -24,14 +24,14 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
 from data_gen.builder import shuffled
 from data_gen.config import SetConfig
-from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, states, support_fault
+from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, likeliest, states, support_fault
 from data_gen.sources import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from evaluation.adapters.scores import TaskScore
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
-from revelator.durable import sha256_text, write_bytes, write_json
+from revelator.durable import write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Node, Trace, in_order
@@ -39,7 +39,7 @@ from revelator.trace import Node, Trace, in_order
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
 
-Propose = Callable[[Sequence[str], float, int], list[str]]  # prompts, temperature, seed → texts
+Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, the number of the batch → texts of each prompt
 Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 
@@ -48,6 +48,8 @@ class Settings:
     """What a round is made with. `model` and `index` are digests: another model starts a round anew.
 
     `least` is the part of the samples that must agree, `coverage` the part of a question's names that a plan keeps.
+    Where the graph of every question is known (`letters`), the samples are its likeliest plans of that graph, without
+    temperatures.
     """
 
     questions: str
@@ -57,6 +59,7 @@ class Settings:
     limit: int
     seed: int
     temperatures: tuple[float, ...]
+    letters: str | None
     least: float
     coverage: float
     held_out: str | None
@@ -110,7 +113,7 @@ def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuest
 
 
 def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
-    """A sample at each temperature for every question, in batches. One batch's samples depend on nothing before it."""
+    """The samples of every question, in batches. One batch's samples depend on nothing before it."""
     done = {row.id for row in read_rows(path, Proposal)}
     with progress_bar() as progress:
         bar = progress.add_task("plans", total=len(questions), completed=len(done))
@@ -119,11 +122,7 @@ def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Pa
             if all(question.id in done for question in batch):
                 continue
             prompts = [TASKS[PLANNED].render(TranslateInput(question.question)) for question in batch]
-            texts = [
-                write(prompts, temperature, int(sha256_text(f"{settings.seed}:{start}:{sample}")[:8], 16))
-                for sample, temperature in enumerate(settings.temperatures)
-            ]
-            made = [Proposal(q.id, list(samples)) for q, samples in zip(batch, zip(*texts, strict=True), strict=True)]
+            made = [Proposal(q.id, texts) for q, texts in zip(batch, write(prompts, start), strict=True)]
             append_rows(path, [proposal for proposal in made if proposal.id not in done])
             progress.advance(bar, len(batch))
     return read_rows(path, Proposal)
@@ -187,12 +186,16 @@ class Funnel:
 def select(
     questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, dropped: Counter[str]
 ) -> tuple[list[tuple[AnnotatedQuestion, Agreed]], Funnel]:
-    """The questions whose samples agree on a plan that holds."""
+    """The questions whose samples agree on a plan that holds, of the letters that are known."""
     samples = {proposal.id: proposal.samples for proposal in proposals}
     funnel, chosen = Funnel(len(questions)), []
     for question in questions:
-        plan = agreed(question, samples[question.id], settings.least, settings.coverage)
-        funnel.samples += len(samples[question.id])
+        own = samples[question.id]
+        if settings.letters:
+            plan = likeliest(question, own, settings.letters, settings.least, settings.coverage)
+        else:
+            plan = agreed(question, own, settings.least, settings.coverage)
+        funnel.samples += len(own)
         if isinstance(plan, str):
             dropped[plan] += 1
         else:
@@ -254,7 +257,11 @@ def card(name: str, known: dict[str, Any]) -> str:
     lines = [
         f"# Self-training round `{name}`",
         f"Model `{settings['model'][:12]}` planned questions of `{settings['source']}` ({settings['licence']}), "
-        f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
+        + (
+            f"the likeliest plans of letters `{settings['letters']}`; "
+            if settings["letters"]
+            else f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
+        )
         + (f"index `{settings['index'][:12]}`." if settings["index"] else "no index: the plans were not run."),
         "\n".join(f"* {what.replace('_', ' ')}: {count:,}" for what, count in known["counts"].items()),
         "Left out:",

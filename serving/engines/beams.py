@@ -7,11 +7,31 @@ done once no open beam can overtake its worst kept text.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from heapq import nlargest
 
 import torch
 
 NOTHING = -float("inf")  # the score of a place in which no beam lies
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Of the tokens `marks` every text has just those of `order`, one after another, with others between them."""
+
+    marks: Sequence[int]
+    order: Sequence[int]
+
+    def held(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
+        """The scores (texts, vocabulary) of what may follow each text; `end` is the token that ends one."""
+        scores = scores.clone()
+        for row, text in enumerate(texts):
+            missing = self.order[sum(map(text.count, self.marks)) :]
+            scores[row, [mark for mark in self.marks if mark not in missing[:1]]] = NOTHING
+            if missing:
+                scores[row, end] = NOTHING
+        return scores
 
 
 class Beams:
@@ -21,8 +41,8 @@ class Beams:
     the last token of each.
     """
 
-    def __init__(self, rows: int, width: int, end: int) -> None:
-        self.width, self.end = width, end
+    def __init__(self, rows: int, width: int, end: int, marks: Marks | None = None) -> None:
+        self.width, self.end, self.marks = width, end, marks
         self.alive = list(range(rows))
         self.tokens: list[int] = []
         self._scores = torch.full((rows, width), NOTHING)
@@ -37,7 +57,10 @@ class Beams:
         the next beams.
         """
         rows, looked = len(self.alive), 2 * self.width
-        best, tokens = logits.float().log_softmax(-1).topk(min(looked, logits.shape[1]))
+        odds = logits.float().log_softmax(-1)
+        if self.marks:
+            odds = self.marks.held(odds, self._texts, self.end)
+        best, tokens = odds.topk(min(looked, odds.shape[1]))
         scores, places = (best.view(rows, self.width, -1) + self._scores[..., None]).flatten(1).topk(looked)
         tokens = tokens.view(rows, -1).gather(1, places)
         owners = places // best.shape[1] + torch.arange(rows)[:, None] * self.width

@@ -25,6 +25,7 @@ from revelator.artifact import AdapterManifest, base_digest, base_folder, verify
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.language.decoding import Grammar
 from serving.engines import onnx_graph
+from serving.engines.beams import Marks
 from serving.engines.constrained import Constraint, Vocabulary
 from serving.engines.onnx_model import OnnxModel
 from serving.engines.packing import pack
@@ -149,8 +150,10 @@ class Engine:
         width: int,
         max_new_tokens: int = MAX_NEW_TOKENS,
         cancelled: Callable[[], bool] = never,
+        marks: Marks | None = None,
     ) -> list[list[Written]]:
-        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width.
+        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width,
+        held to `marks`.
 
         An empty list for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
         """
@@ -160,7 +163,7 @@ class Engine:
         for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
             go_on(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
-            found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled)
+            found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
             for index, texts in zip(indices, found, strict=True):
                 answers[index] = [self._written([*text, self.tokenizer.eos_token_id]) for text in texts]
         return answers

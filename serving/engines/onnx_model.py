@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from serving.engines.beams import Beams
+from serving.engines.beams import Beams, Marks
 from serving.engines.constrained import Constraint
 from serving.engines.onnx_graph import build
 from serving.engines.packing import Pack
@@ -100,13 +100,20 @@ class OnnxModel:
             logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
 
     def likeliest(
-        self, ids: torch.Tensor, mask: torch.Tensor, room: int, end: int, width: int, cancelled: Callable[[], bool]
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        room: int,
+        end: int,
+        width: int,
+        cancelled: Callable[[], bool],
+        marks: Marks | None = None,
     ) -> list[list[list[int]]]:
         """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
         logits, past = self._read(ids.numpy(), kept, cancelled)
-        beams = Beams(len(ids), width, end)
+        beams = Beams(len(ids), width, end, marks)
         order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
         parents = beams.step(logits[order])
         for number in range(room - 1):

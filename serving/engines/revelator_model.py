@@ -14,12 +14,14 @@ from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
+from serving.engines.beams import Marks
 from serving.engines.choice import soundest
 from serving.engines.degraded import question_itself
 from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
+OPERATORS = (" *", " +")  # of plans, as tokens
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
@@ -77,6 +79,19 @@ def _soundest(
         if best is not None:
             taken[place] = rows[best]
     return taken
+
+
+def plans_like(engine: Engine, letters: str, prompts: Sequence[str]) -> list[list[str]]:
+    """For each prompt its likeliest plans, whose operators are those of `letters`, such as "(A + B) * C", in its order.
+
+    Nearly all have its groups, too: that a group is open is the beginning of their text, and the model closes it.
+    """
+    signs = {engine.tokenizer.decode([token]): token for token in range(len(engine.tokenizer))}
+    marks = Marks([signs[sign] for sign in OPERATORS], [signs[f" {sign}"] for sign in letters if sign in "*+"])
+    groups = "(" * (len(letters) - len(letters.lstrip("(")))
+    begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
+    found = engine.likeliest(begun, BEAMS, PLAN_TOKENS, marks=marks)
+    return [[groups + text.text for text in texts] for texts in found]
 
 
 def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:

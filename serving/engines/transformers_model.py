@@ -14,6 +14,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from serving.engines.beams import Marks
 from serving.engines.constrained import Constraint
 from serving.engines.packing import Pack
 from serving.engines.sampling import drawn, go_on
@@ -73,7 +74,14 @@ class TransformersModel:
 
     @torch.inference_mode()
     def likeliest(
-        self, ids: torch.Tensor, mask: torch.Tensor, room: int, end: int, width: int, cancelled: Callable[[], bool]
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        room: int,
+        end: int,
+        width: int,
+        cancelled: Callable[[], bool],
+        marks: Marks | None = None,
     ) -> list[list[list[int]]]:
         """For each row up to `width` continuations that end within `room` tokens, likeliest first. Beams that it cuts
         compete with those that ended, so near it there may be fewer than `OnnxModel` finds."""
@@ -85,7 +93,8 @@ class TransformersModel:
             eos_token_id=end,
             pad_token_id=end,
         )
-        texts = self._generated(ids, mask, settings, cancelled)
+        processors = LogitsProcessorList([_Held(marks, ids.shape[1], end)]) if marks else None
+        texts = self._generated(ids, mask, settings, cancelled, processors)
         groups = [texts[i : i + width] for i in range(0, len(texts), width)]
         return [[text[: text.index(end)] for text in group if end in text] for group in groups]
 
@@ -116,6 +125,16 @@ class _Draw(LogitsProcessor):
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
         return drawn(scores, self._temperature)
+
+
+class _Held(LogitsProcessor):
+    """Holds what follows the first `start` tokens of each row to `marks`."""
+
+    def __init__(self, marks: Marks, start: int, end: int) -> None:
+        self._marks, self._start, self._end = marks, start, end
+
+    def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        return self._marks.held(scores, input_ids[:, self._start :].tolist(), self._end)
 
 
 class _Cancellation(StoppingCriteria):

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.annotated import AnnotatedQuestion
-from data_gen.self_training import Agreed, Asked, agreed, annotate, states, support_fault
+from data_gen.self_training import Agreed, Asked, agreed, annotate, likeliest, states, support_fault
 from data_gen.validators import first_fault
 
 QUESTION = AnnotatedQuestion(
@@ -42,6 +42,18 @@ def test_what_does_not_hold_counts_against_the_majority(sample: str) -> None:
     assert agreed(QUESTION, [sample] * 3, 0.5, 0.8) == "no sample holds"
     assert agreed(QUESTION, [CHAIN, sample], 0.5, 0.8) == "the samples do not agree"
     assert agreed(QUESTION, [CHAIN, sample, CHAIN], 0.5, 0.8) == Agreed(CHAIN, 2 / 3, 2)
+
+
+def test_the_likeliest_plan_of_a_known_graph_is_taken() -> None:
+    three = f"{CHAIN} * When did {{place}} begin?"
+    texts = ["(", three, PAIR, OTHER, CHAIN]
+    assert likeliest(QUESTION, texts, "A * B", 0.4, 0.8) == Agreed(OTHER, 0.4, 2)
+    assert likeliest(QUESTION, texts, "A * B", 0.5, 0.8) == "the texts do not agree"
+    assert likeliest(QUESTION, texts, "A * B * C", 0.0, 0.8) == Agreed(three, 0.2, 1)
+    assert likeliest(QUESTION, texts, "(A + B) * C", 0.0, 0.8) == "no text holds as (A + B) * C"
+    assert likeliest(QUESTION, [], "A * B", 0.0, 0.8) == "no text holds as A * B"
+    later = f"{CHAIN} + Where is Lantern Row?"
+    assert likeliest(QUESTION, [later], "A + B * C", 1.0, 0.8) == Agreed(later, 1.0, 1)  # the order of + is free
 
 
 @settings(max_examples=40)

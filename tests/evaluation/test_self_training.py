@@ -17,6 +17,7 @@ from data_gen.leakage import question_hash
 from evaluation.self_training import rounds
 from evaluation.self_training.command import self_train
 from revelator.errors import ConfigError, RevelatorError
+from revelator.language import parse, to_letters
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator
 from serving.protocols import Completion
@@ -40,8 +41,8 @@ class Judge:
         return [Completion("yes", {"yes": 1.0, "no": 0.0}) for _ in prompts]
 
 
-def write(prompts: Sequence[str], temperature: float, seed: int) -> list[str]:
-    return [next(plan for question, plan in PLANS.items() if question in prompt) for prompt in prompts]
+def write(prompts: Sequence[str], batch: int) -> list[list[str]]:
+    return [[next(plan for question, plan in PLANS.items() if question in prompt)] * 3 for prompt in prompts]
 
 
 def settings(folder: Path, **changes: object) -> rounds.Settings:
@@ -58,6 +59,7 @@ def settings(folder: Path, **changes: object) -> rounds.Settings:
         "limit": 9,
         "seed": 1,
         "temperatures": (0.0, 0.5, 0.9),
+        "letters": None,
         "least": 0.6,
         "coverage": 0.8,
         "held_out": None,
@@ -111,6 +113,21 @@ def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path:
     assert (funnel.agreeing, funnel.kept, funnel.with_steps) == (3, 3, 0)
     assert manifest["records"]["train"] == 3  # plans alone: what the steps answer is not known
     assert "no index: the plans were not run" in (tmp_path / "round/README.md").read_text()
+
+
+def test_where_the_graph_is_known_the_likeliest_plan_of_it_is_kept(tmp_path: Path) -> None:
+    arguments = ["round", str(tmp_path / "mine.jsonl"), "--coverage", "1", "--agreement", "0", "--threads", "1"]
+    row = {"id": "1", "question": next(iter(PLANS)), "answer": "Port Velm"}
+    (tmp_path / "mine.jsonl").write_text(json.dumps(row))
+    ran = CliRunner().invoke(self_train, [*arguments, "--letters", "A * B", "--out", str(tmp_path / "round")])
+    assert ran.exit_code == 0
+    [made] = read_records(tmp_path / "round/set", "train", "translate_bnf")
+    assert to_letters(parse(json.loads(made.gold))) == "A * B"
+    assert "the likeliest plans of letters `A * B`" in (tmp_path / "round/README.md").read_text()
+    for given in ("A", "2", "A * (B", "Who? * When did {x}?"):
+        ran = CliRunner().invoke(self_train, [*arguments, "--letters", given, "--out", str(tmp_path / "other")])
+        assert isinstance(ran.exception, ConfigError) and ran.exception.where == "--letters"
+    assert not (tmp_path / "other").exists()
 
 
 def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tmp_path: Path) -> None:
