@@ -142,6 +142,7 @@ class GrpoConfig(Run):
         return self
 
 
+UNKNOWN = "a configuration of this stage has no such field"
 STAGES: dict[str, type[TrainConfig] | type[GrpoConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig}
 
 
@@ -177,7 +178,7 @@ def load_config(path: Path, **changes: Any) -> TrainConfig | GrpoConfig:
         return STAGES[stage](**values | {name: value for name, value in changes.items() if value is not None})
     except ValidationError as error:
         reasons = [
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
+            f"{'.'.join(map(str, e['loc']))}: {UNKNOWN if e['type'] == 'extra_forbidden' else e['msg']}"
             + (f" (given: {e['input']!r:.80})" if e["type"] != "missing" else "")
             if e["loc"]
             else e["msg"].removeprefix("Value error, ")

@@ -102,7 +102,11 @@ def _shown(what: str, total: int | None, done: Callable[[Work], int]) -> Iterato
             rate = f"{done(work) / elapsed:.1f}/s" if elapsed else ""
             bars.update(bar, completed=done(work), calls=calls, rate=rate)
 
-        yield progress
+        try:
+            yield progress
+        except KeyboardInterrupt:
+            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
+            raise
 
 
 def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> None:

@@ -233,19 +233,24 @@ def test_a_budget_in_money_counts_prices_of_both_sides(run: Run, teacher: Teache
         run(budget={"money": 1.0})
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "told"),
+    [(signal.SIGKILL, -signal.SIGKILL, ""), (signal.SIGINT, 1, "stopped: the answers so far are kept")],
+)
 def test_a_killed_run_repeats_no_finished_call_and_gives_the_same_set(
-    run: Run, teacher: Teacher, server: Server, tmp_path: Path
+    sent: signal.Signals, status: int, told: str, run: Run, teacher: Teacher, server: Server, tmp_path: Path
 ) -> None:
     stop = 5
     straight = run("straight")["digest"]
     asked_once = sorted(teacher.answered)
     teacher.answered, teacher.hold_from = [], len(server.requests) + stop
     command = [sys.executable, "-m", "tests.data_gen.teach_main", str(tmp_path / "teach.yaml"), str(tmp_path / "out")]
-    process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)})
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)
     for _ in range(2):  # every slot waits, so whatever was answered before has been kept
         assert teacher.held.acquire(timeout=60)
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    process.send_signal(sent)
+    assert told in process.communicate(timeout=60)[1] and process.returncode == status
     assert len(teacher.answered) == stop
     teacher.hold_from = None
     teacher.release.set()

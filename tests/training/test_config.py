@@ -39,7 +39,7 @@ def test_those_that_the_documents_name_ship() -> None:
         ("steps: 0\nlearning_rate: 1.0e-3", r"steps: .*greater than or equal to 1 \(given: 0\)"),
         ("steps: 5", "learning_rate: Field required"),
         ("steps: 5\nlearning_rate: 1.0e-3\nlora: {rank: many}", r"lora\.rank: .*\(given: 'many'\)"),
-        ("steps: 5\nlearning_rate: 1.0e-3\nstepps: 5", r"stepps: Extra inputs"),
+        ("steps: 5\nlearning_rate: 1.0e-3\nstepps: 5", r"stepps: a configuration of this stage has no such field"),
         ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {translate: 1}", "no such task: translate"),
         ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {route: 0}", "one must be above zero"),
         ("- a\n- list", "mapping of fields"),
