@@ -21,7 +21,6 @@ from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
-OPERATORS = (" *", " +")  # of plans, as tokens
 PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
 TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
@@ -85,9 +84,12 @@ def plans_like(engine: Engine, letters: str, prompts: Sequence[str]) -> list[lis
     """For each prompt its likeliest plans, whose operators are those of `letters`, such as "(A + B) * C", in its order.
 
     Nearly all have its groups, too: that a group is open is the beginning of their text, and the model closes it.
+    Raises ConfigError where the base's tokenizer cuts an operator into several tokens.
     """
-    signs = {engine.tokenizer.decode([token]): token for token in range(len(engine.tokenizer))}
-    marks = Marks([signs[sign] for sign in OPERATORS], [signs[f" {sign}"] for sign in letters if sign in "*+"])
+    signs = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
+    if any(len(tokens) > 1 for tokens in signs.values()):
+        raise ConfigError("the tokenizer of this base has no token for an operator", hint="leave --letters out")
+    marks = Marks([signs["*"][0], signs["+"][0]], [signs[sign][0] for sign in letters if sign in signs])
     groups = "(" * (len(letters) - len(letters.lstrip("(")))
     begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
     found = engine.likeliest(begun, BEAMS, PLAN_TOKENS, marks=marks)
