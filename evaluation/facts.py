@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
@@ -60,6 +62,13 @@ def machine() -> dict[str, str]:
 def read(path: Path) -> dict[str, Any]:
     """A manifest, given as a file or by its folder."""
     return json.loads((path / "manifest.json" if path.is_dir() else path).read_text(encoding="utf-8"))
+
+
+def made_by(program: str, digests: Mapping[str, str]) -> str:
+    """One line of a page of results: by which command, of what (empty digests are left out), when and where."""
+    command, ran = shlex.join([*program.split(), *sys.argv[1:]]), machine()
+    of = ", ".join(f"{name} {short(digest)}" for name, digest in digests.items() if digest)
+    return f"`{command}`: {of}; {ran['started'][:10]}, {ran['machine']}"
 
 
 def short(digest: str) -> str:

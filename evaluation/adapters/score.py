@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
-import sys
 from pathlib import Path
 
 import click
@@ -13,7 +11,7 @@ from rich.table import Column, Table
 
 from evaluation.adapters.targets import Reached, reached, same_answer
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, SPLIT, THREADS, URI, adapter_folder
-from evaluation.facts import machine, short
+from evaluation.facts import made_by
 from evaluation.sections import put, text_with
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_file, sha256_text
@@ -100,9 +98,7 @@ def section(lines: list[Reached], digests: dict[str, str]) -> str:
     """The table for a page of results, below what it was made of, by which command and where."""
     from evaluation.chains.results import targets_table as in_markdown
 
-    of, ran = ", ".join(f"{name} {short(digest)}" for name, digest in digests.items() if digest), machine()
-    command = shlex.join(["revelator", *sys.argv[1:]])
-    return f"`{command}`: {of}; {ran['started'][:10]}, {ran['machine']}\n\n{in_markdown(lines)}"
+    return f"{made_by('revelator', digests)}\n\n{in_markdown(lines)}"
 
 
 def targets_table(lines: list[Reached], title: str) -> Table:

@@ -4,7 +4,7 @@ Parts: the wordings of training over topics that training has not seen, by numbe
 not seen (`logic-free`); and WRITTEN, questions that were written one by one, without the generator. Their gold terms
 are words of the question, so a term that is cut otherwise counts as wrong.
 
-    python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/logic
+    python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/logic --results docs/results.md
 """
 
 from __future__ import annotations
@@ -22,9 +22,13 @@ from rich.table import Table
 
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.logic.questions import FREE
+from evaluation.facts import made_by
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.measures.query_metrics import QueryScore, query_score
+from evaluation.published import table as published
 from evaluation.rows import progress_bar
+from evaluation.sections import put, text_with
+from revelator.durable import sha256_file
 from revelator.language.logic import Query, parse, terms
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine
@@ -32,6 +36,10 @@ from serving.engines.revelator_model import complete
 
 BATCH = 32
 WRITTEN = "written.tsv"
+SECTION = "logic"  # of a page of results
+TEMPLATES = ("1-2 terms", "3 terms, 32 templates", "4-6 terms")
+TARGET = 0.95
+REFERENCE = "Llama-3-70B by prompt .85-.87"  # ITLR
 
 
 @dataclass(frozen=True)
@@ -71,8 +79,11 @@ def of_set(folder: Path, split: str, limit: int) -> Iterator[Asked]:
 @click.option("--adapter", type=click.Path(path_type=Path), help="Folder of an adapter; the base alone without one.")
 @click.option("--split", default="dev", show_default=True, type=click.Choice(["dev", "test"]))
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="Questions of each part.")
+@click.option("--results", type=click.Path(path_type=Path), help="Page of results: the table goes into its section.")
 @click.option("--json", "as_json", is_flag=True, help="Write every question with what was answered, one a line.")
-def main(folder: Path, base: str, adapter: Path | None, split: str, limit: int, as_json: bool) -> None:
+def main(
+    folder: Path, base: str, adapter: Path | None, split: str, limit: int, results: Path | None, as_json: bool
+) -> None:
     """Score the logical queries that a model writes.
 
     \b
@@ -80,6 +91,8 @@ def main(folder: Path, base: str, adapter: Path | None, split: str, limit: int, 
       python -m evaluation.logic_translation --set runs/sets/logic --adapter runs/adapters/logic
       python -m evaluation.logic_translation --set runs/sets/logic --base out/base --split test --json > rows.jsonl
     """
+    if results:
+        text_with(results, SECTION)
     engine = Engine(base, adapter)
     asked = sorted([*of_set(folder, split, limit), *written()], key=lambda a: (a.part, len(a.prompt)))
     scored: dict[str, list[QueryScore]] = {}
@@ -91,6 +104,9 @@ def main(folder: Path, base: str, adapter: Path | None, split: str, limit: int, 
                 shown = {"part": row.part, "prompt": row.prompt, "answered": text}
                 click.echo(json.dumps(shown | asdict(score), ensure_ascii=False))
             bar.advance(task)
+    if results:
+        made = {"adapter": sha256_file(adapter / "manifest.json") if adapter else "", "base": engine.base_digest}
+        put(results, SECTION, section(scored, made | {"set": read_manifest(folder)["digest"]}))
     if not as_json:
         Console().print(table(scored))
 
@@ -102,6 +118,17 @@ def answers(engine: Engine, asked: Sequence[Asked]) -> Iterator[tuple[Asked, str
         done = complete(engine, "translate_logic", [row.prompt for row in batch])
         for row, completion in zip(batch, done, strict=True):
             yield row, completion.text.strip(), query_score(completion.text, row.gold)
+
+
+def section(scored: Mapping[str, Sequence[QueryScore]], digests: Mapping[str, str]) -> str:
+    """The table for a page of results, with the target of each part, below what it was made of."""
+    rows = []
+    for part, scores in scored.items():
+        reference, target = (REFERENCE, f"≥ {TARGET}") if part in TEMPLATES else ("", "reported")
+        value = bootstrap([score.truth for score in scores])
+        rows.append(["translate logic", part, "same truth table", reference, target, value, len(scores)])
+    head = ["task", "questions", "measure", "reference", "target", "value [95 %]", "n"]
+    return f"{made_by('python -m evaluation.logic_translation', digests)}\n\n{published(head, rows)}"
 
 
 def table(scored: Mapping[str, Sequence[QueryScore]]) -> Table:

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from evaluation.logic_translation.translation import answers, of_set, table, written
+from evaluation.logic_translation.translation import answers, of_set, section, table, written
 from revelator.artifact import EMBEDDED_BASE
 from revelator.language.logic import Term, check, render, terms
 from revelator.tasks import TASKS
@@ -51,3 +51,7 @@ def test_a_set_is_scored_in_parts_of_at_most_so_many_questions(tmp_path: Path) -
     scored = list(answers(engine, asked))  # type: ignore[arg-type]
     assert [score.truth for *_, score in scored] == [True] * 19 + [False]
     assert table({"all": [score for *_, score in scored]}).row_count == 1
+    page = section({"4-6 terms": [scored[0][2]], "held-out wordings": [scored[-1][2]]}, {"adapter": "", "set": "ab"})
+    assert page.startswith("`python -m evaluation.logic_translation") and ": set `ab`; " in page
+    assert "| 4-6 terms | same truth table | Llama-3-70B by prompt .85-.87 | ≥ 0.95 | 1.000 [" in page
+    assert "| held-out wordings | same truth table |  | reported | 0.000 [" in page
