@@ -61,7 +61,7 @@ def likeliest(
     question: AnnotatedQuestion, texts: Sequence[str], letters: str, least: float, coverage: float
 ) -> Agreed | str:
     """The first of `texts`, likeliest first, that holds and has these letters up to the order of `+`, or the reason why
-    there is none. At least the part `least` of all texts must be such plans."""
+    there is none. At least the part `least` of the texts must be such plans: that part is its `agreement`."""
     wanted = letters_key(parse(letters))
     plans = [plan for plan in _all_holding(question, texts, coverage) if letters_key(plan) == wanted]
     if not plans:

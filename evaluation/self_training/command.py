@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import os
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
-from revelator.durable import sha256_file, sha256_text
+from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
 from revelator.language import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
@@ -24,6 +24,24 @@ TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
 HELD_OUT = "held_out.sha256"
 GRAPHS = 'as MuSiQue\'s: "A * B", "A * B * C", "(A + B) * C", "A * B * C * D", "(A * B + C) * D", "(A + B) * C * D"'
 PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
+
+
+def _letters(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """A graph in letters. Raises ConfigError for what is none, is spelt otherwise, or cannot be held."""
+    if given is None:
+        return None
+    try:
+        letters = to_letters(parse(given))
+    except ExpressionError as error:
+        raise ConfigError(f"no plan in letters: {error.message}", where="--letters", hint=GRAPHS) from error
+    if letters == "A":
+        raise ConfigError(f"{given!r} is a single leaf", where="--letters", hint=f"operators between spaces, {GRAPHS}")
+    if letters != given:
+        raise ConfigError(f"{given!r} is no graph in letters", where="--letters", hint=f"write {letters}")
+    if "(" in letters.lstrip("("):
+        hint = f"groups may stand at the beginning, {GRAPHS}"
+        raise ConfigError("a search cannot be held to a group inside", where="--letters", hint=hint)
+    return letters
 
 
 @click.group(name="self-train")
@@ -55,7 +73,8 @@ def self_train() -> None:
 @click.option("--seed", default=1, show_default=True, type=int, help="Chooses the questions: another seed, others.")
 @click.option("--temperature", "temperatures", multiple=True, type=click.FloatRange(0, 2), default=TEMPERATURES,
               help="Of one sample; give it once for each.  [default: 0, 0.5, 0.7, 0.9, 1]")  # fmt: skip
-@click.option("--letters", help='Graph that all have, as "(A + B) * C": their likeliest plans of it, no samples.')
+@click.option("--letters", callback=_letters,
+              help='Graph of each question, as "(A + B) * C": its likeliest plan of it, not samples.')  # fmt: skip
 @click.option("--agreement", default=0.6, show_default=True, type=click.FloatRange(0, 1), help="Part that must agree.")
 @click.option("--coverage", default=0.8, show_default=True, type=click.FloatRange(0, 1), help="Of a question's names.")
 @click.option("--decoding", default="grammar", show_default=True, type=click.Choice(DECODINGS))
@@ -90,8 +109,9 @@ def round_(
 
     Kept are plans that check, bind and keep the question's names, whose samples agree up to the order of `+`, and
     whose leaves, run on the index, find the known answer; without an index that last test is left out. A round that was
-    killed goes on with the same command. With --letters, where the graph of the questions is published, the plan is the
-    likeliest of that graph; so must be the part --agreement of the four likeliest with its operators.
+    killed goes on with the same command. With --letters, where the graph of the questions is known, the plan is the
+    likeliest text of that graph, and --agreement the part of the likeliest texts that must be plans of it (0: one is
+    enough); --temperature and --decoding are of samples alone.
 
     \b
     Examples:
@@ -100,12 +120,14 @@ def round_(
       revelator self-train round 3hop2.jsonl --adapter runs/real/adapters/real --letters "(A + B) * C" \\
         --agreement 0 --coverage 1 --limit 5000 --out runs/self/3
     """
-    import torch
-
+    given = click.get_current_context().get_parameter_source
+    if letters and ParameterSource.COMMANDLINE in (given("temperatures"), given("decoding")):
+        raise click.UsageError("--temperature and --decoding are of samples: leave them out beside --letters")
     from evaluation.self_training import rounds
+    from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
     from serving.engines.engine import Engine
-    from serving.engines.revelator_model import PLAN_TOKENS, LocalRevelator, complete, plans_like
+    from serving.engines.revelator_model import LocalRevelator
     from serving.executor import Executor, Limits
     from serving.generators import EmbeddedGenerator
     from serving.retrieval import Index
@@ -123,31 +145,21 @@ def round_(
         limit=limit,
         seed=seed,
         temperatures=() if letters else tuple(temperatures),
-        letters=letters and _letters(letters),
+        letters=letters,
         least=agreement,
         coverage=coverage,
         held_out=_held_out(held_out),
-        decoding=decoding,
+        decoding="" if letters else decoding,
         documents=documents,
         model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
         index=sha256_file(index_folder / "manifest.json") if index_folder else "",
     )
+    propose = searched(engine, letters) if letters else drawn(engine, settings.temperatures, seed, decoding)
     rounds.begin(out, settings)
     dropped: Counter[str] = Counter()
     asked = rounds.unlabelled(settings, dropped)
 
-    def sample(prompts: Sequence[str], batch: int) -> list[list[str]]:
-        samples = []
-        for number, temperature in enumerate(settings.temperatures):
-            torch.manual_seed(int(sha256_text(f"{seed}:{batch}:{number}")[:8], 16))
-            written = complete(engine, rounds.PLANNED, prompts, temperature, PLAN_TOKENS, decoding)
-            samples.append([completion.text for completion in written])
-        return [list(texts) for texts in zip(*samples, strict=True)]
-
-    def search(prompts: Sequence[str], batch: int) -> list[list[str]]:
-        return plans_like(engine, settings.letters or "", prompts)
-
-    proposals = rounds.propose(asked, settings, out / "proposals.jsonl", search if letters else sample)
+    proposals = rounds.propose(asked, settings, out / "proposals.jsonl", propose)
     chosen, funnel = rounds.select(asked, proposals, settings, dropped)
     executions = {}
     if index:
@@ -217,17 +229,6 @@ def gain(
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
     record(round_folder, {"gain": {**digests, "set": digest, "source": source, "tasks": tasks}})
     click.echo((round_folder / "README.md").read_text(encoding="utf-8"))
-
-
-def _letters(given: str) -> str:
-    """The graph in letters. Raises ConfigError for what is none, or for a single leaf."""
-    try:
-        letters = to_letters(parse(given))
-    except ExpressionError as error:
-        raise ConfigError(f"no plan in letters: {error.message}", where="--letters", hint=GRAPHS) from error
-    if letters != given or letters == "A":
-        raise ConfigError(f"{given!r} is no graph of two leaves or more in letters", where="--letters", hint=GRAPHS)
-    return letters
 
 
 def _held_out(given: Path | None) -> str | None:

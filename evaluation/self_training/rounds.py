@@ -31,6 +31,7 @@ from data_gen.teacher.work import QUESTIONS, Admission, rows
 from evaluation.adapters.scores import TaskScore
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
+from evaluation.self_training.proposing import Propose
 from revelator.durable import write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
 from revelator.tasks import TASKS, TranslateInput
@@ -39,7 +40,6 @@ from revelator.trace import Node, Trace, in_order
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
 
-Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, the number of the batch → texts of each prompt
 Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 
@@ -90,7 +90,8 @@ def begin(out: Path, settings: Settings) -> None:
     """Makes the folder of a round, or finds that it is this one's. Raises ConfigError for any other."""
     known = json.loads(json.dumps(asdict(settings)))
     if (out / RECORD).exists():
-        if json.loads((out / RECORD).read_text(encoding="utf-8")).get("settings") != known:
+        before = json.loads((out / RECORD).read_text(encoding="utf-8")).get("settings", {})
+        if {"letters": None} | before != known:  # a round of before there were letters has none
             hint = "name another folder for another model, other questions or other settings"
             raise ConfigError("a round with other settings stands there", where=str(out), hint=hint)
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -259,7 +260,7 @@ def card(name: str, known: dict[str, Any]) -> str:
         f"Model `{settings['model'][:12]}` planned questions of `{settings['source']}` ({settings['licence']}), "
         + (
             f"the likeliest plans of letters `{settings['letters']}`; "
-            if settings["letters"]
+            if settings.get("letters")
             else f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
         )
         + (f"index `{settings['index'][:12]}`." if settings["index"] else "no index: the plans were not run."),

@@ -14,7 +14,6 @@ from revelator.language.decoding import Grammar, plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import words_of
 from revelator.tasks import TASKS
-from serving.engines.beams import Marks
 from serving.engines.choice import soundest
 from serving.engines.degraded import question_itself
 from serving.engines.engine import MAX_NEW_TOKENS, Engine, Written, never
@@ -78,22 +77,6 @@ def _soundest(
         if best is not None:
             taken[place] = rows[best]
     return taken
-
-
-def plans_like(engine: Engine, letters: str, prompts: Sequence[str]) -> list[list[str]]:
-    """For each prompt its likeliest plans, whose operators are those of `letters`, such as "(A + B) * C", in its order.
-
-    Nearly all have its groups, too: that a group is open is the beginning of their text, and the model closes it.
-    Raises ConfigError where the base's tokenizer cuts an operator into several tokens.
-    """
-    signs = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
-    if any(len(tokens) > 1 for tokens in signs.values()):
-        raise ConfigError("the tokenizer of this base has no token for an operator", hint="leave --letters out")
-    marks = Marks([signs["*"][0], signs["+"][0]], [signs[sign][0] for sign in letters if sign in signs])
-    groups = "(" * (len(letters) - len(letters.lstrip("(")))
-    begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
-    found = engine.likeliest(begun, BEAMS, PLAN_TOKENS, marks=marks)
-    return [[groups + text.text for text in texts] for texts in found]
 
 
 def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:

@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
+from click.testing import CliRunner, Result
 
 from data_gen.config import SetConfig
 from data_gen.instruction_set import read_records
 from data_gen.leakage import question_hash
 from evaluation.self_training import rounds
 from evaluation.self_training.command import self_train
+from evaluation.self_training.proposing import drawn, searched
 from revelator.errors import ConfigError, RevelatorError
 from revelator.language import parse, to_letters
+from revelator.tasks import TASKS, TranslateInput
+from serving.engines.engine import Engine
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator
 from serving.protocols import Completion
 from serving.retrieval import Index
 from serving.retrieval.local import LocalRetriever
+from tests.serving.toy_model import write_base
 from tests.training.toy import write_set
 
 PLANS = {
@@ -115,19 +120,92 @@ def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path:
     assert "no index: the plans were not run" in (tmp_path / "round/README.md").read_text()
 
 
+def ask(folder: Path, out: str, *options: str) -> Result:
+    """A round by the embedded base alone over the questions of PLANS."""
+    given = settings(folder)
+    command = ["round", given.questions, "--coverage", "0.5", "--agreement", "0", "--threads", "1", *options]
+    return CliRunner().invoke(self_train, [*command, "--out", str(folder / out)])
+
+
+def proposed(folder: Path) -> dict[str, list[str]]:
+    rows = map(json.loads, (folder / "proposals.jsonl").read_text().splitlines())
+    return {row["id"]: row["samples"] for row in rows}
+
+
 def test_where_the_graph_is_known_the_likeliest_plan_of_it_is_kept(tmp_path: Path) -> None:
-    arguments = ["round", str(tmp_path / "mine.jsonl"), "--coverage", "1", "--agreement", "0", "--threads", "1"]
-    row = {"id": "1", "question": next(iter(PLANS)), "answer": "Port Velm"}
-    (tmp_path / "mine.jsonl").write_text(json.dumps(row))
-    ran = CliRunner().invoke(self_train, [*arguments, "--letters", "A * B", "--out", str(tmp_path / "round")])
+    ran = ask(tmp_path, "round", "--letters", "A * B")
     assert ran.exit_code == 0
-    [made] = read_records(tmp_path / "round/set", "train", "translate_bnf")
-    assert to_letters(parse(json.loads(made.gold))) == "A * B"
+    made = list(read_records(tmp_path / "round/set", "train", "translate_bnf"))
+    assert {to_letters(parse(json.loads(record.gold))) for record in made} == {"A * B"} and len(made) > 1
     assert "the likeliest plans of letters `A * B`" in (tmp_path / "round/README.md").read_text()
-    for given in ("A", "2", "A * (B", "Who? * When did {x}?"):
-        ran = CliRunner().invoke(self_train, [*arguments, "--letters", given, "--out", str(tmp_path / "other")])
-        assert isinstance(ran.exception, ConfigError) and ran.exception.where == "--letters"
-    assert not (tmp_path / "other").exists()
+
+
+@pytest.mark.parametrize("given", ["", "A", "2", "A * (B", "(A+B)*C", "(A * B) * C", "A * (B + C)", "Who? * When {x}?"])
+def test_what_is_no_graph_in_letters_is_refused_before_anything_is_made(given: str, tmp_path: Path) -> None:
+    ran = ask(tmp_path, "round", "--letters", given)
+    assert isinstance(ran.exception, ConfigError) and ran.exception.where == "--letters" and ran.exception.hint
+    assert not (tmp_path / "round").exists()
+
+
+def test_options_of_samples_are_refused_beside_letters(tmp_path: Path) -> None:
+    for more in (["--temperature", "0.3"], ["--decoding", "free"]):
+        ran = ask(tmp_path, "round", "--letters", "A * B", *more)
+        assert ran.exit_code == 2 and "leave them out beside --letters" in ran.output
+
+
+def test_a_base_whose_tokenizer_cuts_operators_begins_no_round(tmp_path: Path) -> None:
+    ran = ask(tmp_path, "round", "--letters", "A * B", "--base", str(write_base(tmp_path / "base")))
+    assert isinstance(ran.exception, ConfigError) and "no token for an operator" in ran.exception.message
+    assert not (tmp_path / "round").exists()
+
+
+@pytest.mark.parametrize("letters", ["A", "A * B", "A + B", "A * B * C", "(A + B) * C"])
+def test_texts_are_of_the_graph_that_they_are_held_to_and_none_comes_twice(letters: str) -> None:
+    """Also where the embedded base would write another one by itself."""
+    prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the director of Tin Comet born?"))
+    [texts] = searched(Engine("tiny", threads=1), letters)([prompt], 0)
+    plans = [plan for text in texts if (plan := TASKS["translate_bnf"].sound(text))]
+    assert plans and {to_letters(plan) for plan in plans} == {letters}
+    assert len(set(texts)) == len(texts)
+
+
+def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
+    engine = Engine("tiny", threads=1)
+    prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in PLANS]
+    draw = drawn(engine, (0.0, 2.0, 2.0), 1, "grammar")
+    first = draw(prompts, 0)
+    assert [len(texts) for texts in first] == [3] * 4
+    assert first != draw(prompts, 32)
+    assert first == draw(prompts, 0) == drawn(engine, (0.0, 2.0, 2.0), 1, "grammar")(prompts, 0)
+    assert first != drawn(engine, (0.0, 2.0, 2.0), 2, "grammar")(prompts, 0)
+    assert any(second != third for _, second, third in first)
+    assert [texts[0] for texts in first] == [texts[0] for texts in draw(prompts, 32)]  # at temperature 0
+
+
+def test_a_round_asks_a_sample_at_each_temperature_and_goes_on_to_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rounds, "BATCH", 1)
+    options = ("--temperature", "0", "--temperature", "2")
+    assert isinstance(ask(tmp_path, "straight", *options).exception, RevelatorError | None)  # it may keep none
+    whole = (tmp_path / "straight/proposals.jsonl").read_bytes()
+    samples = proposed(tmp_path / "straight")
+    assert {len(texts) for texts in samples.values()} == {2} and len({*map(tuple, samples.values())}) == 4
+    shutil.copytree(tmp_path / "straight", tmp_path / "again")
+    (tmp_path / "again/proposals.jsonl").write_bytes(whole[: len(whole) // 2])
+    ask(tmp_path, "again", *options)
+    assert proposed(tmp_path / "again") == samples
+
+
+def test_a_round_of_before_there_were_letters_goes_on_and_has_a_card(index: Path, tmp_path: Path) -> None:
+    given = settings(tmp_path)
+    digest = run_round(tmp_path / "round", given, index)["digest"]
+    known = json.loads((tmp_path / "round/round.json").read_text())
+    del known["settings"]["letters"]
+    (tmp_path / "round/round.json").write_text(json.dumps(known))
+    rounds.record(tmp_path / "round", {})
+    assert "a sample at each of the temperatures" in (tmp_path / "round/README.md").read_text()
+    assert run_round(tmp_path / "round", given, index)["digest"] == digest
 
 
 def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tmp_path: Path) -> None:

@@ -5,11 +5,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from revelator.errors import Cancelled
-from revelator.language import to_letters
 from revelator.language.decoding import Grammar
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine, Written
-from serving.engines.revelator_model import BEAMS, PLAN_TOKENS, complete, plans_like
+from serving.engines.revelator_model import BEAMS, PLAN_TOKENS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -51,15 +50,6 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
     assert engine.calls == [("likeliest", BEAMS, PLAN_TOKENS), ("generate", 2, 0.0, 2)]
-
-
-@pytest.mark.parametrize("letters", ["A", "A * B", "A + B", "A * B * C", "(A + B) * C"])
-def test_plans_of_a_known_graph_are_of_that_graph(letters: str) -> None:
-    """Also where the embedded base would write another one by itself."""
-    prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the director of Tin Comet born?"))
-    [texts] = plans_like(Engine("tiny", threads=1), letters, [prompt])
-    plans = [plan for text in texts if (plan := TASKS["translate_bnf"].sound(text))]
-    assert plans and {to_letters(plan) for plan in plans} == {letters}
 
 
 @pytest.mark.parametrize(

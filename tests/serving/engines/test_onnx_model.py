@@ -11,9 +11,9 @@ from revelator.errors import ConfigError
 from revelator.language.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.engines import onnx_model
+from serving.engines.beams import Marks
 from serving.engines.engine import Engine
 from serving.engines.onnx_model import OnnxModel
-from serving.engines.revelator_model import plans_like
 from serving.engines.transformers_model import TransformersModel
 from tests.serving.toy_model import write_base
 
@@ -112,8 +112,10 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
     assert (likeliest := ours.likeliest(prompts, 4, 40)) == theirs.likeliest(prompts, 4, 40)
     assert len(likeliest[0]) == 4
-    held = plans_like(ours, "A * B", prompts)
-    assert held == plans_like(theirs, "A * B", prompts) and len(held[0]) == 4
+    [times] = ours.tokenizer(" *", add_special_tokens=False)["input_ids"]
+    held = ours.likeliest(prompts, 4, 128, marks=Marks([times], [times]))
+    assert held == theirs.likeliest(prompts, 4, 128, marks=Marks([times], [times]))
+    assert [row.text.count(" * ") for row in held[0]] == [1] * 4
     routed = [e.label_probabilities(prompts, TASKS["route"].labels) for e in (ours, theirs)]
     for left, right in zip(*routed, strict=True):
         assert left == pytest.approx(right, abs=1e-5)
