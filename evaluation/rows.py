@@ -30,13 +30,18 @@ def sole_writer(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """All rows; none where there is no file. A last line that a kill cut short is removed from the file."""
+    """All rows; none where there is no file. A last line that a kill cut short is removed from the file. Raises
+    ConfigError for rows with other fields."""
     if not path.exists():
         return []
     whole, _, torn = path.read_bytes().rpartition(b"\n")
     if torn:
         write_bytes(path, whole + b"\n" if whole else b"")
-    return [kind(**json.loads(line)) for line in whole.splitlines()]
+    try:
+        return [kind(**json.loads(line)) for line in whole.splitlines()]
+    except TypeError as error:
+        hint = "name another folder, or remove this one"
+        raise ConfigError("rows of another release stand there", where=str(path), hint=hint) from error
 
 
 def append_rows(path: Path, rows: Iterable[Any]) -> None:

@@ -48,6 +48,7 @@ class PlanRow:
     letters: bool
     leaves: bool
     exact: bool
+    bound: bool
     arguments: bool
     names: bool
     tokens_in: int

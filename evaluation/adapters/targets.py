@@ -42,6 +42,7 @@ TARGETS = (
     Target("translate_bnf", "2wiki", "letters", "letters as gold up to the order of `+`", "probe .973", 0.99),
     Target("translate_bnf", "2wiki", "arguments", "argument match", "", 0.97),
     Target("translate_bnf", "world", "exact", "expression equal", "", 0.98),
+    Target("translate_bnf", "world", "bound", "expression equal but for placeholders' names", "", None),
     Target("translate_logic", "", "right", "same truth table as gold", "Llama-3-70B by prompt .85-.87", 0.95),
     Target("translate_art", "", "right", "same operators and references", "", 0.85),
     Target("route", "", "balanced", "accuracy, balanced over the classes", "HANRAG .8393", 0.92),

@@ -24,7 +24,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evaluation.measures.plan_match import arguments_match, names_copied, structure_of
+from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
 from revelator import art
 from revelator.errors import ExpressionError
 from revelator.language import Expression, check, leaves, letters_key, parse
@@ -122,6 +122,7 @@ class PlanScore:
     letters: bool  # same shape up to the order of `+`
     leaves: bool  # same number of leaves
     exact: bool  # the same tree, word for word
+    bound: bool  # the same, whatever placeholders are called (`plan_match.bound_alike`)
     arguments: bool  # the same graph over the same names and placeholders (`plan_match.arguments_match`)
     names: bool  # every name that question and gold plan share, copied exactly
 
@@ -132,12 +133,13 @@ def plan_score(output: str, gold: Expression, question: str, names: Sequence[str
     try:
         plan = parse(output)
     except ExpressionError:
-        return PlanScore(False, False, False, False, False, False)
+        return PlanScore(False, False, False, False, False, False, False)
     return PlanScore(
         valid=not check(plan),
         letters=letters_key(plan) == letters_key(gold),
         leaves=len(leaves(plan)) == len(leaves(gold)),
         exact=plan == gold,
+        bound=bound_alike(plan, gold),
         arguments=arguments_match(plan, gold, names),
         names=names_copied(plan, question, names),
     )

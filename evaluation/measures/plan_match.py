@@ -16,7 +16,7 @@ from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
 from revelator.art import Art, numbered, references
 from revelator.durable import sha256_text
-from revelator.language import Dependent, Expression, bind, check, leaves
+from revelator.language import Dependent, Expression, bind, check, leaves, substitute, to_letters
 from revelator.language import Sequence as ListOf
 from serving.retrieval.words import ASKING_WORDS, terms
 
@@ -40,6 +40,11 @@ def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) ->
         >= dice(ours_said[a], said[b]) + dice(ours_said[b], said[a])
         for a, b in combinations(said, 2)
     )
+
+
+def bound_alike(plan: Expression, gold: Expression) -> bool:
+    """The same plan word for word, whatever placeholders are called: each stands for the answer of the same leaf."""
+    return to_letters(plan) == to_letters(gold) and _bound(plan) == _bound(gold)
 
 
 def names_copied(plan: Expression, question: str, names: Sequence[str]) -> bool:
@@ -69,6 +74,15 @@ def structure_of(tree: Art) -> str:
 
 def _stands(name: str, text: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(name)}(?!\w)", text) is not None
+
+
+def _bound(plan: Expression) -> list[str]:
+    """Its leaves, each placeholder the number of the leaf whose answer it takes, or its own name where none is."""
+    sources = bind(plan).sources
+    return [
+        substitute(leaf.text, {name: f"#{own.get(name, name)}" for name in leaf.placeholders})
+        for leaf, own in zip(leaves(plan), sources, strict=True)
+    ]
 
 
 def _signs(plan: Expression, names: Sequence[str]) -> list[str]:

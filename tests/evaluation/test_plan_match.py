@@ -11,7 +11,7 @@ from data_gen.sources import read_world
 from data_gen.substitution import planned_names
 from data_gen.world.generate import generate
 from evaluation.measures.metrics import TreeScore, tree_score
-from evaluation.measures.plan_match import arguments_match, names_copied, structure_of
+from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
 from revelator.art import Art, Filter, Relate, parse, render
 from revelator.language import leaves
 from revelator.language import parse as plan
@@ -22,6 +22,28 @@ GOLD = plan(
     "Who directed Tin Comet? * Who is the spouse of {director}? * When was {spouse} born? "
     "+ What is the label of Orn? * Who owns {label}?"
 )
+
+
+@pytest.mark.parametrize(
+    ("written", "alike"),
+    [
+        ("Who directed {film}? * Who is the spouse of {director}?", False),  # no leaf gives {film}
+        ("Who directed Orn? * Who is the spouse of {director}?", True),
+        ("Who directed Orn? * Who is the spouse of {x}?", True),
+        ("Who directed Orn? * Who is the husband of {director}?", False),
+        ("(Who directed Orn?) * Who is the spouse of {director}?", True),
+        ("Who directed Orn? * Who is the spouse of {director}? * Who?", False),
+    ],
+)
+def test_plans_are_alike_whatever_their_placeholders_are_called(written: str, alike: bool) -> None:
+    gold = plan("Who directed Orn? * Who is the spouse of {maker}?")
+    assert bound_alike(plan(written), gold) is bound_alike(gold, plan(written)) is alike
+
+
+def test_another_name_that_takes_another_leafs_answer_is_another_plan() -> None:
+    chain = "Who directed Orn? * Where was {{director}} born? * Who died in {}?"
+    assert bound_alike(plan(chain.format("{city}")), plan(chain.format("{place}")))
+    assert not bound_alike(plan(chain.format("{city}")), plan(chain.format("{director}")))
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from evaluation.chains.answers import AnswerRow
 from evaluation.chains.results import Measured, page_text
 from evaluation.retrieval.recall import Retrieved
 
-RIGHT = {"valid": True, "letters": True, "leaves": True, "exact": False, "arguments": True, "names": True}
-WRONG = {"valid": True, "letters": False, "leaves": True, "exact": False, "arguments": False, "names": True}
+RIGHT = dict.fromkeys(("valid", "letters", "leaves", "arguments", "names"), True) | {"exact": False, "bound": False}
+WRONG = RIGHT | {"letters": False, "arguments": False}
 
 TEXTS = [
     TextRow(f"q{i}/translate_art/0", "translate_art", "musique", f"q{i}", "?", "{}", "{}", i > 0, 30, 90)
