@@ -5,6 +5,9 @@
     revelator train demo --steps 100 --set runs/grpo/set --home runs/grpo --out runs/grpo/sft
     python benchmarks/grpo.py --set runs/grpo/set --world runs/grpo/world --adapter runs/grpo/sft --rows 800
 
+The gain in docs/grpo.md is of the base of the fourth run: a copy of training/bases/tiny with the model.safetensors of
+`git show 71b681f:training/bases/tiny/model.safetensors`, given to the fine-tuning as `--base`. Later bases have none.
+
 For each seed it runs `revelator train grpo-tiny` from the adapter (an unfinished one goes on, a finished one is kept),
 then lets the adapter before and those after write plans greedily for the same rows, and prints the shares that are
 right with the paired bootstrap interval of what changed. The rewards' curves are in the runs of MLflow that it names.

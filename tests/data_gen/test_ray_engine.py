@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 
 from data_gen.build import build
 from data_gen.config import SetConfig
@@ -16,6 +21,7 @@ from revelator.errors import DataError
 ray = pytest.importorskip("ray", reason="needs the extra `ray`")
 from ray.cluster_utils import Cluster  # noqa: E402
 
+ROOT = Path(__file__).parents[2]
 STORE = 80_000_000  # bytes of a node's object store; Ray's least is 75 MiB
 
 
@@ -49,6 +55,13 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
         if len(arrived) == 1:
             cluster.remove_node(next(iter(cluster.worker_nodes)), allow_graceful=False)
 
+    (tmp_path / "t.yaml").write_text(yaml.safe_dump(config.model_dump(mode="json")))
+    command = [sys.executable, "-m", "revelator", "data", "build", str(tmp_path / "t.yaml"), "--engine", "ray"]
+    named = {**os.environ, "RAY_ADDRESS": cluster.address, "PYTHONPATH": str(ROOT)}
+    by_command = subprocess.run(
+        [*command, "--json", "--out", str(tmp_path / "named")], env=named, stdout=subprocess.PIPE, check=True
+    )
+    assert json.loads(by_command.stdout)["digest"] == alone["digest"]
     together = build(config, tmp_path / "together", lose_a_node, engine=on_ray)
     assert [node["Alive"] for node in ray.nodes()].count(False) == 1
     assert {**together, "created": ""} == {**alone, "created": ""}

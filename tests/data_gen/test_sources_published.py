@@ -19,7 +19,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.annotated import AnnotatedQuestion
-from data_gen.config import Format
+from data_gen.build import build
+from data_gen.config import Format, SetConfig
 from data_gen.sources import READERS, Refused, Skipped
 from data_gen.sources.rows import Outcome
 from data_gen.validators import first_fault
@@ -160,6 +161,23 @@ def test_break_gives_a_plan_without_steps_and_one_leaf_is_a_single_question(writ
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
     assert (alone.route, alone.expression) == ("single", single["question_text"])
     assert left == Skipped("NLVR2_dev_1", "a statement about two pictures, no question")
+
+
+def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:
+    told = {
+        **ROWS["break"],
+        "question_id": "GEO_dev_3",
+        "decomposition": "return the towns ;return #5 that have a mill",
+    }
+    pictures = [{**ROWS["break"], "question_id": f"NLVR2_dev_{n}"} for n in range(2)]
+    path = tmp_path / "b.jsonl"
+    path.write_text("\n".join(map(json.dumps, [ROWS["break"], *pictures, told])))
+    config = SetConfig.model_validate({"name": "b", "sources": [{"format": "break", "path": str(path)}]})
+    dropped = build(config, tmp_path / "set")["dropped"]
+    [refused] = [reason for reason in dropped if "pictures" not in reason]
+    assert dropped == {"a statement about two pictures, no question": 2, refused: 1}
+    card = (tmp_path / "set/README.md").read_text()
+    assert all(reason in card for reason in dropped)
 
 
 def test_break_is_read_from_its_published_csv(tmp_path: Path) -> None:

@@ -234,13 +234,17 @@ def test_a_budget_in_money_counts_prices_of_both_sides(run: Run, teacher: Teache
 
 
 @pytest.mark.parametrize(
-    ("sent", "status", "told"),
-    [(signal.SIGKILL, -signal.SIGKILL, ""), (signal.SIGINT, 1, "stopped: the answers so far are kept")],
+    ("stop", "sent", "status", "told"),
+    [
+        (0, signal.SIGKILL, -signal.SIGKILL, ""),
+        (5, signal.SIGKILL, -signal.SIGKILL, ""),
+        (10, signal.SIGKILL, -signal.SIGKILL, ""),
+        (5, signal.SIGINT, 1, "stopped: the answers so far are kept"),
+    ],
 )
 def test_a_killed_run_repeats_no_finished_call_and_gives_the_same_set(
-    sent: signal.Signals, status: int, told: str, run: Run, teacher: Teacher, server: Server, tmp_path: Path
+    stop: int, sent: signal.Signals, status: int, told: str, run: Run, teacher: Teacher, server: Server, tmp_path: Path
 ) -> None:
-    stop = 5
     straight = run("straight")["digest"]
     asked_once = sorted(teacher.answered)
     teacher.answered, teacher.hold_from = [], len(server.requests) + stop
@@ -264,6 +268,8 @@ def test_a_finished_run_asks_nothing_and_a_changed_parameter_asks_again(run: Run
     assert run()["digest"] == first["digest"] and len(teacher.answered) == 12
     run(sampling={"max_tokens": 101})
     assert len(teacher.answered) == 24
+    run(endpoint={"model": "n"})
+    assert len(teacher.answered) == 36
 
 
 def test_no_more_calls_are_made_than_the_rates_allow(run: Run, teacher: Teacher) -> None:

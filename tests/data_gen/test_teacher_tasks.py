@@ -179,7 +179,7 @@ TOPICS = 40
 def corpus(tmp_path: Path) -> Path:
     rows = [
         {"id": str(n), "title": f"Orn{n} Fell", "text": f"Orn{n} Fell is a hill in Norland {n}. Its height is {n} m. "
-         f"Mila Tross {n} climbed it first."} for n in range(TOPICS)
+         f"Mila Tross {n} climbed it first. It is made of slate {n}."} for n in range(TOPICS)
     ]  # fmt: skip
     path = tmp_path / "corpus.jsonl"
     path.write_text("\n".join(map(json.dumps, rows)))
@@ -193,6 +193,7 @@ def simple(data: dict[str, Any], body: dict[str, Any]) -> str:
         (f"In which country is {title}?", f"Norland {n}"),
         (f"How high is {title}?", f"{n} m"),
         (f"Who climbed {title} first?", f"Mila Tross {n}"),
+        (f"What is {title} made of?", f"slate {n}"),
         (f"Who owns {title}?", "Nobody"),  # stands in no document
         ("How old is it?", "hill"),  # names no title
     ]
@@ -222,9 +223,10 @@ def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(
     assert len(set.union(*topics.values())) == 11
     for question in made:
         assert first_fault(question, 0.5) is None
-        assert 2 <= len(question.parts) <= 3 and all(question.entities[0] in part for part in question.parts)
+        assert all(question.entities[0] in part for part in question.parts)
         assert all(step.answer in question.passages[0].text for step in question.steps)
         assert not any("owns" in part or "old" in part for part in question.parts)
+    assert {len(question.parts) for question in made} == {2, 3, 4}
     decomposed = [r for r in records(tmp_path) if r.task == "decompose"]
     assert {tuple(json.loads(r.gold)) for r in decomposed} == {q.parts for q in made}
     assert {r.label for r in records(tmp_path) if r.task == "route"} == {"compound"}

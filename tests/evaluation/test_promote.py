@@ -69,6 +69,8 @@ def test_the_gate_refuses_with_the_table_and_moves_nothing(place: Place) -> None
 def test_a_dry_run_judges_and_moves_nothing(place: Place) -> None:
     summary = json.loads(place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--dry-run", "--json"))
     assert summary["moved"] is False and set(summary["tasks"]) >= {"route", "translate_bnf"}
+    table = place.call(promote, "--version", "1", "--rules", place.rules(OPEN), "--dry-run")
+    assert "route" in table and "translate_bnf" in table and "margin" in table
     assert registry.champion() is None
 
 

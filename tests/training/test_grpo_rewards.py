@@ -94,6 +94,9 @@ def test_a_plan_is_executed_over_every_value_of_an_answer_unless_all_were_asked_
     each = parse(f"{towns} * Who is the mayor of {{town}}?")
     assert execute(each, ANSWERS) == Executed((("Ivo Marek", "Mei Watanabe"),), 5)
     assert is_hard(each, ANSWERS) and not is_hard(parse(GOLD), ANSWERS)
+    five = " * ".join(["Who leads Orn?", *(f"Who taught {{x{n}}}?" for n in range(4))])
+    assert is_hard(parse(five), {}) and not is_hard(parse(five.rpartition(" * ")[0]), {})
+    assert is_hard(parse("(Who leads Orn? + Who leads Urn?) * Who taught {leader} and {leader_2}?"), {})
     together = parse(f"{towns} * How many of {{towns}} are ports?")
     assert execute(together, ANSWERS) == Executed((("1",),), 4)
     assert execute(parse(f"{towns} * When was {{town}} founded?"), ANSWERS) is None

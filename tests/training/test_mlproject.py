@@ -42,7 +42,8 @@ def test_there_is_an_entry_point_for_each_stage() -> None:
     assert {"data", "train", "evaluate", "promote"} <= set(ENTRY_POINTS)
 
 
-def test_an_entry_point_runs_what_it_says_in_the_environment_of_mlflow(tmp_path: Path) -> None:
+def test_the_entry_points_run_one_after_another_in_the_environment_of_mlflow(tmp_path: Path) -> None:
+    """From a world to the gate, which refuses an adapter of two steps."""
     programs = Path(sys.executable).parent
     outside = {name: value for name, value in os.environ.items() if not name.startswith("MLFLOW_")}
     environment = {
@@ -50,10 +51,26 @@ def test_an_entry_point_runs_what_it_says_in_the_environment_of_mlflow(tmp_path:
         "PATH": f"{programs}:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
         "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path / 'mlflow.db'}",
+        "REVELATOR_WORLD": str(tmp_path / "world"),
     }
-    given = {"size": 20, "seed": 3, "out": tmp_path / "world"}
-    parameters = [word for name, value in given.items() for word in ("-P", f"{name}={value}")]
-    command = [programs / "mlflow", "run", ROOT / "mlflow", "-e", "world", "--env-manager", "local", *parameters]
-    ran = subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
-    assert ran.returncode == 0, ran.stderr
+    (tmp_path / "two.yaml").write_text(
+        "steps: 2\nbatch_size: 2\nlearning_rate: 1.0e-4\ntasks: {route: 1}\nevaluation: {every: 2, rows_per_task: 2}\n"
+    )
+
+    def run(entry: str, **given: object) -> subprocess.CompletedProcess[str]:
+        parameters = [word for name, value in given.items() for word in ("-P", f"{name}={value}")]
+        command = [programs / "mlflow", "run", ROOT / "mlflow", "-e", entry, "--env-manager", "local", *parameters]
+        return subprocess.run(command, env=environment, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    def done(entry: str, **given: object) -> None:
+        ran = run(entry, **given)
+        assert ran.returncode == 0, ran.stderr
+
+    done("world", size=60, seed=3, out=tmp_path / "world")
     assert json.loads((tmp_path / "world" / "manifest.json").read_text())["seed"] == 3
+    done("data", out=tmp_path / "set")
+    done("train", config=tmp_path / "two.yaml", set=tmp_path / "set", home=tmp_path)
+    assert (tmp_path / "adapters" / "two" / "manifest.json").is_file()
+    done("evaluate", adapter="latest", home=tmp_path, limit=2)
+    refused = run("promote", home=tmp_path, limit=2)
+    assert refused.returncode and "under its floor" in refused.stdout + refused.stderr
