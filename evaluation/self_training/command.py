@@ -37,7 +37,7 @@ def _letters(context: click.Context, option: click.Parameter, given: str | None)
     if letters == "A":
         raise ConfigError(f"{given!r} is a single leaf", where="--letters", hint=f"operators between spaces, {GRAPHS}")
     if letters != given:
-        raise ConfigError(f"{given!r} is no graph in letters", where="--letters", hint=f"write {letters}")
+        raise ConfigError(f"{given!r} is spelt otherwise in letters", where="--letters", hint=f"write {letters}")
     if "(" in letters.lstrip("("):
         hint = f"groups may stand at the beginning, {GRAPHS}"
         raise ConfigError("a search cannot be held to a group inside", where="--letters", hint=hint)
