@@ -115,10 +115,12 @@ class TaskConfig(_Strict):
 
 
 class AugmentConfig(_Strict):
-    """Copies of training questions under other names, so that structure and not names is learnt."""
+    """Copies of training questions under other names, so that structure and not names is learnt; `reworded` is the
+    part of those with several hops that are also asked in other words (data_gen.rewording)."""
 
     copies: Annotated[int, Field(ge=1)] = 1
     names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped
+    reworded: Share = 0.0
     tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf", "translate_art")
 
 

@@ -16,9 +16,10 @@ import pyarrow
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.builder import Record, fraction, records, sub_questions
-from data_gen.config import SetConfig, SourceConfig
+from data_gen.config import AugmentConfig, SetConfig, SourceConfig
 from data_gen.instruction_set import table_of
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
+from data_gen.rewording import reworded
 from data_gen.sources import READERS, Refused, Skipped
 from data_gen.sources.logic import read_logic
 from data_gen.sources.rows import Outcome
@@ -142,17 +143,19 @@ class Preparer:
         candidate = self._candidate(question, source, group, kind, made)
         if candidate.fault or self.config.augment is None:
             return candidate
-        copies = self._copies(question, self.config.augment.copies)
+        copies = self._copies(question, self.config.augment)
         return replace(candidate, others=tuple(self._candidate(copy, source, group, COPY, made) for copy in copies))
 
-    def _copies(self, question: AnnotatedQuestion, count: int) -> Iterable[AnnotatedQuestion]:
-        """Training questions under other names."""
+    def _copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
+        """Training questions under other names, some of them in other words."""
         rng = random.Random(f"{self.config.seed}:{question.id}")
-        for number in range(count if question.split == "train" else 0):
+        for number in range(augment.copies if question.split == "train" else 0):
             copy = substitute_names(question, self.names, rng)
             if copy is None:
                 return
-            yield replace(copy, id=f"{question.id}/names{number}")
+            copy = replace(copy, id=f"{question.id}/names{number}")
+            words = f"words:{self.config.seed}:{copy.id}"
+            yield reworded(copy, random.Random(words)) if fraction(words) < augment.reworded else copy
 
     def _candidate(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]

@@ -195,9 +195,14 @@ def test_plans_that_do_not_replay_and_passages_that_contradict_go(write, two_wik
     assert manifest["dropped"] == {"a step's page is not marked relevant": 1, "steps do not reach the answer": 1}
 
 
-def test_renamed_copies_train_structure_and_never_reach_dev(config: Path, tmp_path: Path) -> None:
-    names = tmp_path / "names.txt"
-    names.write_text("\n".join(f"{a}{b} {c}" for a in "BDGKLMNP" for b in "aeiou" for c in ("Ost", "Ulm", "Ira")))
+@pytest.fixture
+def names(tmp_path: Path) -> Path:
+    path = tmp_path / "names.txt"
+    path.write_text("\n".join(f"{a}{b} {c}" for a in "BDGKLMNP" for b in "aeiou" for c in ("Ost", "Ulm", "Ira")))
+    return path
+
+
+def test_renamed_copies_train_structure_and_never_reach_dev(config: Path, names: Path, tmp_path: Path) -> None:
     loaded = load_config(config).model_copy(update={"split": configured(split={"dev": 0.5}).split})
     loaded = SetConfig.model_validate({**loaded.model_dump(), "augment": {"copies": 2, "names": str(names)}})
     build(loaded, tmp_path / "set")
@@ -206,6 +211,22 @@ def test_renamed_copies_train_structure_and_never_reach_dev(config: Path, tmp_pa
     known = set(names.read_text().splitlines())
     plans = [record for record in copies if record.task == "translate_bnf"]
     assert plans and all(any(name in r.question and name in r.completion for name in known) for r in plans)
+
+
+def test_renamed_copies_are_asked_in_other_words_and_the_rest_as_published(
+    config: Path, names: Path, tmp_path: Path
+) -> None:
+    plans = []
+    for share in (0.0, 1.0):
+        augment = {"copies": 8, "names": str(names), "reworded": share}
+        loaded = SetConfig.model_validate({**load_config(config).model_dump(), "augment": augment})
+        build(loaded, tmp_path / f"set{share}")
+        rows = [row for row in all_records(tmp_path / f"set{share}") if row.task == "translate_bnf"]
+        plans.append({row.id: (row.question, row.completion) for row in rows})
+    before, after = plans
+    changed = [identity for identity in after if after[identity] != before[identity]]
+    assert changed and all("/names" in identity for identity in changed)
+    assert all(after[identity][1] == before[identity][1] for identity in after)
 
 
 def test_bounds_hold_records_back(config: Path, tmp_path: Path) -> None:
