@@ -78,6 +78,14 @@ def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -
     return float(found is not None and found.results == wanted.results)
 
 
+def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
+    """The plan is gold's tree, word for word: others may end in the same values."""
+    if task != TRANSLATE:
+        return None
+    plan = _read(task, output)
+    return float(plan is not None and plan == parse(json.loads(gold)))
+
+
 def label(task: str, prompt: str, gold: str, output: str) -> float | None:
     """The right label; None for tasks that write."""
     return float(output == json.loads(gold)) if TASKS[task].labels else None
@@ -89,6 +97,7 @@ REWARDS: dict[str, Reward] = {
     "entities": entities,
     "leaves": leaf_count,
     "executed": partial(executed, {}),
+    "exact": exact,
     "label": label,
 }
 

@@ -15,7 +15,7 @@ from training.answers import Executed, execute, is_hard, read_answers
 from training.rewards import REWARDS, reward_functions
 
 FITTING = {
-    "translate_bnf": {"valid", "binding", "entities", "leaves", "executed"},
+    "translate_bnf": {"valid", "binding", "entities", "leaves", "executed", "exact"},
     "decompose": {"valid", "entities", "leaves"},
     "refine": {"valid", "entities"},
     "translate_logic": {"valid", "entities"},
@@ -62,13 +62,13 @@ def test_gold_earns_all_of_what_fits_its_task_and_the_rest_is_none(row: dict[str
 @pytest.mark.parametrize(
     ("output", "costs"),
     [
-        ("Who is the mayor of Port Velm? * Where was {mayor} born", {"executed"}),
-        ("Who is the mayor of Port? * Where was {mayor} born?", {"entities", "executed"}),
-        ("Who is the mayor of Port Velm? + Where was Ama Oyelaran born?", {"binding", "executed"}),
-        ("Who leads Port Velm? * Who knows {x}? * Where was {y} born?", {"binding", "leaves", "executed"}),
-        ("Where was {mayor} born?", {"valid", "binding", "entities", "leaves", "executed"}),
-        ("Who is the mayor of Port Velm? * (", {"valid", "binding", "entities", "leaves", "executed"}),
-        ("", {"valid", "binding", "entities", "leaves", "executed"}),
+        ("Who is the mayor of Port Velm? * Where was {mayor} born", {"executed", "exact"}),
+        ("Who is the mayor of Port? * Where was {mayor} born?", {"entities", "executed", "exact"}),
+        ("Who is the mayor of Port Velm? + Where was Ama Oyelaran born?", {"binding", "executed", "exact"}),
+        ("Who leads Port Velm? * Who knows {x}? * Where was {y} born?", {"binding", "leaves", "executed", "exact"}),
+        ("Where was {mayor} born?", {"valid", "binding", "entities", "leaves", "executed", "exact"}),
+        ("Who is the mayor of Port Velm? * (", {"valid", "binding", "entities", "leaves", "executed", "exact"}),
+        ("", {"valid", "binding", "entities", "leaves", "executed", "exact"}),
     ],
 )
 def test_each_fault_of_a_plan_costs_the_rewards_that_it_breaks(output: str, costs: set[str]) -> None:
@@ -76,8 +76,9 @@ def test_each_fault_of_a_plan_costs_the_rewards_that_it_breaks(output: str, cost
     assert {name for name, value in values.items() if value is not None and value < 1} == costs
 
 
-def test_other_words_that_lead_to_the_same_answer_earn_the_executed_reward() -> None:
-    assert earned("Who leads Port Velm? * Where was {leader} born?")["executed"] == 1.0
+def test_other_words_that_lead_to_the_same_answer_earn_the_executed_reward_and_not_that_for_golds_own() -> None:
+    values = earned("Who leads Port Velm? * Where was {leader} born?")
+    assert (values["executed"], values["exact"]) == (1.0, 0.0)
 
 
 def test_a_plan_whose_gold_no_table_answers_has_no_executed_reward() -> None:
