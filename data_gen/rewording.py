@@ -9,7 +9,7 @@ not know they leave.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
@@ -31,17 +31,21 @@ QUESTIONS = ("Do you know", "Can you tell me", "Could you find out")
 
 
 def reworded(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
-    """A question with several hops in other words drawn by `rng`, its plan, steps and names as they are; itself where
-    no rule fits. Other routes are left: a single question is its own plan."""
+    """A question with several hops in other words, its plan, steps and names as they are. Other routes are left: a
+    single question is its own plan."""
     if question.route != "complex":
         return question
-    names = planned_names(question)
-    text = rng.choice([question.question, *_turned(question.question, names)])
+    return replace(question, question=in_other_words(question.question, planned_names(question), rng))
+
+
+def in_other_words(question: str, names: Sequence[str], rng: Random) -> str:
+    """One of the ways to ask the question that keep its `names`, drawn by `rng`; itself where no rule fits."""
+    text = rng.choice([question, *_turned(question, names)])
     text = rng.choice([text, *_asked(text, rng)])
-    return replace(question, question=text) if all(mention(name, text) for name in names) else question
+    return text if all(mention(name, text) for name in names) else question
 
 
-def _turned(text: str, names: list[str]) -> Iterator[str]:
+def _turned(text: str, names: Sequence[str]) -> Iterator[str]:
     """One phrase of the question turned."""
     for name in names:
         said = re.escape(name)
