@@ -1,7 +1,9 @@
-"""`revelator data leaks`: whether any text of finished sets is a question that is held out for measuring.
+"""`revelator data leaks`: whether any text that training reads is a question that is held out for measuring.
 
-A build drops such questions as it reads them (`data_gen.leakage`); this looks at what was written, whoever wrote it:
-the question of each record, and of its prompt and completion every line and every part that ends in a question mark.
+A build drops such questions as it reads them (`data_gen.leakage`); this looks at what was written, whoever wrote it.
+Of a set: the question of each record, and of its prompt and completion every line and every part that ends in a
+question mark. Of a world, whose questions GRPO runs plans over, and of any file of rows: each text as a whole, its
+lines and those parts.
 """
 
 from __future__ import annotations
@@ -12,11 +14,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
+from data_gen.sources.files import file_rows
+from data_gen.sources.json_rows import Malformed
 from revelator.errors import DataError
 from revelator.terminal import printable
+
+QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
 COLUMNS = ["id", "question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
@@ -24,11 +31,33 @@ ASKED = re.compile(r"[^?\n*+()]+\?")
 
 
 def texts(record: dict[str, str]) -> Iterator[str]:
-    """Every text of a record that could be a question."""
+    """Every text of a set's record that could be a question."""
     yield record["question"]
     for written in (LABEL.sub("", record["prompt"]), record["completion"]):
         yield from written.splitlines()
         yield from ASKED.findall(written)
+
+
+def row_texts(row: Any) -> Iterator[str]:
+    """Every text below a row that could be a question, each once."""
+    found: dict[str, None] = {}
+    values = [row]
+    while values:
+        value = values.pop()
+        if isinstance(value, str):
+            found |= dict.fromkeys((value, *value.splitlines(), *ASKED.findall(value)))
+        elif isinstance(value, dict | list):
+            values.extend(value.values() if isinstance(value, dict) else value)
+    yield from found
+
+
+def rows(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
+    """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
+    for line, row in file_rows(str(path)):
+        if isinstance(row, Malformed):
+            raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
+        name = row.get("id") if isinstance(row, dict) else None
+        yield str(name or f"line {line}"), row_texts(row)
 
 
 def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
@@ -42,36 +71,50 @@ def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
             yield from batch.to_pylist()
 
 
+def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
+    """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
+    from data_gen.instruction_set import read_manifest
+
+    if not place.is_dir():
+        return rows(place), None
+    if (place / QUESTIONS).is_file():
+        return rows(place / QUESTIONS), None
+    manifest = read_manifest(place)
+    records = ((record["id"], texts(record)) for record in read(place, manifest["files"]))
+    return records, sum(manifest["records"].values())
+
+
 @click.command(name="leaks")
-@click.argument("sets", metavar="SET...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option("--held-out", required=True, type=click.Path(path_type=Path), help="Hashes of the held-out questions.")
 @click.option("--json", "as_json", is_flag=True, help="Print counts and the ids of records as JSON.")
-def leaks_command(sets: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
-    """Look for held-out questions in instruction sets: in questions, prompts and completions.
+def leaks_command(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
+    """Look for held-out questions in what training reads: instruction sets, worlds, files of rows.
 
-    The exit status is 1 if there are any.
+    Of a set, questions, prompts and completions; of a world or a teacher's folder, its questions.jsonl; of a FILE (JSON
+    lines or array, CSV, parquet), every text. The exit status is 1 if there are any.
 
     \b
     Examples:
       revelator data leaks runs/sets/real --held-out ../shared/data/held_out.sha256
-      revelator data leaks runs/sets/* --held-out held_out.sha256 --json
+      revelator data leaks runs/sets/world runs/world --held-out held_out.sha256
+      revelator data leaks runs/sets/* corpus.jsonl.gz --held-out held_out.sha256 --json
     """
     from rich.console import Console
     from rich.progress import track
 
-    from data_gen.instruction_set import read_manifest
     from data_gen.leakage import leaks, load_held_out
 
     held, found, looked = load_held_out(held_out), [], Counter[str]()
-    for folder in sets:
-        manifest, console = read_manifest(folder), Console(stderr=True)
-        total = sum(manifest["records"].values())
-        for record in track(read(folder, manifest["files"]), str(folder), total, console=console, transient=True):
+    console = Console(stderr=True)
+    for place in places:
+        records, total = looked_through(place)
+        for name, written in track(records, str(place), total, console=console, transient=True):
             looked.update(records=1)
-            for text in texts(record):
+            for text in written:
                 looked.update(texts=1)
-                if name := leaks(held, text):
-                    found.append({"set": str(folder), "id": record["id"], "held_out": name, "text": text})
+                if held_by := leaks(held, text):
+                    found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
     if as_json:
         click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
     else:
