@@ -12,7 +12,7 @@ from urllib.parse import parse_qs
 from data_gen.sources.files import unreadable
 from revelator.errors import DataError
 
-HUB = re.compile(r"hf://datasets/([^/?]+/[^/?]+)(?:\?(.*))?")
+HUB = re.compile(r"hf://datasets/[^/?]+/[^/?]+(?:\?.*)?")
 
 
 def is_dataset(place: str) -> bool:
@@ -22,8 +22,7 @@ def is_dataset(place: str) -> bool:
 
 def hub_rows(place: str) -> Iterator[tuple[int, Any]]:
     """Number and value of each row of one split (`train` unless named). Raises DataError if it cannot be read."""
-    match = HUB.fullmatch(place)
-    name, _, query = (match[1], "", match[2] or "") if match else place.partition("?")
+    name, _, query = place.partition("?")  # of the Hub with `hf://`: no folder of that name is read in its stead
     wanted = parse_qs(query)
     if unknown := sorted(set(wanted) - {"split", "subset"}):
         raise DataError(f"unknown {', '.join(unknown)}", where=place, hint="write NAME?split=train&subset=default")

@@ -1,0 +1,24 @@
+"""Reads sources as a process of its own: `FORMAT PLACE…`, a line of JSON for every row, as soon as it is read."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.sources import READERS
+from data_gen.sources.rows import Outcome
+from revelator.errors import DataError
+
+
+def told(outcome: Outcome) -> dict[str, object]:
+    return outcome.to_json() if isinstance(outcome, AnnotatedQuestion) else dict(vars(outcome))
+
+
+if __name__ == "__main__":
+    for place in sys.argv[2:]:
+        try:
+            for outcome in READERS[sys.argv[1]](place):
+                print(json.dumps(told(outcome)), flush=True)
+        except DataError as error:
+            print(json.dumps({"error": error.message, "where": error.where, "hint": error.hint}), flush=True)
