@@ -31,13 +31,15 @@ CHAMPION = "champion"
 DIGEST_TAG = "manifest_sha256"
 REACH_SECONDS = 5.0
 _SQLITE = "sqlite:///"
-# MLflow would retry 7 times with backoff, about four minutes, before it says that a server is gone.
-FAST_FAILURE = {
+# Where the environment says nothing else. MLflow would retry 7 times with backoff, about four minutes, before it says
+# that a server is gone; and it would print the addresses of runs before a command's JSON.
+MLFLOW_SETTINGS = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "3",
     "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "1",
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
     "MLFLOW_DISABLE_TELEMETRY": "true",
     "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 
 
@@ -72,7 +74,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached;
     with `must_exist`, ConfigError for a SQLite store that is not there, and then nothing is made.
     """
-    for name, value in FAST_FAILURE.items():
+    for name, value in MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     home = (home or home_folder()).resolve()
     uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
