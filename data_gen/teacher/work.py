@@ -73,6 +73,7 @@ class Work:
                 if not waiting:
                     return
                 yield await self._ended(waiting.popleft())
+                self.progress(self)  # whoever took it has counted it by now
         except RevelatorError:
             await asyncio.gather(*waiting, return_exceptions=True)  # what is under way is paid for: let it end
             raise
@@ -89,7 +90,6 @@ class Work:
             self.dropped["not begun or not finished: the budget is spent"] += 1
         finally:
             self.asked += 1
-            self.progress(self)
         return None
 
     def notes(self, config: TeacherConfig) -> dict[str, Any]:
