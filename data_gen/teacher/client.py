@@ -9,7 +9,10 @@ import asyncio
 import math
 import os
 import random
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from email.utils import parsedate_to_datetime
 from typing import Any
 
 import openai
@@ -46,10 +49,19 @@ class Tally:
 
 class Client:
     """One endpoint and model. `ask` raises BudgetSpentError, RefusedError, Unavailable after the retries, and
-    ServingError for what no retry mends (a wrong key, model or address)."""
+    ServingError for what no retry mends (a wrong key, model or address). `sleep` passes the time between attempts."""
 
-    def __init__(self, config: EndpointConfig, cache: Cache, budget: Budget, max_tokens: int) -> None:
+    def __init__(
+        self,
+        config: EndpointConfig,
+        cache: Cache,
+        budget: Budget,
+        max_tokens: int,
+        *,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
         self.config, self.cache, self.budget, self.max_tokens = config, cache, budget, max_tokens
+        self._sleep = sleep
         self.tally = Tally()
         self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
         key = os.environ.get(KEY_VARIABLE, "")
@@ -105,7 +117,7 @@ class Client:
                     self._failed = self._failed or (None if isinstance(fault, RefusedError) else fault)
                     raise fault from error
             self.tally.retries += 1
-            await asyncio.sleep(wait)
+            await self._sleep(wait)
         raise AssertionError("unreachable")
 
     async def _within_rates(self, most_in: int) -> None:
@@ -166,6 +178,7 @@ def _count(usage: Any, name: str, otherwise: int) -> int:
 
 
 def _retry_after(error: openai.APIStatusError) -> float | None:
+    """Seconds that the server asks for, as a number or as the date until which to wait; None where it asks nothing."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
         try:
@@ -174,7 +187,11 @@ def _retry_after(error: openai.APIStatusError) -> float | None:
             continue
         if math.isfinite(seconds) and seconds >= 0:
             return seconds
-    return None
+    try:
+        until = parsedate_to_datetime(headers.get("retry-after", ""))
+    except (ValueError, OverflowError):
+        return None
+    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
 def _again(cache: Cache) -> str:

@@ -22,7 +22,7 @@ from revelator.alone import held
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from tests.chat_server import Server, cuts, fails, running
-from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question
+from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question, teaching
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,18 +40,7 @@ def teacher(server: Server) -> Teacher:
 
 @pytest.fixture
 def settings(server: Server, tmp_path: Path) -> dict[str, Any]:
-    lines = [json.dumps({"id": str(n), "question": question(n), "answer": f"Ada Quill {n}"}) for n in range(6)]
-    (tmp_path / "mine.jsonl").write_text("\n".join(lines))
-    return {
-        "name": "taught",
-        "endpoint": {"url": server.url, "model": "m", "concurrency": 2, "retries": 2, "backoff": 0.01},
-        "sampling": {"samples": 2, "temperatures": [0.0, 0.7], "max_tokens": 100},
-        "examples": 0,
-        "route": "complex",
-        "tasks": ["translate_bnf"],
-        "sources": [{"format": "pairs", "path": str(tmp_path / "mine.jsonl"), "name": "mine", "licence": "CC0-1.0"}],
-        "split": {"dev": 0.0},
-    }
+    return teaching(server.url, tmp_path)
 
 
 Run = Callable[..., Any]

@@ -6,6 +6,7 @@ import json
 import threading
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from data_gen.teacher.prompting import _text as prompt_text
@@ -64,6 +65,22 @@ class Teacher:
         with self._lock:
             self.answered.append(json.dumps(handler.body, sort_keys=True))
         return None
+
+
+def teaching(url: str, folder: Path, questions: int = 6) -> dict[str, Any]:
+    """A configuration that has so many questions, written into the folder, planned by two samples each."""
+    rows = [json.dumps({"id": str(n), "question": question(n), "answer": f"Ada Quill {n}"}) for n in range(questions)]
+    (folder / "mine.jsonl").write_text("\n".join(rows))
+    return {
+        "name": "taught",
+        "endpoint": {"url": url, "model": "m", "concurrency": 2, "retries": 2, "backoff": 0.01},
+        "sampling": {"samples": 2, "temperatures": [0.0, 0.7], "max_tokens": 100},
+        "examples": 0,
+        "route": "complex",
+        "tasks": ["translate_bnf"],
+        "sources": [{"format": "pairs", "path": str(folder / "mine.jsonl"), "name": "mine", "licence": "CC0-1.0"}],
+        "split": {"dev": 0.0},
+    }
 
 
 def number_of(data: Mapping[str, Any]) -> int:
