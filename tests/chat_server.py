@@ -24,7 +24,9 @@ class Handler(BaseHTTPRequestHandler):
         self.body = json.loads(body)
         self.server.requests.append({"path": self.path, "key": self.headers["Authorization"], **self.body})
         replies = self.server.replies
-        (replies.pop(0) if len(replies) > 1 else replies[0])(self)
+        with self.server.choosing:  # two that come at once take one reply each
+            reply = replies.pop(0) if len(replies) > 1 else replies[0]
+        reply(self)
 
     def send(self, status: int, body: bytes, **headers: str) -> None:
         self.send_response(status)
@@ -42,6 +44,7 @@ class Server(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), Handler)
         self.requests: list[dict[str, Any]] = []
         self.replies: list[Reply] = []
+        self.choosing = threading.Lock()
         self.release = threading.Event()
 
     @property

@@ -1,6 +1,7 @@
 """The endpoint teacher against `transformers serve` on the embedded base: a server that is not ours, and real plans.
 
-The base knows no chat: its template turns the data of the last message into the prompt of `translate_bnf`.
+The base knows no chat: its template turns the data of the last message into the prompt of `translate_bnf`. Faults come
+from a proxy on loopback before that server.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -24,6 +26,7 @@ from data_gen.instruction_set import read_records
 from revelator.artifact import base_folder
 from revelator.cli import revelator
 from revelator.tasks import TASKS
+from tests.chat_server import Handler, Reply, cuts, running
 
 TEMPLATE = "{% set asked = messages[-1]['content'].split('\"question\": \"')[1].split('\"}')[0] %}"
 WRITTEN = [
@@ -64,27 +67,68 @@ def url(model: Path) -> Iterator[str]:
             process.kill()
 
 
-def test_a_server_of_others_writes_plans_and_a_finished_run_needs_none(url: str, model: Path, tmp_path: Path) -> None:
+Taught = tuple[dict[str, Any], dict[str, str]]
+
+
+def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ...] = (0.0, 0.3)) -> Taught:
+    """Manifest and plans of `revelator data teach` about three questions, worked on in the folder."""
+    folder.mkdir(exist_ok=True)
     rows = [json.dumps({"id": str(n), "question": q, "answer": "x"}) for n, q in enumerate(WRITTEN)]
-    (tmp_path / "mine.jsonl").write_text("\n".join(rows))
+    (folder / "mine.jsonl").write_text("\n".join(rows))
     settings = {
         "name": "served",
-        "endpoint": {"url": url, "model": str(model), "concurrency": 2, "timeout": 120},
-        "sampling": {"samples": 2, "temperatures": [0.0, 0.3], "max_tokens": 64},
+        "endpoint": {"concurrency": 2, "timeout": 120, **endpoint},
+        "sampling": {"samples": 2, "temperatures": list(temperatures), "max_tokens": 64},
         "budget": {"tokens": 100_000, "price_in": 1.0, "price_out": 2.0},
         "examples": 1,
         "route": "complex",
         "tasks": ["translate_bnf"],
-        "sources": [{"format": "pairs", "path": str(tmp_path / "mine.jsonl")}],
+        "sources": [{"format": "pairs", "path": str(folder / "mine.jsonl")}],
         "split": {"dev": 0.0},
     }
-    (tmp_path / "teach.yaml").write_text(yaml.safe_dump(settings))
-    arguments = ["data", "teach", str(tmp_path / "teach.yaml"), "--out", str(tmp_path / "out"), "--json"]
+    (folder / "teach.yaml").write_text(yaml.safe_dump(settings))
+    arguments = ["data", "teach", str(folder / "teach.yaml"), "--out", str(folder / "out"), "--json"]
     manifest = json.loads(CliRunner().invoke(revelator, arguments, catch_exceptions=False).stdout)
-    plans = {r.question: json.loads(r.gold) for r in read_records(tmp_path / "out/set", "train", "translate_bnf")}
+    records = read_records(folder / "out/set", "train", "translate_bnf")
+    return manifest, {record.question: json.loads(record.gold) for record in records}
+
+
+def test_a_server_of_others_writes_plans_and_a_finished_run_needs_none(url: str, model: Path, tmp_path: Path) -> None:
+    manifest, plans = taught(tmp_path, {"url": url, "model": str(model)})
     assert plans and all(" * " in plan and "{" in plan for plan in plans.values())
     assert float(manifest["teaching"]["cost"]) > 0
-    settings["endpoint"] = {**settings["endpoint"], "url": "http://127.0.0.1:9/v1"}
-    (tmp_path / "teach.yaml").write_text(yaml.safe_dump(settings))
-    again = json.loads(CliRunner().invoke(revelator, arguments, catch_exceptions=False).stdout)
+    again, _ = taught(tmp_path, {"url": "http://127.0.0.1:9/v1", "model": str(model)})
     assert again["digest"] == manifest["digest"]
+
+
+def test_faults_on_the_way_to_a_server_of_others_change_nothing_in_the_set(
+    url: str, model: Path, tmp_path: Path
+) -> None:
+    told: list[int] = []  # what the server itself said, of each request that reached it
+
+    def passes(handler: Handler) -> None:
+        answer = httpx.post(f"{url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
+        told.append(answer.status_code)
+        handler.send(answer.status_code, answer.content)
+
+    def passes_and_is_cut(handler: Handler) -> None:
+        httpx.post(f"{url}/chat/completions", json=handler.body, timeout=120, trust_env=False)
+        cuts(handler)
+
+    faults: list[Reply] = [
+        lambda handler: handler.send(429, b"{}", Retry_After="0.2"),
+        lambda handler: handler.send(500, b"the server met an error"),
+        lambda handler: handler.send(200, b'{"id": "x", "choices": [{"index": 0, "mess'),
+        cuts,
+        passes_and_is_cut,
+        lambda handler: handler.send(503, b"{}", Retry_After="0"),
+    ]
+    straight = taught(tmp_path / "straight", {"url": url, "model": str(model)}, (0.0,))
+    with running() as proxy:
+        proxy.replies = [*faults[:4], passes, *faults[4:], passes]
+        endpoint = {"url": proxy.url, "model": str(model), "retries": len(faults), "backoff": 0.01}
+        met = taught(tmp_path / "met", endpoint, (0.0,))
+        assert len(proxy.requests) == len(told) + len(faults) and told == [200] * 6  # two samples of three questions
+    assert met[0]["digest"] == straight[0]["digest"] and met[1] == straight[1] != {}
+    counted = [{**manifest["teaching"], "endpoint": ""} for manifest, _ in (straight, met)]
+    assert counted[0] == counted[1] and "tokens" in counted[0]
