@@ -22,7 +22,7 @@ from urllib.parse import unquote, urlsplit
 COMMIT = "c0ffee" + "0" * 34
 API = re.compile(r"/api/datasets/([^/]+/[^/]+)(?:/(revision|tree)/[^/]+/?(.*))?")
 FILE = re.compile(r"/datasets/([^/]+/[^/]+)/resolve/[^/]+/(.+)")
-PATIENCE = 120  # seconds until a reader that never lets go fails the test
+PATIENCE = 240  # seconds until a reader that never lets go fails the test
 
 
 class Handler(BaseHTTPRequestHandler):
@@ -112,7 +112,9 @@ def running(root: Path) -> Iterator[Hub]:
     with Hub(root) as hub:
         thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield hub
-        hub.released.set()
-        hub.shutdown()
-        thread.join()
+        try:
+            yield hub
+        finally:
+            hub.released.set()
+            hub.shutdown()
+            thread.join()

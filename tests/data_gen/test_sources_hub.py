@@ -72,7 +72,7 @@ def start(hub: Hub, tmp_path: Path) -> Iterator[Start]:
 
 
 def read(start: Start, *places: str, at: Path = ROOT) -> list[dict[str, Any]]:
-    output, said = start("tests.data_gen.read_main", "pairs", *places, at=at).communicate(timeout=120)
+    output, said = start("tests.data_gen.read_main", "pairs", *places, at=at).communicate(timeout=280)
     assert output, said
     return [json.loads(line) for line in output.splitlines()]
 
@@ -111,7 +111,7 @@ def test_a_set_is_built_from_the_hub_and_lists_the_row_that_was_refused(start: S
     sources = [{"format": "pairs", "path": path} for path in ("hf://datasets/owner/plain?split=train", place)]
     (tmp_path / "set.yaml").write_text(yaml.safe_dump({"name": "hub", "split": {"dev": 0.0}, "sources": sources}))
     process = start("revelator", "data", "build", str(tmp_path / "set.yaml"), "--out", str(tmp_path / "set"))
-    said = process.communicate(timeout=120)
+    said = process.communicate(timeout=280)
     assert process.returncode == 0, said
     manifest = read_manifest(tmp_path / "set")
     assert sum(manifest["questions"]["train"].values()) == 20

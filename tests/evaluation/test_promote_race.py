@@ -25,7 +25,7 @@ import pytest
 from revelator import promotions, registry
 from tests.training.toy import write_adapter, write_base, write_set
 
-PATIENCE = 200  # seconds until a command that does not come fails the test
+PATIENCE = 600  # seconds until a command that does not come fails the test
 ROOT = Path(__file__).parents[2]
 ENTRY, ALIAS = "/api/2.0/mlflow/model-versions/create", "/api/2.0/mlflow/registered-models/alias"
 
@@ -100,11 +100,13 @@ def passing(target: str, race: Race) -> Iterator[str]:
     with Proxy(target, race) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
-        yield f"http://127.0.0.1:{proxy.server_port}"
-        race.ended.set()
-        race.both.abort()
-        proxy.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{proxy.server_port}"
+        finally:
+            race.ended.set()
+            race.both.abort()
+            proxy.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
@@ -125,7 +127,7 @@ def promoted(uri: str, home: Path, name: str, version: int) -> subprocess.Comple
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=PATIENCE)
 
 
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("champion", "late"), [(None, False), (1, True)])
 def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_and_status_1(
     champion: int | None, late: bool, material: tuple[Path, list[Path]], tracking_server: str, tmp_path: Path
