@@ -1,9 +1,8 @@
 """`revelator data leaks`: whether any text that training reads is a question that is held out for measuring.
 
 A build drops such questions as it reads them (`data_gen.leakage`); this looks at what was written, whoever wrote it.
-Of a set: the question of each record, and of its prompt and completion every line and every part that ends in a
-question mark. Of a world, whose questions GRPO runs plans over, and of any file of rows: each text as a whole, its
-lines and those parts.
+Of a set: the question, prompt and completion of each record; of a world, whose questions GRPO runs plans over, and of
+any file of rows: each text. Looked at are the whole, its lines, and each part that ends in a question mark.
 """
 
 from __future__ import annotations
@@ -23,31 +22,35 @@ from data_gen.sources.json_rows import Malformed
 from revelator.errors import DataError
 from revelator.terminal import printable
 
+MANIFEST = "manifest.json"
 QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
-COLUMNS = ["id", "question", "prompt", "completion"]
-LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
+ASKING = ["question", "prompt", "completion"]
 ASKED = re.compile(r"[^?\n*+()]+\?")
+BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a label, a sentence, a quote
 
 
-def texts(record: dict[str, str]) -> Iterator[str]:
-    """Every text of a set's record that could be a question."""
-    yield record["question"]
-    for written in (LABEL.sub("", record["prompt"]), record["completion"]):
-        yield from written.splitlines()
-        yield from ASKED.findall(written)
+def asked(written: str) -> Iterator[str]:
+    """A text as a whole, its lines, each part that ends in a question mark, and that without what stands before it."""
+    yield written
+    yield from written.splitlines()
+    for part in ASKED.findall(written):
+        yield part
+        yield BEFORE.sub("", part)
 
 
-def row_texts(row: Any) -> Iterator[str]:
+def texts(row: Any) -> Iterator[str]:
     """Every text below a row that could be a question, each once."""
     found: dict[str, None] = {}
     values = [row]
     while values:
         value = values.pop()
         if isinstance(value, str):
-            found |= dict.fromkeys((value, *value.splitlines(), *ASKED.findall(value)))
-        elif isinstance(value, dict | list):
-            values.extend(value.values() if isinstance(value, dict) else value)
+            found |= dict.fromkeys(asked(value))
+        elif isinstance(value, dict):
+            values += [*value, *value.values()]
+        elif isinstance(value, list | tuple):
+            values += value
     yield from found
 
 
@@ -57,7 +60,7 @@ def rows(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
         if isinstance(row, Malformed):
             raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
         name = row.get("id") if isinstance(row, dict) else None
-        yield str(name or f"line {line}"), row_texts(row)
+        yield str(name or f"line {line}"), texts(row)
 
 
 def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
@@ -65,9 +68,9 @@ def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
     import pyarrow.parquet as parquet
 
     for file in (parquet.ParquetFile(folder / name) for name in files if name.endswith(".parquet")):
-        if missing := set(COLUMNS) - set(file.schema_arrow.names):
+        if missing := {"id", *ASKING} - set(file.schema_arrow.names):
             raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
-        for batch in file.iter_batches(batch_size=2_000, columns=COLUMNS):
+        for batch in file.iter_batches(batch_size=2_000, columns=["id", *ASKING]):
             yield from batch.to_pylist()
 
 
@@ -79,8 +82,11 @@ def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], in
         return rows(place), None
     if (place / QUESTIONS).is_file():
         return rows(place / QUESTIONS), None
+    if not (place / MANIFEST).is_file():
+        hint = "name a set, a world, a teacher's folder, or a file of rows"
+        raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = ((record["id"], texts(record)) for record in read(place, manifest["files"]))
+    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place, manifest["files"]))
     return records, sum(manifest["records"].values())
 
 
@@ -105,8 +111,10 @@ def leaks_command(places: tuple[Path, ...], held_out: Path, as_json: bool) -> No
 
     from data_gen.leakage import leaks, load_held_out
 
-    held, found, looked = load_held_out(held_out), [], Counter[str]()
-    console = Console(stderr=True)
+    held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
+    if not held:
+        raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
+    found: list[dict[str, str]] = []
     for place in places:
         records, total = looked_through(place)
         for name, written in track(records, str(place), total, console=console, transient=True):
@@ -115,10 +123,10 @@ def leaks_command(places: tuple[Path, ...], held_out: Path, as_json: bool) -> No
                 looked.update(texts=1)
                 if held_by := leaks(held, text):
                     found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
+                    if not as_json:  # at once: a later row may end the command
+                        click.echo(printable(f"{place}: {name}: {held_by}: {text}"))
     if as_json:
         click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
     else:
-        for leak in found:
-            click.echo(printable(f"{leak['set']}: {leak['id']}: {leak['held_out']}: {leak['text']}"))
         click.echo(f"{looked['records']:,} records, {looked['texts']:,} texts: {len(found):,} held out ({held_out})")
     sys.exit(bool(found))

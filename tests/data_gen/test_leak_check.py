@@ -77,11 +77,37 @@ def test_running_text_and_tables_are_looked_through_by_line(tmp_path: Path) -> N
     with (tmp_path / "pairs.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["question", "answer"], ["Who leads Orn?", "Una"]])
     both = tmp_path / "articles.jsonl", tmp_path / "pairs.csv"
-    held = ["So they ask: who leads Marn?", "who leads Orn"]
+    held = ["Who leads Marn?", "who leads Orn"]
     assert [(Path(leak["set"]).name, leak["id"]) for leak in leaks(held, tmp_path, *both)["found"]] == [
         ("articles.jsonl", "line 2"),
         ("pairs.csv", "line 2"),
     ]
+
+
+@pytest.mark.parametrize(
+    "text", ["Nobody knew. {}", "Question: {}\nAnswer:", 'Nobody asks "{}"', "1. {}", "a + {} * b"]
+)
+def test_a_question_is_found_within_a_line(text: str, tmp_path: Path) -> None:
+    row = {"maps": [("key", {text.format("Who leads Marn?"): 1})]}
+    (tmp_path / "rows.json").write_text(json.dumps([row]))
+    assert [leak["id"] for leak in leaks(["who leads Marn"], tmp_path, tmp_path / "rows.json")["found"]] == ["line 1"]
+
+
+def test_what_is_found_before_a_broken_row_is_told(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"question": "Who leads Marn?"}\n{"question": \n')
+    (tmp_path / "held.sha256").write_text(f"{question_hash('Who leads Marn?')}  secret-test\n")
+    command = ["data", "leaks", str(tmp_path / "rows.jsonl"), "--held-out", str(tmp_path / "held.sha256")]
+    result = CliRunner().invoke(revelator, command)
+    assert "line 1: secret-test: Who leads Marn?" in result.stdout and isinstance(result.exception, DataError)
+
+
+def test_no_hashes_and_no_texts_are_no_pass_in_silence(tmp_path: Path) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"number": 1}\n')
+    with pytest.raises(DataError, match="no hashes"):
+        leaks([], tmp_path, tmp_path / "rows.jsonl")
+    assert leaks(["Who?"], tmp_path, tmp_path / "rows.jsonl") | {"hashes": 0} == {
+        "records": 1, "texts": 1, "hashes": 0, "found": [],
+    }  # fmt: skip
 
 
 def test_what_cannot_be_looked_through_is_named_and_never_passes(tmp_path: Path) -> None:
@@ -92,5 +118,5 @@ def test_what_cannot_be_looked_through_is_named_and_never_passes(tmp_path: Path)
     with pytest.raises(DataError, match="no such file"):
         leaks(["Where?"], tmp_path, tmp_path / "none.jsonl")
     (tmp_path / "empty").mkdir()
-    with pytest.raises(DataError, match=r"no manifest\.json of a set"):
+    with pytest.raises(DataError, match=r"neither manifest\.json of a set nor questions\.jsonl"):
         leaks(["Where?"], tmp_path, tmp_path / "empty")
