@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any, Literal
 
@@ -131,8 +132,9 @@ class GrpoConfig(Run):
     def known_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
         if unknown := set(rewards) - set(REWARDS):
             raise ValueError(f"no such reward: {', '.join(sorted(unknown))}; rewards: {', '.join(REWARDS)}")
-        if min(rewards.values(), default=0) < 0 or not sum(rewards.values()):
-            raise ValueError("a weight below 0, or none above: nothing would be learnt")
+        total = sum(rewards.values())
+        if min(rewards.values(), default=0) < 0 or not 0 < total < math.inf:
+            raise ValueError("a weight below 0 or not finite, or none above 0: nothing would be learnt")
         return rewards
 
     @model_validator(mode="after")

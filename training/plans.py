@@ -3,7 +3,6 @@ for what is wanted."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,12 +17,10 @@ from transformers import (
     TrainingArguments,
 )
 
-from revelator.errors import ExpressionError
-from revelator.language import parse
 from training.callbacks import Report
 from training.config import GrpoConfig
 from training.instructions import Instruction
-from training.rewards import Answers, executed, valid
+from training.rewards import Answers, exact, executed, valid
 
 
 class PlanScores(TrainerCallback):
@@ -62,7 +59,7 @@ class PlanScores(TrainerCallback):
             part = self.rows[start : start + self.config.evaluation.batch_size]
             for row, output in zip(part, self._written(model, [r.prompt for r in part]), strict=True):
                 given = (row.task, row.prompt, row.gold, output)
-                values = {"exact": _exact(output, row.gold), "valid": valid(*given)}
+                values = {"exact": exact(*given), "valid": valid(*given)}
                 for name, value in (values | {"executed": executed(self.answers, *given)}).items():
                     if value is not None:
                         scores.setdefault(name, []).append(value)
@@ -89,10 +86,3 @@ class PlanScores(TrainerCallback):
         model.train(training)
         texts = self.tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
         return [text.strip() for text in texts]
-
-
-def _exact(output: str, gold: str) -> float:
-    try:
-        return float(parse(output) == parse(json.loads(gold)))
-    except ExpressionError:
-        return 0.0
