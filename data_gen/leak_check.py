@@ -26,17 +26,20 @@ MANIFEST = "manifest.json"
 QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
 ASKING = ["question", "prompt", "completion"]
+LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
 ASKED = re.compile(r"[^?\n*+()]+\?")
-BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a label, a sentence, a quote
+BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
 
 
 def asked(written: str) -> Iterator[str]:
-    """A text as a whole, its lines, each part that ends in a question mark, and that without what stands before it."""
+    """A text as a whole; its lines, without their labels as well; and each part that ends in a question mark, without
+    what stands before it as well."""
     yield written
     yield from written.splitlines()
+    yield from LABEL.sub("", written).splitlines()
     for part in ASKED.findall(written):
-        yield part
-        yield BEFORE.sub("", part)
+        yield part.strip()
+        yield BEFORE.sub("", part).strip()
 
 
 def texts(row: Any) -> Iterator[str]:

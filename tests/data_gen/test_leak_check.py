@@ -85,7 +85,15 @@ def test_running_text_and_tables_are_looked_through_by_line(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "text", ["Nobody knew. {}", "Question: {}\nAnswer:", 'Nobody asks "{}"', "1. {}", "a + {} * b"]
+    "text",
+    [
+        "Nobody knew. {}",
+        "Question: {}\nAnswer:",
+        "Question: who leads marn\nAnswer:",
+        'Nobody asks "{}"',
+        "1. {}",
+        "a + {} * b",
+    ],
 )
 def test_a_question_is_found_within_a_line(text: str, tmp_path: Path) -> None:
     row = {"maps": [("key", {text.format("Who leads Marn?"): 1})]}
