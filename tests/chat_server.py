@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.loopback import serving
 
 Reply = Callable[["Handler"], None]
 
@@ -73,14 +75,6 @@ def cuts(handler: Handler) -> None:
     handler.connection.shutdown(socket.SHUT_RDWR)
 
 
-@contextmanager
-def running() -> Iterator[Server]:
-    with Server() as server:
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.release.set()
-            server.shutdown()
-            thread.join()
+def running() -> AbstractContextManager[Server]:
+    server = Server()
+    return serving(server, server.release.set)

@@ -12,12 +12,13 @@ import json
 import os
 import re
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
+
+from tests.loopback import serving
 
 COMMIT = "c0ffee" + "0" * 34
 API = re.compile(r"/api/datasets/([^/]+/[^/]+)(?:/(revision|tree)/[^/]+/?(.*))?")
@@ -107,14 +108,6 @@ def _tag(path: Path) -> str:
     return hashlib.sha1(path.read_bytes()).hexdigest()
 
 
-@contextmanager
-def running(root: Path) -> Iterator[Hub]:
-    with Hub(root) as hub:
-        thread = threading.Thread(target=hub.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield hub
-        finally:
-            hub.released.set()
-            hub.shutdown()
-            thread.join()
+def running(root: Path) -> AbstractContextManager[Hub]:
+    hub = Hub(root)
+    return serving(hub, hub.released.set)

@@ -6,7 +6,6 @@ import csv
 import functools
 import http.server
 import json
-import threading
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +25,7 @@ from data_gen.sources.rows import Outcome
 from data_gen.validators import first_fault
 from revelator.errors import DataError
 from tests.data_gen.published import ROWS, VALUES, places, put
+from tests.loopback import serving
 
 HOTPOT = ROWS["hotpotqa"]
 
@@ -243,12 +243,8 @@ def test_lines_arrays_csv_parquet_gzip_and_folders_read_the_same(write, tmp_path
 @pytest.fixture
 def address(tmp_path: Path) -> Iterator[str]:
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=tmp_path)
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    with serving(http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def test_a_file_is_read_from_its_address(write, address: str, tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ import mlflow
 import pytest
 
 from revelator import promotions, registry
+from tests.loopback import serving
 from tests.training.toy import write_adapter, write_base, write_set
 
 PATIENCE = 600  # seconds until a command that does not come fails the test
@@ -97,16 +98,12 @@ for method in ("GET", "POST", "PUT", "PATCH", "DELETE"):
 
 @contextmanager
 def passing(target: str, race: Race) -> Iterator[str]:
-    with Proxy(target, race) as proxy:
-        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        try:
-            yield f"http://127.0.0.1:{proxy.server_port}"
-        finally:
-            race.ended.set()
-            race.both.abort()
-            proxy.shutdown()
-            thread.join()
+    def release() -> None:
+        race.ended.set()
+        race.both.abort()
+
+    with serving(Proxy(target, race), release) as proxy:
+        yield f"http://127.0.0.1:{proxy.server_port}"
 
 
 @pytest.fixture(scope="module")
