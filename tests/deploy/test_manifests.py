@@ -39,6 +39,19 @@ def test_compose_takes_the_file_with_each_profile_and_says_which_secret_is_missi
         assert refused.returncode != 0 and name in refused.stderr
 
 
+DIGEST = re.compile(r"[\w./-]+:[\w.-]*\d[\w.-]*@sha256:[0-9a-f]{64}")  # a tag for people, a digest for machines
+
+
+def test_every_image_that_we_do_not_build_is_pinned_by_its_digest():
+    services = yaml.safe_load(COMPOSE.read_text())["services"]
+    pulled = [service["image"] for service in services.values() if "build" not in service]
+    pulled += re.findall(r"REVELATOR_GPU_BASE:-([^}]+)", COMPOSE.read_text())
+    for dockerfile in DEPLOY.glob("*ockerfile"):
+        pulled += re.findall(r"^(?:FROM +|ARG BASE=)([^$\s]+)", dockerfile.read_text(), re.MULTILINE)
+    assert len(pulled) >= 8
+    assert [image for image in pulled if not DIGEST.fullmatch(image)] == []
+
+
 def test_images_are_pinned_ports_are_on_loopback_and_no_secret_is_written_down():
     services = yaml.safe_load(COMPOSE.read_text())["services"]
     for name, service in services.items():
