@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from serving.triton.backend import counter, parameters, response, strings, text
+from serving.triton.backend import counter, deadline_ms, parameters, response, strings, text
 from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
@@ -19,14 +19,16 @@ class TritonPythonModel:
         looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
         cache = AnswerCache(entries, looked_up) if entries else None
         self.questions = Questions.configured(home, chosen, telemetry.answered, cache)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]
 
+    def allowed(self, request):
+        return self.questions.allowed(deadline_ms(request))
+
     def begin(self, request):
-        sent = json.loads(request.parameters() or "{}")
-        asked = text(request, "question"), text(request, "options"), sent.get("deadline_ms"), request.request_id()
+        asked = text(request, "question"), text(request, "options"), deadline_ms(request), request.request_id()
         return self.answer(*asked)
 
     async def answer(self, *asked):

@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from serving.triton.backend import parameters, response, send, strings, text
+from serving.triton.backend import deadline_ms, parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
 from serving.triton.telemetry import Telemetry
@@ -15,16 +15,18 @@ class TritonPythonModel:
         telemetry = Telemetry(args["model_name"])
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
         self.questions = Questions.configured(home, chosen, telemetry.answered)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed)
 
     def execute(self, requests):
         for request in requests:
             if refusal := self.loop.accept(request, self.begin):
                 send(request.get_response_sender(), refusal)
 
+    def allowed(self, request):
+        return self.questions.allowed(deadline_ms(request))
+
     def begin(self, request):
-        sent = json.loads(request.parameters() or "{}")
-        asked = text(request, "question"), text(request, "options"), sent.get("deadline_ms"), request.request_id()
+        asked = text(request, "question"), text(request, "options"), deadline_ms(request), request.request_id()
         return self.events(*asked)
 
     async def events(self, *asked):

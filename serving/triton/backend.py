@@ -51,6 +51,11 @@ def text(request: Any, name: str) -> str:
     return texts(request, name)[0]
 
 
+def deadline_ms(request: Any) -> object:
+    """The request's parameter of this name, as the client sent it; None without one."""
+    return json.loads(request.parameters() or "{}").get("deadline_ms")
+
+
 def strings(*values: str) -> np.ndarray:
     """A lone surrogate, which JSON can write and UTF-8 cannot, goes out as a question mark."""
     return np.array([value.encode(errors="replace") for value in values], dtype=np.object_)

@@ -28,7 +28,8 @@ class EventLog:
         place = environment.get(FILE)
         self._handler: logging.Handler | None = None
         if place:
-            self._handler = logging.StreamHandler(sys.stderr) if place == "-" else WatchedFileHandler(place)
+            # opened with the first line: a place that cannot be written must not keep a model from loading
+            self._handler = logging.StreamHandler(sys.stderr) if place == "-" else WatchedFileHandler(place, delay=True)
 
     def write(self, event: str, **values: object) -> None:
         """One line; a value that is None is left out."""

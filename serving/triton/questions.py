@@ -95,6 +95,10 @@ class Questions:
         stack.push_async_callback(revelator.close)
         return revelator
 
+    def allowed(self, deadline_ms: object) -> float:
+        """Seconds in which a question must end. Raises InvalidRequest."""
+        return min(_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
+
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = self._wanted(options, deadline_ms)

@@ -1,13 +1,20 @@
-"""What a model's process tells of its requests: metrics, a line in the log, and a span that continues the client's."""
+"""What a model's process tells of its requests: metrics, a line in the log, and a span that continues the client's.
+
+Nothing here may fail a question: what cannot be told is logged, and the question goes on.
+"""
 
 from __future__ import annotations
 
 import json
+import logging
+import re
 import time
 import uuid
+from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec
 
 from revelator import spans
 from revelator._wire import grpc_code
@@ -16,6 +23,23 @@ from revelator.trace import Trace
 from serving.triton.counts import calls, sample, samples
 from serving.triton.event_log import EventLog
 from serving.triton.metrics import Metrics
+
+log = logging.getLogger(__name__)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
+Taken = ParamSpec("Taken")
+
+
+def _harmless(tell: Callable[Taken, None]) -> Callable[Taken, None]:
+    """`tell`, of which an error is logged and goes no further."""
+
+    @wraps(tell)
+    def told(*args: Taken.args, **kwargs: Taken.kwargs) -> None:
+        try:
+            tell(*args, **kwargs)
+        except Exception:
+            log.exception("telemetry failed")
+
+    return told
 
 
 @dataclass(frozen=True)
@@ -28,15 +52,17 @@ class Asked:
 
     @classmethod
     def of(cls, request: Any) -> Asked:
-        """The client's request id, or one of our own; its trace, in that the server's own span if it tells any."""
+        """The client's request id, or one of our own; its trace, in that the server's own span if it tells any. What
+        the client sent as its trace and is none is left out."""
         sent = json.loads(request.parameters() or "{}").get(spans.HEADER)
         if spans.are_on() and (inside := request.trace().get_context()):
             sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
-        return cls(request.request_id() or uuid.uuid4().hex, sent)
+        known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
+        return cls(request.request_id() or uuid.uuid4().hex, sent if known else None)
 
     @property
     def trace_id(self) -> str | None:
-        return self.traceparent.split("-")[1] if self.traceparent and self.traceparent.count("-") == 3 else None
+        return self.traceparent.split("-")[1] if self.traceparent else None
 
 
 ASKED: ContextVar[Asked] = ContextVar("asked")
@@ -51,10 +77,12 @@ class Telemetry:
         self._log = EventLog(model)
         spans.start(f"revelator-{model}")
 
+    @_harmless
     def in_flight(self, count: int, limit: int) -> None:
         gauges = sample("revelator_in_flight", count), sample("revelator_in_flight_limit", limit)
         self._metrics.add(gauges)
 
+    @_harmless
     def answered(self, trace: Trace) -> None:
         """Called in the context of the request that the trace answers."""
         self._metrics.add(samples(trace))
@@ -81,6 +109,7 @@ class Telemetry:
             **texts,
         )
 
+    @_harmless
     def failed(self, error: Exception) -> None:
         """Called in the context of the request that ends with this error."""
         code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
