@@ -35,6 +35,8 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "DEADLINE_EXCEEDED": errors.DeadlineExceeded,
     "CANCELLED": errors.Cancelled,
 }
+MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
+_SHORTER = (1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
 # Triton's words for a model that is dead or not loaded; in a stream an error has no code
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
@@ -49,7 +51,8 @@ def grpc_code(error: RevelatorError) -> str:
 
 def write_error(error: RevelatorError) -> str:
     """JSON: `error` (class), `code`, `message`, `where`, `hint`; `final` if it is; `retry_after_ms` of a server that is
-    full; `diagnostics` of a plan, `place` of an expression."""
+    full; `diagnostics` of a plan, `place` of an expression. Texts are cut, and the last diagnostics left out, where the
+    whole would be larger than `MOST_BYTES`."""
     value: dict[str, Any] = {
         "error": type(error).__name__,
         "code": grpc_code(error),
@@ -67,7 +70,29 @@ def write_error(error: RevelatorError) -> str:
         value["place"] = {name: getattr(error, name) for name in _PLACE}
         diagnostic = {"code": error.code, "message": error.message, "start": error.start, "end": error.end}
         value["diagnostics"] = [{**diagnostic, "hint": error.hint}]
-    return json.dumps(value, ensure_ascii=False)
+    for most in (None, *_SHORTER):
+        text = json.dumps(_cut(value, most), ensure_ascii=False).encode(errors="replace").decode()
+        if _size(text) <= MOST_BYTES:
+            break
+    return text
+
+
+def _cut(value: Any, most: int | None) -> Any:
+    """The value with texts of at most `most` characters, and lists of a hundredth as many entries."""
+    if most is None:
+        return value
+    if isinstance(value, dict):
+        return {name: _cut(item, most) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_cut(item, most) for item in value[: max(1, most // 100)]]
+    if isinstance(value, str) and len(value) > most:
+        return value[: most - 1] + "…"
+    return value
+
+
+def _size(text: str) -> int:
+    """Bytes of a gRPC status message: what is not printable ASCII is written as three for each byte of UTF-8."""
+    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())
 
 
 def read_error(code: str, message: str) -> RevelatorError:

@@ -17,6 +17,7 @@ from revelator.art.tree import (
     references,
     substitute,
     substitute_each,
+    substituted_size,
 )
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "spelled",
     "substitute",
     "substitute_each",
+    "substituted_size",
     "to_json",
     "to_tree",
 ]

@@ -143,6 +143,12 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
     return _REFERENCE.sub(_replacing(answers), text)
 
 
+def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
+    """Characters of `substitute(text, answers)` at most, without making it."""
+    sizes = {number: sum(len(answer) + 2 for answer in found) for number, found in answers.items()}
+    return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))
+
+
 def substitute_each(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
     """The values that a text stands for: the answers of node i when it is `[i]` and nothing else, else one text."""
     whole = _REFERENCE.fullmatch(text.strip())

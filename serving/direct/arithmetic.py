@@ -106,6 +106,9 @@ def _operands(body: str) -> list[Fraction | str] | None:
     return tokens
 
 
+MOST_BITS = 1_000  # of a result: what a float can show, where digits without bound would hold the process for minutes
+
+
 _APPLY: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
     "+": lambda a, b: a + b,
     "-": lambda a, b: a - b,
@@ -118,14 +121,22 @@ _APPLY: dict[str, Callable[[Fraction, Fraction], Fraction]] = {
 def _power(base: Fraction, exponent: Fraction) -> Fraction:
     if exponent.denominator != 1 or abs(exponent) > 64:
         raise OverflowError("only small whole exponents")
+    if _bits(base) * abs(exponent) > MOST_BITS:
+        raise OverflowError("too large a power")
     return base ** int(exponent)
+
+
+def _bits(value: Fraction) -> int:
+    return max(value.numerator.bit_length(), value.denominator.bit_length())
 
 
 def _fold(tokens: list[Fraction | str], operators: str) -> list[Fraction | str]:
     out = tokens[:1]
     for sign, value in zip(tokens[1::2], tokens[2::2], strict=True):
         if str(sign) in operators:
-            out[-1] = _APPLY[str(sign)](out[-1], value)  # type: ignore[arg-type]
+            out[-1] = result = _APPLY[str(sign)](out[-1], value)  # type: ignore[arg-type]
+            if _bits(result) > MOST_BITS:
+                raise OverflowError("too large a number")
         else:
             out += [sign, value]
     return out

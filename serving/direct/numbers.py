@@ -19,6 +19,8 @@ _TENS = {
 _SCALES = {"hundred": 100, "thousand": 1000, "million": 10**6, "billion": 10**9}
 _FIXED: dict[str, int | Fraction] = {"a dozen": 12, "a half": Fraction(1, 2), "half": Fraction(1, 2)}
 
+MOST_CHARACTERS = 300  # of a number: no float holds more digits
+
 _WORD = "|".join([*sorted((*_SMALL, *_TENS), key=len, reverse=True), *_SCALES])
 #: A number inside a sentence, in figures or in words; no group.
 NUMBER = rf"(?<![\w.])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?![\w])|(?:(?:{_WORD})\b(?:[- ](?:and )?(?=(?:{_WORD})\b))?)+)"
@@ -27,6 +29,8 @@ NUMBER = rf"(?<![\w.])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?![\w])|(?:(?:{_WORD})\b(?:[
 def number(text: str) -> Fraction | None:
     """A number in figures (`1,204.5`) or English words (`three hundred and twelve`), or None."""
     text = text.strip().lower().replace("−", "-")
+    if len(text) > MOST_CHARACTERS:
+        return None
     if re.fullmatch(r"-?\d+(,\d{3})*(\.\d+)?|-?\d*\.\d+", text):
         return Fraction(text.replace(",", ""))
     if text in _FIXED:

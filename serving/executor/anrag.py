@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from revelator import spans
+from revelator.errors import ServingError
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Node, Passage, Usage
 from revelator.trace_events import Happening
-from serving.executor.limits import Limits
+from serving.executor.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
@@ -47,8 +48,13 @@ class Models:
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
         node.sentence = reading.sentence
-        node.answers = list(dict.fromkeys(reading.answers))
         node.detail["generator"] = reading.method
+        if (size := sum(map(len, reading.answers))) > ANSWER_CHARACTERS:
+            raise ServingError(f"the answers have {size} characters; at most {ANSWER_CHARACTERS} are taken")
+        node.answers = list(dict.fromkeys(reading.answers))
+        if len(node.answers) > ANSWERS:
+            node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
+            node.answers = node.answers[:ANSWERS]
         if not node.answers:
             node.status, node.error = "failed", "no answer was found"
 

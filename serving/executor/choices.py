@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import NamedTuple
 
 from revelator.trace import Node
@@ -42,6 +43,7 @@ class Choice:
 
 
 NOTHING_CHOSEN = Choice()
+MOST_STEPS = 2_000  # looks whether two choices agree, of 1 µs each: all that a leaf takes of the event loop
 
 
 class Answered(NamedTuple):
@@ -52,28 +54,63 @@ class Answered(NamedTuple):
     answers: tuple[str, ...] = ()
 
 
-def combinations(
-    text: str, sources: Mapping[str, int], outcomes: Mapping[int, Sequence[Answered]], frames: Mapping[int, str]
-) -> Iterator[Choice]:
-    """Every choice for a leaf with this text. `sources`: producer of each placeholder; `outcomes`: what each producer
-    gave; `frames`: the node id that stands for all values of a producer."""
-    producers = sorted(set(sources.values()))
+class Chosen(NamedTuple):
+    """The first choices for a leaf; `is_cut`: there may be more."""
 
-    def extend(choice: Choice, remaining: Sequence[int]) -> Iterator[Choice]:
-        if not remaining:
+    choices: list[Choice]
+    is_cut: bool
+
+
+def choose(
+    text: str,
+    sources: Mapping[str, int],
+    outcomes: Mapping[int, Sequence[Answered]],
+    frames: Mapping[int, str],
+    width: int,
+) -> Chosen:
+    """At most `width` choices for a leaf with this text. `sources`: producer of each placeholder; `outcomes`: what each
+    producer gave; `frames`: the node id that stands for all values of a producer.
+
+    The search for values that belong together ends after `MOST_STEPS`, however many combinations there are.
+    """
+    found: list[Choice] = []
+    for choice in _combinations(text, sources, outcomes, frames):
+        if choice is None or len(found) == width:
+            return Chosen(found, True)
+        found.append(choice)
+    return Chosen(found, False)
+
+
+def _combinations(
+    text: str, sources: Mapping[str, int], outcomes: Mapping[int, Sequence[Answered]], frames: Mapping[int, str]
+) -> Iterator[Choice | None]:
+    """Every choice; None, and then nothing, where the search is given up."""
+    producers = sorted(set(sources.values()))
+    options: list[list[Choice]] = []
+    for producer in producers:
+        names = [name for name, behind in sources.items() if behind == producer]
+        takes_list = all(wants_all(text, name) for name in names)
+        ended = outcomes[producer]
+        each = _together(names, ended, frames[producer]) if takes_list else _each(names, ended, producer)
+        options.append(list(islice(each, MOST_STEPS)))
+        if not options[-1]:
+            return
+    left = MOST_STEPS
+
+    def extend(choice: Choice, position: int) -> Iterator[Choice | None]:
+        nonlocal left
+        if position == len(options):
             yield choice
             return
-        names = [name for name, producer in sources.items() if producer == remaining[0]]
-        ended = outcomes[remaining[0]]
-        if all(wants_all(text, name) for name in names):
-            options = _together(names, ended, frames[remaining[0]])
-        else:
-            options = _each(names, ended, remaining[0])
-        for option in options:
+        for option in options[position]:
+            left -= 1
+            if left < 0:
+                yield None
+                return
             if option.agrees(choice):
-                yield from extend(choice.joined(option) if choice is not NOTHING_CHOSEN else option, remaining[1:])
+                yield from extend(choice.joined(option) if choice is not NOTHING_CHOSEN else option, position + 1)
 
-    return extend(NOTHING_CHOSEN, producers)
+    yield from extend(NOTHING_CHOSEN, 0)
 
 
 def _each(names: Sequence[str], ended: Sequence[Answered], producer: int) -> Iterator[Choice]:

@@ -132,9 +132,9 @@ class Executor:
             raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
             raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        expression = (
-            routes.read_plan(plan, limits) if plan is not None and strategy not in ("atomic", "logic") else None
-        )
+        expression = None
+        if plan is not None and strategy not in ("atomic", "logic"):
+            expression = await routes.read_plan(plan, limits)
         run = Run(question, self.models, limits, Recorder(question, strategy, listener))
         run.share = self.share_leaves
         run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}

@@ -9,6 +9,9 @@ from typing import Any
 from revelator.errors import InvalidRequest, PlanError
 from revelator.language import Atomic, Dependent, Expression, leaves
 
+ANSWERS, ANSWER_CHARACTERS = 500, 100_000  # that one reading may give, all of them together
+NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -25,6 +28,7 @@ class Limits:
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000
     plan_characters: int = 20_000  # of a plan that is given, before it is read
+    leaf_characters: int = 8_000  # of a leaf's question once answers stand in for its placeholders
     options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
 
     def lowered(self, wanted: Mapping[str, Any]) -> Limits:

@@ -14,13 +14,13 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
 
 from revelator.errors import Unavailable
 from revelator.language import Expression, bind, leaves, substitute
+from revelator.language.expression import substituted_size
 from revelator.trace import Node
 from serving.executor.branches import leading
-from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, combinations, wants_all
+from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
 from serving.executor.leaf import take
 from serving.executor.limits import Limits
 from serving.executor.operations import operate
@@ -153,14 +153,21 @@ class PlanRun:
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[Answered]], width: int
     ) -> Answered | Fan:
         frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
-        every = combinations(self.leaves[leaf].text, self._sources[leaf], outcomes, frames)
-        choices = list(islice(every, width))
+        choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
         if not choices:
-            self._recorder.skip(node, "nothing to ask with: a question before it gave no answer")
+            reason = (
+                "a question before it gave no answer" if not is_cut else "no values that belong together were found"
+            )
+            self._recorder.skip(node, f"nothing to ask with: {reason}")
             return Answered(node, NOTHING_CHOSEN)
-        if next(every, None):
+        if is_cut:
             self._cut.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
+        text, most = self.leaves[leaf].text, self._limits.leaf_characters
+        if any(substituted_size(text, choice.values) > most for choice in choices):
+            reason = f"with the answers in it the question is too long; the limit leaf_characters is {most}"
+            self._recorder.skip(node, reason)
+            return Answered(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
 
-from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute
+from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute, substituted_size
 from revelator.errors import PlanError, Unavailable
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor.anrag import Models
 from serving.executor.leaf import take
-from serving.executor.limits import Limits
+from serving.executor.limits import NODE_CHARACTERS, Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.knowledge.answering import Known, beside, operate, reason, reason_over_none
@@ -114,6 +114,9 @@ class ArtRun:
             return
         if lacking := [i for i, values in answers.items() if not values]:
             self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
+            return
+        if sum(substituted_size(text, answers) for text in at.node.texts) > NODE_CHARACTERS:
+            self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         box.asked = substitute(at.node.question, answers)
         query = query_of(at.node, answers, self._known(at.needs)) if at.node.call else None

@@ -108,7 +108,7 @@ class RequestLoop:
             self._courier.last(sender, reply)
 
     def _failure(self, error: Exception) -> Any:
-        """The response for an error. An error that cannot be written, such as one whose text raises, is answered, too."""
+        """The response for an error, also for one that cannot be written, such as one whose text raises."""
         self._telemetry.failed(error)
         try:
             return failure(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
@@ -17,6 +18,7 @@ from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import Executor, Limits
+from serving.executor.limits import ANSWER_CHARACTERS, ANSWERS
 from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Revelator
 from serving.triton.cache import AnswerCache
@@ -37,6 +39,9 @@ class _Detail:
 
 
 _TRACE, _DETAIL = TypeAdapter(Trace), TypeAdapter(_Detail)
+
+SMALL_OPTIONS = 4_096  # characters that are read on the event loop, in less than a millisecond
+REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
 
 OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
@@ -101,7 +106,7 @@ class Questions:
 
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
-        wanted = self._wanted(options, deadline_ms)
+        wanted = await self._wanted(options, deadline_ms)
         with self._traffic.question(request_id or question) as choice:
             if self.cache and (kept := self.cache.find(question, options, choice.version)):
                 return kept
@@ -116,13 +121,20 @@ class Questions:
     ) -> AsyncGenerator[Event, None]:
         """The same question's events, each when it happens. Closing the generator cancels the question."""
         with self._traffic.question(request_id or question) as choice:
-            async with aclosing(self._executor.stream(question, **self._wanted(options, deadline_ms))) as events:
+            wanted = await self._wanted(options, deadline_ms)
+            async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
                     if event.kind == "finished":
                         event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
                     yield event
 
-    def _wanted(self, options: str, deadline_ms: object) -> dict[str, Any]:
+    async def _wanted(self, options: str, deadline_ms: object) -> dict[str, Any]:
+        """What the options say. An earlier trace takes milliseconds to read, and so a thread of its own."""
+        if len(options) > SMALL_OPTIONS:
+            return await asyncio.to_thread(self._read, options, deadline_ms)
+        return self._read(options, deadline_ms)
+
+    def _read(self, options: str, deadline_ms: object) -> dict[str, Any]:
         wanted = read_options(options, self.limits.options_bytes)
         wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
@@ -153,11 +165,19 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
 
 def read_trace(value: dict[str, Any]) -> Trace:
     """The earlier trace of a request. Raises InvalidRequest."""
+    nodes = value.get("nodes")
+    if isinstance(nodes, list) and len(nodes) > REUSED_NODES:
+        raise InvalidRequest(f"option reuse: the trace has {len(nodes)} nodes; at most {REUSED_NODES} are read")
     try:
         Trace.from_json(value)  # the schema, and that it is a trace at all
         trace = _TRACE.validate_python(value)
         for node in trace.nodes:
             _DETAIL.validate_python(node.detail)
+            size = sum(map(len, node.answers))
+            if len(node.answers) > ANSWERS or size > ANSWER_CHARACTERS:
+                what = f"{len(node.answers)} answers of {size} characters"
+                most = f"at most {ANSWERS} of {ANSWER_CHARACTERS} are taken"
+                raise InvalidRequest(f"option reuse: node {node.id} has {what}; {most}")
         return trace
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error

@@ -124,7 +124,7 @@ def test_a_short_deadline_is_refused_where_a_long_one_is_taken_in() -> None:
     admission.end(0, 1.0)
     admission.admit(1, 30.0, 1.0)
     admission.admit(2, 30.0, 1.0)
-    with pytest.raises(Overloaded, match="about 3.0 s with 2 in flight, and 0.5 s are allowed") as refused:
+    with pytest.raises(Overloaded, match=r"about 3\.0 s with 2 in flight, and 0\.5 s are allowed") as refused:
         admission.admit(3, 0.5, 1.0)
     assert refused.value.retry_after_ms == pytest.approx(2_650)
     admission.admit(3, 30.0, 1.0)

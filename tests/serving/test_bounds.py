@@ -1,0 +1,200 @@
+"""What one question may take of the process that answers it, whatever its plan, its answers and its options hold."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import time
+import tracemalloc
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic_core import from_json
+
+from revelator import _wire, errors
+from revelator.art import substitute as substitute_tree
+from revelator.art import substituted_size as tree_size
+from revelator.language import Diagnostic, placeholders, substitute
+from revelator.language.expression import substituted_size
+from revelator.trace import Node, Trace
+from serving.direct.arithmetic import evaluated
+from serving.executor import Limits, choices
+from serving.executor.choices import Answered, Choice, choose
+from serving.triton.questions import REUSED_NODES, read_options, read_trace
+from tests.serving.executor.world import Toy
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9_000)
+
+
+def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> Answered:
+    node = Node(f"{producer}.{call}", "atomic", "?")
+    return Answered(node, Choice(picked=picked), tuple(f"{producer}-{call}-{n}" for n in range(answers)))
+
+
+# --- products of answers ---
+
+
+@pytest.mark.parametrize("producers", [4, 8, 32])
+def test_a_producer_without_answers_ends_a_product_of_any_size_at_once(producers: int) -> None:
+    names = {f"n{i}": i for i in range(producers)}
+    outcomes = {i: [ended(i, 0 if i == producers - 1 else 100, {})] for i in range(producers)}
+    text = " ".join(f"{{{name}}}" for name in names)
+    began = time.thread_time()
+    assert choose(text, names, outcomes, {}, 8) == ([], False)
+    assert time.thread_time() - began < 1  # 100 ** 3 steps took two seconds, 100 ** 7 no one has waited for
+
+
+def test_a_product_of_values_that_never_belong_together_is_given_up_and_says_so() -> None:
+    names = {f"n{i}": i for i in range(6)}
+    outcomes = {i: [ended(i, 30, {99: ("5" if i == 5 else "0", 0)})] for i in range(6)}
+    began = time.thread_time()
+    found = choose(" ".join(f"{{{name}}}" for name in names), names, outcomes, {}, 8)
+    assert found == ([], True)
+    assert time.thread_time() - began < 1
+
+
+@given(st.lists(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), max_size=3), min_size=1, max_size=3))
+def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(calls: list[list[tuple[int, int]]]) -> None:
+    names = {f"n{i}": i for i in range(len(calls))}
+    outcomes = {
+        i: [ended(i, count, {9: ("root", root)}, call) for call, (count, root) in enumerate(made)]
+        for i, made in enumerate(calls)
+    }
+    each = [[(one, number) for one in outcomes[i] for number in range(len(one.answers))] for i in range(len(calls))]
+    expected = [
+        tuple(one.answers[number] for one, number in whole)
+        for whole in itertools.product(*each)
+        if len({one.choice.picked[9] for one, _ in whole}) == 1
+    ]
+    text = " ".join(f"{{{name}}}" for name in names)
+    found, is_cut = choose(text, names, outcomes, {}, 1_000)
+    assert [tuple(choice.values[name] for name in names) for choice in found] == expected and not is_cut
+    first, is_cut = choose(text, names, outcomes, {}, 1)
+    assert len(first) == min(1, len(expected)) and is_cut == (len(expected) > 1)
+
+
+# --- substitution ---
+
+
+@given(st.text("{}ab ", max_size=60), st.dictionaries(st.sampled_from(["a", "b", "ab"]), st.text(max_size=20)))
+def test_the_size_that_is_foretold_is_never_smaller_than_the_text(text: str, values: dict[str, str]) -> None:
+    assert len(substitute(text, values)) <= substituted_size(text, values)
+    answers = {1: tuple(values.values())}
+    tree = text.replace("{", "[").replace("}", "]").replace("a", "1")
+    assert len(substitute_tree(tree, answers)) <= tree_size(tree, answers)
+
+
+async def test_a_long_answer_in_many_places_is_a_leaf_that_fails_and_not_gigabytes() -> None:
+    long = "x" * 90_000
+    world = Toy({"Who?": [long], "Where?": ["Here"]})
+    plan = "Who? * " + "{who} " * 3_000 + "+ Where?"
+    tracemalloc.start()
+    try:
+        trace = await world.executor().run("?", plan=plan)
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    [leaf] = [node for node in trace.nodes if placeholders(node.question)]
+    assert leaf.status == "skipped" and "leaf_characters" in (leaf.error or "")
+    assert trace.outcome == "partial" and "Here" in trace.answers
+    assert most < 50e6
+
+
+async def test_answers_of_a_reading_are_bounded_in_number_and_size() -> None:
+    world = Toy({"Who?": [f"n{i}" for i in range(5_000)], "Long?": ["x" * 5_000_000]})
+    trace = await world.executor().run("?", plan="Who? + Long?")
+    who, long = (node for node in trace.nodes if node.kind == "atomic")
+    assert len(who.answers) == 500 and "truncated" in who.detail
+    assert long.status == "failed" and "100000" in (long.error or "") and not long.answers
+
+
+# --- what is reused ---
+
+
+def trace_of(nodes: list[Node]) -> dict:
+    return from_json(json.dumps(Trace("?", "auto", nodes=nodes).to_json()))
+
+
+def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
+    with pytest.raises(errors.InvalidRequest, match=f"at most {REUSED_NODES}"):
+        read_trace(trace_of([Node(str(n), "atomic", "?") for n in range(REUSED_NODES + 1)]))
+    for answers in (["a"] * 501, ["a" * 100_001]):
+        with pytest.raises(errors.InvalidRequest, match="node 1 has"):
+            read_trace(trace_of([Node("1", "atomic", "?", answers=answers)]))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        '{"limits": {"leaves": 1e999}}',
+        '{"limits": {"leaves": %s}}' % ("9" * 5_000),
+        '{"limits": {"deadline_ms": NaN}}',
+        '{"limits": {"fan_out": -Infinity}}',
+        "[" * 100_000,
+        '{"reuse": ' * 10_000,
+        '"\\ud800"',
+        '{"plan": "\\ud800"}',
+        '{"reuse": {"nodes": {"a": 1}}}',
+        '{"reuse": {"nodes": [%s]}}' % ("9" * 5_000),
+    ],
+)
+def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> None:
+    with pytest.raises(errors.InvalidRequest):
+        wanted = read_options(options, 4_000_000)
+        Limits().lowered(wanted.get("limits", {}))
+        read_trace(wanted["reuse"])
+
+
+# --- numbers ---
+
+
+@pytest.mark.parametrize("sum", ["9" + " ^ 64" * 40, "9 ^ 64 ^ 64 ^ 64", " * ".join(["9" * 200] * 40)])
+def test_a_sum_without_bound_is_no_sum(sum: str) -> None:
+    began = time.thread_time()
+    assert evaluated(f"what is {sum}") is None
+    assert time.thread_time() - began < 1
+    assert evaluated("what is 2 ^ 10") == ("1024", "arithmetic")
+
+
+def test_a_number_of_5_000_digits_is_no_number() -> None:
+    assert evaluated(f"what is {'9' * 5_000} + 1") is None
+
+
+# --- errors on the wire ---
+
+
+def arrived(error: errors.RevelatorError) -> errors.RevelatorError:
+    text = _wire.write_error(error)
+    assert _wire._size(text) <= _wire.MOST_BYTES
+    return _wire.read_error(_wire.grpc_code(error), text)
+
+
+@given(st.sampled_from(_wire._SENT), TEXTS, TEXTS, TEXTS)
+def test_an_error_of_any_length_arrives_as_what_it_is(kind: type, message: str, where: str, hint: str) -> None:
+    found = arrived(kind(message * 9, where=where, hint=hint))
+    assert type(found) is kind
+    assert found.message[:29] == (message * 9)[:29]
+
+
+@given(st.lists(TEXTS, max_size=60), st.integers(0, 10**9))
+def test_a_plan_s_diagnostics_are_cut_from_the_end(messages: list[str], start: int) -> None:
+    diagnostics = tuple(Diagnostic("missing_dependency", text, start, start + 1, text) for text in messages)
+    found = arrived(errors.PlanError("the plan cannot be run", diagnostics=diagnostics, hint="é" * 9_000))
+    assert type(found) is errors.PlanError
+    assert bool(found.diagnostics) == bool(diagnostics)
+
+
+@given(TEXTS, TEXTS)
+def test_a_syntax_error_arrives_with_its_place(message: str, excerpt: str) -> None:
+    sent = errors.ExpressionError(message, code="c", start=7, end=9, line=1, column=8, excerpt=excerpt, hint="mend it")
+    found = arrived(sent)
+    assert type(found) is errors.ExpressionError and (found.start, found.end, found.column) == (7, 9, 8)
+
+
+def test_half_of_a_surrogate_pair_in_an_error_travels_as_a_question_mark() -> None:
+    assert arrived(errors.InvalidRequest("a\ud800b")).message == "a?b"
+
+
+def test_the_budget_of_a_product_is_what_the_event_loop_can_spare() -> None:
+    assert choices.MOST_STEPS <= 5_000
