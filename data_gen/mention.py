@@ -57,7 +57,7 @@ def recased(text: str, question: str) -> str:
 
 def _stands_so(match: re.Match[str], text: str, question: str) -> bool:
     """Whether the question has the word beside the same neighbour."""
-    before = re.search(r"\w+\W+$", text[: match.start()])
+    before = re.search(r"(?<!\w)\w++\W++$", text[: match.start()])
     after = re.match(r"\W+\w+", text[match.end() :])
     pairs = [before[0] + match[0] if before else "", match[0] + after[0] if after else ""]
     return any(pair and pair.casefold() in question for pair in pairs)

@@ -23,8 +23,8 @@ PARTS = re.compile(
 def read(decomposition: str) -> list[str]:
     """The steps of `return …; return …` without that word. Raises UnplannableError where one refers to a later one."""
     steps = [re.sub(r"^return\s+", "", " ".join(step.split()), flags=re.I) for step in decomposition.split(";")]
-    steps = [re.sub(r"\s+(,|'s\b)|^the (?=#)|(?<!\w)'(?=\w)(?![^']*')", r"\1", step) for step in steps if step]
-    steps = [re.sub(r"(?<=\()\s+|\s+(?=\))", "", step) for step in steps]
+    steps = [re.sub(r"(?<!\s)\s+(,|'s\b)|^the (?=#)|(?<!\w)'(?=\w)(?![^']*')", r"\1", step) for step in steps if step]
+    steps = [re.sub(r"(?<=\()\s+|(?<!\s)\s+(?=\))", "", step) for step in steps]
     for index, step in enumerate(steps, start=1):
         if any(not 0 < int(number) < index for number in NUMBER.findall(step)):
             raise UnplannableError("a step refers to a later step or to none")

@@ -84,7 +84,7 @@ def _looked_at(sayer: Sayer, number: str) -> tuple[int, ...]:
 def _arithmetic(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     word, before, operands, after = match[1].casefold(), match[2], sayer.spelt(match[3]), match[4]
     unit = f" in {before or after}" if before or after else ""
-    values = re.split(r"\s*(?:,|\band\b)\s*", operands)
+    values = [part.strip() for part in re.split(r",|\band\b", operands)]
     values = sorted(values, key=_place) if word in ("difference", "sum") else values
     if len(values) < 2:
         raise UnplannableError("arithmetic of one value")

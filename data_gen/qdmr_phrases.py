@@ -55,7 +55,7 @@ def modified(phrase: str, filters: Sequence[str], noun: str) -> str:
 
 def _head_words(phrase: str) -> list[str]:
     kind = re.sub(r"\b(most|least|best|top|\w+ly|\w+est)\s+[a-z]+(?:ed|ing)\b", r"\1", phrase)  # "most visited parks"
-    before = re.split(rf"\s+(?={LINK.pattern})", re.sub(r"^(?:the|a|an)\s+", "", kind), maxsplit=1)[0]
+    before = re.split(rf"(?<!\s)\s+(?={LINK.pattern})", re.sub(r"^(?:the|a|an)\s+", "", kind), maxsplit=1)[0]
     words = re.findall(r"[^\W\d_][\w'-]*", before)
     pairs = enumerate(itertools.pairwise(words), start=1)
     end = next((i for i, (one, two) in pairs if one.islower() and is_plural(one) and two[0].isupper()), None)
@@ -70,7 +70,7 @@ def is_bare(phrase: str) -> bool:
 
 def is_name(phrase: str) -> bool:
     """What is there already and need not be asked for: a name, or a word or two for one thing."""
-    words = re.sub(r"^(?:the|a|an)\s+|\(.*?\)", "", phrase).split()
+    words = re.sub(r"^(?:the|a|an)\s+|\([^)]*+\)", "", phrase).split()
     content = [word for word in words if len(word) > 3 or not word.isalpha()]
     if words and all(word[0].isupper() or not word[0].isalpha() for word in content) and words[0][:1].isupper():
         return True
@@ -141,5 +141,5 @@ def attribute(text: str) -> str:
     """What the values of a step are called: "population of #1" → population, "when did #1 open" → date."""
     if QUESTION.match(text):
         return names_of(text)[0]
-    found = re.match(r"(?:the\s+)?([^#]+?)\s+(?:of|in|on|for|from|by|at|to|that|which|who)\s+[^#]*#", text)
+    found = re.match(r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s+[^#]*#", text)
     return found[1] if found else head(text)

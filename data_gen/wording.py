@@ -181,7 +181,7 @@ def _doer(text: str) -> str | None:
 def tidy(text: str) -> str:
     """A question as written, with the blanks around marks mended, a capital at the start and a mark at the end."""
     text = " ".join(text.replace("’", "'").split())
-    text = re.sub(r"\s+([?,.!;:])", r"\1", text)
+    text = re.sub(r"(?<!\s)\s+([?,.!;:])", r"\1", text)
     text = re.sub(r"(\}|\w) 's\b", r"\1's", text)
     if text and text[-1] not in "?.!":
         text += "?"

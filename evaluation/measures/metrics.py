@@ -169,7 +169,7 @@ def title_key(title: str) -> str:
     """Titles that differ in case, width, underscores or spaces are one title; white space around punctuation is no
     part of it, so a tokenised `Titanic ( 1997 film )` is `Titanic (1997 film)`."""
     text = unicodedata.normalize("NFKC", title).casefold().replace("_", " ")
-    return " ".join(re.sub(r"\s*([^\w\s])\s*", r" \1 ", text).split())
+    return " ".join(re.sub(r"([^\w\s])", r" \1 ", text).split())
 
 
 def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int) -> float:

@@ -12,6 +12,8 @@ from serving.direct.stories import story
 from serving.direct.words import counted, lettered, placed, reversed_word
 from serving.protocols import Reading
 
+MOST_CHARACTERS = 300  # of a question that is its own source: the rules' patterns are cubic in its length
+
 _RULES = (
     evaluated,
     parity,
@@ -34,6 +36,8 @@ _RULES = (
 def answer_directly(question: str) -> Reading | None:
     """A computed answer, or None. `Reading.method` names the computation."""
     text = " ".join(question.split()).rstrip("?.! ")
+    if len(text) > MOST_CHARACTERS:
+        return None
     for rule in _RULES:
         found = rule(text)
         if found is not None:

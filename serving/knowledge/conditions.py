@@ -11,7 +11,7 @@ from serving.knowledge.linking import alike
 from serving.retrieval import STOP_WORDS
 from serving.values import parse_date, parse_quantity
 
-_OTHER = re.compile(r"^\s*(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s+(.+?)\s*$", re.IGNORECASE)
+_OTHER = re.compile(r"^\s*+(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s++(.+)$", re.IGNORECASE)
 _BOUND = re.compile(
     r"\b(?P<word>after|since|from|later than|before|until|earlier than|between"
     r"|more than|over|above|less than|under|below)"
@@ -54,8 +54,8 @@ def others(condition: str, entities: Sequence[str]) -> tuple[str, ...] | None:
     if not (match := _OTHER.match(condition)):
         return None
     keys = {key_of(entity) for entity in entities}
-    whole = key_of(match[1])
-    named = {whole} if whole in keys else {key_of(part) for part in _LISTED.split(match[1])}
+    whole = key_of(match[1].rstrip())
+    named = {whole} if whole in keys else {key_of(part) for part in _LISTED.split(match[1].rstrip())}
     return tuple(e for e in entities if key_of(e) not in named) if named <= keys else None
 
 

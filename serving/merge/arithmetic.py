@@ -74,7 +74,7 @@ def _days(one: Date, other: Date) -> int | None:
 
 _NOUN = re.compile(
     r"\bhow many (?:more |fewer |less )?(?P<square>square )?(?P<noun>\w+)"
-    r"|\bin (?P<in_square>square )?(?P<in_noun>\w+)\s*\?*\s*$",
+    r"|\bin (?P<in_square>square )?(?P<in_noun>\w++)\s*+\?*+\s*+$",
     re.IGNORECASE,
 )
 

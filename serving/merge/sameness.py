@@ -11,7 +11,7 @@ from serving.values import Date, country, is_value, normalise, parse_date, parse
 
 _SAME = re.compile(r"\b(same|alike|identical|equal)\b")
 _ASKED = re.compile(rf"{_SAME.pattern}|\b(share[sd]?|common)\b")
-_LISTS = re.compile(r"\b(?:the same|alike|identical|equal)\s*\??\s*$")
+_LISTS = re.compile(r"\b(?:the same|alike|identical|equal)\s*+\??+\s*+$")
 _COUNTRY = re.compile(r"\b(country|nationality|nationalities|citizens?|citizenship)\b", re.IGNORECASE)
 _TIME = re.compile(r"\b(century|decade|year|month|date|day|birthday|time)\b", re.IGNORECASE)
 _YEARS = {"century": 100, "decade": 10, "year": 1}

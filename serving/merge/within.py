@@ -24,7 +24,7 @@ from serving.values import is_value, normalise
 
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)
 _COUNT = re.compile(r"\bhow many (of )?(?:the |these |those )?\{(\w+)\}(.*)", re.IGNORECASE)
-_ALL_THERE_ARE = re.compile(r"\s*(?:(?:are|were) there)?(?:\s*(?:in total|in all|altogether))?\s*\??\s*")
+_ALL_THERE_ARE = re.compile(r"\s*+(?:(?:are|were) there)?+(?:\s*+(?:in total|in all|altogether))?+\s*+\??+\s*+")
 _SHARED = re.compile(r"\b(both|common|share[sd]?|also|same)\b", re.IGNORECASE)
 _THING = "person|people|man|woman|thing|place|country|city|town|river|film|company|language|team|year|date|day"
 _SAME = re.compile(

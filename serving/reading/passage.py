@@ -42,8 +42,9 @@ class Title:
 
 def read_title(text: str) -> Title:
     text = " ".join(text.split())
-    match = re.fullmatch(r"(.*?)\s*\(([^()]*)\)", text)
-    base, qualifier = (match[1], match[2]) if match and match[1] else (text, "")
+    before, opening, inside = text.removesuffix(")").rpartition("(")
+    is_qualified = text.endswith(")") and opening and ")" not in inside and before.strip()
+    base, qualifier = (before.rstrip(), inside) if is_qualified else (text, "")
     return Title(base, qualifier, frozenset(content(tokenise(base))) or frozenset(base.lower().split()))
 
 

@@ -82,8 +82,8 @@ def _enumerated(asked: Asked, best: Scored, scored: list[Scored]) -> list[Scored
 
 
 _LINK = re.compile(  # what stands between two items: `, `, ` and `, `" (1966), the `
-    r"""['"”’]?\s*(?:\([^()]*\))?\s*(?:in \d{4})?\s*"""
-    r"""(?:,|;|and|&|or|, ?and|, or|,? as well as)\s*(?:the |a |an |with |in )?['"“]?"""
+    r"""['"”’]?\s*+(?:\([^()]*+\)\s*+)?+(?:in \d{4}\s*+)?+"""
+    r"""(?:,|;|and|&|or|, ?and|, or|,?\s*+as well as)\s*+(?:the |a |an |with |in )?['"“]?"""
 )
 
 

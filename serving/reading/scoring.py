@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from serving.reading.kinds import kind_fit, word_before
 from serving.reading.lexicon import noun_kinds, phrase_places, stem, word_set
@@ -15,7 +16,10 @@ from serving.reading.text import Token, content, tokenise
 
 _THIN = word_set("thin")
 _LIGHT = frozenset(map(stem, word_set("light")))
-_LIFE = re.compile(r"\((?:[^()]*?[;,] ?)?(?P<born>[^()–—]*?\d[^()–—]*?) ?(?:[–—]| -) ?(?P<died>[^()]*?\d[^()]*)\)")
+_IN_PARENTHESES = re.compile(r"\(([^()]*)\)")
+_LIFE_STARTS = re.compile(r"[;,] ?")
+_DASH = re.compile(r"[–—]| -")
+LIFE_CHARACTERS = 200  # of a parenthesis that can hold two dates
 
 
 @dataclass(frozen=True)
@@ -59,14 +63,29 @@ def _life_span(asked: Asked, sentence: Sentence, candidate: Candidate) -> float:
     """What stands in `(12 May 1921, Ålevik – 3 June 1999, Oslo)` after a name: 1 on the side asked for, -1 on the
     other, 0 elsewhere."""
     wanted = {f.name for f, _ in asked.families} & {"birth", "death"}
-    match = _LIFE.search(sentence.text) if len(wanted) == 1 and sentence.number == 0 else None
-    if match is None:
-        return 0.0
+    spans = _life(sentence.text) if len(wanted) == 1 and sentence.number == 0 else ()
     at = sentence.tokens[candidate.first].start
-    for group, family in (("born", "birth"), ("died", "death")):
-        if match.start(group) <= at < match.end(group):
+    for (start, end), family in zip(spans, ("birth", "death"), strict=False):
+        if start <= at < end:
             return 1.0 if family in wanted else -1.0
     return 0.0
+
+
+@lru_cache(maxsize=256)
+def _life(text: str) -> tuple[tuple[int, int], ...]:
+    """Where a life began and ended, in the first parenthesis that tells both: two spans of the text, or none."""
+    for found in _IN_PARENTHESES.finditer(text):
+        inside, offset = found[1], found.start(1)
+        if len(inside) > LIFE_CHARACTERS:
+            continue
+        for start in (*(match.end() for match in _LIFE_STARTS.finditer(inside)), 0):
+            for dash in _DASH.finditer(inside, start):
+                born, died = inside[start : dash.start()], inside[dash.end() :]
+                if "–" in born or "—" in born:
+                    break
+                if any(map(str.isdecimal, born)) and any(map(str.isdecimal, died)):
+                    return (offset + start, offset + dash.start()), (offset + dash.end(), found.end(1))
+    return ()
 
 
 def _listed(sentence: Sentence, candidate: Candidate) -> bool:

@@ -200,7 +200,7 @@ class PassageStore:
         return Passage(**json.loads(self.lines[int(self.offsets[position]) : int(self.offsets[position + 1])]))
 
 
-_CLOSERS = re.compile(r" +([,;:!?.](?!\w)|[%)\]}»]|''|n't\b|'(?:s|m|d|re|ll|ve|em)\b)", re.IGNORECASE)
+_CLOSERS = re.compile(r"(?<! ) +([,;:!?.](?!\w)|[%)\]}»]|''|n't\b|'(?:s|m|d|re|ll|ve|em)\b)", re.IGNORECASE)
 _OPENERS = re.compile(r"([(\[{$£€«#]|``) +")
 _TIGHT_OPENER = re.compile(r"(?<=\w)\( (?=\S)")
 _PLURAL_POSSESSIVE = re.compile(r"(?<=s) '(?= \w)")

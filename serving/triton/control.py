@@ -19,7 +19,7 @@ from serving.triton.server import wait_for
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
 UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `loop.DRAIN_SECONDS`
-_TRACEBACK = re.compile(r"\n+At:\n.*", re.DOTALL)
+_TRACEBACK = re.compile(r"(?<!\n)\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
     r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
 )

@@ -54,7 +54,7 @@ def read_ports(text: str) -> Ports:
     if text == "auto":
         return Ports() if not Ports().taken() else _free_ports()
     parts, hint = text.split(","), "--ports 8000,8001,8002"
-    if len(parts) != 3 or not all(re.fullmatch(r" *[0-9]+ *", part) for part in parts):
+    if len(parts) != 3 or not all(part.strip(" ").isascii() and part.strip(" ").isdigit() for part in parts):
         raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint)
     numbers = [int(part) for part in parts]
     for at, number in enumerate(numbers):
