@@ -32,6 +32,7 @@ from rich.table import Table
 from revelator.client import AsyncClient, Client
 from serving.triton import control
 from serving.triton.install import find_server
+from serving.triton.secrets import control_secret
 from serving.triton.server import TritonServer, read_ports
 
 CODE = Path(__file__).parent / "fixed" / "models" / "answered.py"
@@ -59,9 +60,11 @@ def serving() -> Iterator[str]:
         (version := work / "models" / "executor" / "1").mkdir(parents=True)
         (version / "model.py").write_bytes(CODE.read_bytes())
         (version.parent / "config.pbtxt").write_bytes(CONFIG.read_bytes())
-        server = TritonServer(find_server(work), work / "models", read_ports("auto"), work / "triton.log")
+        server = TritonServer(
+            find_server(work), work / "models", read_ports("auto"), work / "triton.log", token=control_secret(work)
+        )
         with server:
-            control.load(server.url, "executor", 1)
+            control.load(work, server.url, "executor", 1)
             yield server.url
 
 

@@ -7,7 +7,8 @@ A server that speaks TLS is reached with files named in the environment, or with
     REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
     REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
 
-`REVELATOR_CONTROL_TOKEN` is what a server wants to hear before it loads or unloads a model.
+`REVELATOR_CONTROL_TOKEN` is what a server wants to hear before it loads or unloads a model; without it, what the
+server's home folder holds (`serving.triton.secrets`).
 """
 
 from __future__ import annotations
@@ -104,13 +105,6 @@ def control_token() -> str | None:
     """The token in the environment, if there is one. Raises ConfigError for one that no header can hold."""
     token = os.environ.get(TOKEN)
     return checked_key(token, TOKEN) if token else None
-
-
-def with_control(client: Any) -> Any:
-    """The tritonclient, which from now on says the token in the environment, if there is one."""
-    if token := control_token():
-        client.register_plugin(ControlToken(token))
-    return client
 
 
 def _read(path: Path) -> bytes:

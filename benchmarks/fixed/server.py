@@ -11,6 +11,7 @@ import psutil
 
 from serving.triton import control
 from serving.triton.install import find_server
+from serving.triton.secrets import control_secret
 from serving.triton.server import TritonServer, read_ports
 
 MODELS = Path(__file__).parent / "models"
@@ -50,10 +51,12 @@ def serving(
                 parameters="\n".join(lines),
             )
             (work / "models" / name / "config.pbtxt").write_text(config)
-        server = TritonServer(find_server(work), work / "models", read_ports("auto"), work / "triton.log")
+        server = TritonServer(
+            find_server(work), work / "models", read_ports("auto"), work / "triton.log", token=control_secret(work)
+        )
         with server:
             for name in models:
-                control.load(server.url, name, 1)
+                control.load(work, server.url, name, 1)
             yield server
 
 

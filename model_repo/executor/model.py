@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from serving.triton.backend import counter, deadline_ms, parameters, response, strings, text
+from serving.triton.backend import counter, parameter, parameters, response, strings, text
 from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
@@ -25,11 +25,11 @@ class TritonPythonModel:
         return [self.loop.accept(request, self.begin) for request in requests]
 
     def allowed(self, request):
-        return self.questions.allowed(deadline_ms(request))
+        return self.questions.allowed(parameter(request, "deadline_ms"))
 
     def begin(self, request):
-        asked = text(request, "question"), text(request, "options"), deadline_ms(request), request.request_id()
-        return self.answer(*asked)
+        question, options = text(request, "question"), text(request, "options")
+        return self.answer(question, options, parameter(request, "deadline_ms"), request.request_id())
 
     async def answer(self, *asked):
         trace = await self.questions.answer(*asked)

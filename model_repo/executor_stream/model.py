@@ -3,7 +3,7 @@
 import json
 from pathlib import Path
 
-from serving.triton.backend import deadline_ms, parameters, response, send, strings, text
+from serving.triton.backend import parameter, parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
 from serving.triton.telemetry import Telemetry
@@ -23,11 +23,11 @@ class TritonPythonModel:
                 send(request.get_response_sender(), refusal)
 
     def allowed(self, request):
-        return self.questions.allowed(deadline_ms(request))
+        return self.questions.allowed(parameter(request, "deadline_ms"))
 
     def begin(self, request):
-        asked = text(request, "question"), text(request, "options"), deadline_ms(request), request.request_id()
-        return self.events(*asked)
+        question, options = text(request, "question"), text(request, "options")
+        return self.events(question, options, parameter(request, "deadline_ms"), request.request_id())
 
     async def events(self, *asked):
         async for event in self.questions.stream(*asked):

@@ -3,7 +3,8 @@
 import json
 from dataclasses import asdict
 
-from serving.triton.backend import parameters, response, strings, text
+from serving.triton.backend import Inner, parameters, response, strings, text
+from serving.triton.inner import READING_BYTES
 from serving.triton.loop import RequestLoop
 from serving.triton.readings import Readings
 from serving.triton.telemetry import Telemetry
@@ -12,6 +13,7 @@ from serving.triton.telemetry import Telemetry
 class TritonPythonModel:
     def initialize(self, args):
         config = parameters(args)
+        self.inner = Inner(args)
         self.readings = Readings(config["endpoint"], config["model"])
         self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]), Telemetry(args["model_name"]))
 
@@ -19,7 +21,8 @@ class TritonPythonModel:
         return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
-        return self.answer(text(request, "request"))
+        self.inner.check(request)
+        return self.answer(text(request, "request", READING_BYTES))
 
     async def answer(self, wanted):
         reading = await self.readings.answer(wanted)

@@ -6,12 +6,14 @@ from pathlib import Path
 
 from revelator.errors import RevelatorError
 from serving.retrieval import Index
-from serving.triton.backend import array, failure, is_given, parameters, response, strings, texts
+from serving.triton.backend import Inner, array, failure, is_given, parameters, response, strings, texts
+from serving.triton.inner import QUERY_BYTES
 from serving.triton.searches import Search, search
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        self.inner = Inner(args)
         self.index = Index.open(Path(parameters(args)["index"]))
         self.index.search("ready", 1)  # an embedding model loads now, not on the first request
 
@@ -23,7 +25,8 @@ class TritonPythonModel:
     def read(self, request):
         """The searches of a request, or the error that it alone is answered with."""
         try:
-            queries, sizes = texts(request, "query"), array(request, "k").ravel().tolist()
+            self.inner.check(request)
+            queries, sizes = texts(request, "query", QUERY_BYTES), array(request, "k").ravel().tolist()
             languages = texts(request, "language") if is_given(request, "language") else ["words"] * len(queries)
             return list(map(Search, queries, sizes, languages)), None
         except RevelatorError as error:

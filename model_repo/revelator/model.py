@@ -4,14 +4,16 @@ from pathlib import Path
 
 import numpy as np
 
-from revelator.errors import Cancelled, RevelatorError
+from revelator.errors import Cancelled, InvalidRequest, RevelatorError
 from serving import collector
-from serving.triton.backend import array, failure, parameters, response, texts
+from serving.triton.backend import Inner, array, failure, parameters, response, texts
 from serving.triton.completions import Client, Completions, Row
+from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES
 
 
 class TritonPythonModel:
     def initialize(self, args):
+        self.inner = Inner(args)
         folder = Path(args["model_repository"]) / args["model_version"]
         self.completions = Completions(folder, parameters(args)["decoding"])
         collector.give_back_often()
@@ -24,11 +26,15 @@ class TritonPythonModel:
     def read(self, request):
         """The prompts of a request, or the error that it alone is answered with."""
         try:
+            self.inner.check(request)
             client = Client(request.is_cancelled)
             if client.left():
                 raise Cancelled("the client went away while the request waited")
             temperatures = array(request, "temperature").ravel().tolist()
-            cells = zip(texts(request, "task"), texts(request, "prompt"), temperatures, strict=True)
+            prompts = texts(request, "prompt", PROMPT_BYTES)
+            if (size := sum(map(len, prompts))) > PROMPTS_BYTES:
+                raise InvalidRequest(f"the prompts have {size} characters; at most {PROMPTS_BYTES} are taken at once")
+            cells = zip(texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
             return [Row(*cell, client.left) for cell in cells], None
         except RevelatorError as error:
             return [], error.with_traceback(None)  # whose frames hold the request

@@ -145,7 +145,7 @@ def _deployed(
     done = put(home, version, keep=keep, report=report)
     if index and done.url:
         try:
-            load(done.url, "retriever", 1)
+            load(home, done.url, "retriever", 1)
         except ArtifactError:  # the old index is still being searched: it stays on record
             lay_out(home, Settings(index=Path(before) if before else None))
             raise

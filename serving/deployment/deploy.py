@@ -29,6 +29,7 @@ from serving.triton import control, repository, traffic
 from serving.triton.live import find_running, lock
 from serving.triton.remote import RemoteRevelator, TritonModels
 from serving.triton.repository import REVELATOR
+from serving.triton.secrets import INNER, secret
 from serving.triton.traffic import Choice
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
@@ -121,11 +122,11 @@ def folder_of(home: Path, version: int) -> Path:
 def try_out(home: Path, url: str, version: int, live: int) -> None:
     """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
     try:
-        control.load(url, REVELATOR, version, repository.config_with(home, REVELATOR, live, version))
-        asyncio.run(smoke_test(url, version))
+        control.load(home, url, REVELATOR, version, repository.config_with(home, REVELATOR, live, version))
+        asyncio.run(smoke_test(home, url, version))
     except BaseException:
         with suppress(RevelatorError):  # the first error says more; the file is as it was, so it must be said again
-            control.load(url, REVELATOR, live, repository.config_with(home, REVELATOR, live))
+            control.load(home, url, REVELATOR, live, repository.config_with(home, REVELATOR, live))
         raise
 
 
@@ -138,7 +139,7 @@ def settle(home: Path, promoted: Promotion, url: str | None) -> None:
             drain(home, old)
     repository.write_config(home, REVELATOR, promoted.version, parameters, canary=canary)
     if url:
-        control.load(url, REVELATOR, promoted.version)
+        control.load(home, url, REVELATOR, promoted.version)
 
 
 def drain(home: Path, version: int) -> None:
@@ -152,13 +153,13 @@ def drain(home: Path, version: int) -> None:
             time.sleep(0.05)
 
 
-async def smoke_test(url: str, version: int) -> None:
+async def smoke_test(home: Path, url: str, version: int) -> None:
     """A question through three tasks. ArtifactError when another version answers, or not as the task promises."""
     route, translate = RouteInput(SMOKE_QUESTION), TranslateInput(SMOKE_QUESTION)
     relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
     asked = {"route": route, "relevance": relevance, "translate_bnf": translate}
     with traffic.chosen(Choice(str(version))) as choice:
-        async with TritonModels(url) as models:
+        async with TritonModels(url, secret(home, INNER)) as models:
             revelator = RemoteRevelator(models)
             for task, given in asked.items():
                 [completion] = await revelator.complete(task, [TASKS[task].render(given)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Protocol, Unpack
@@ -10,12 +11,13 @@ import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator._wire import read_error
-from revelator.channel import channel, with_control
+from revelator.channel import channel
 from revelator.client import Options
 from revelator.errors import RevelatorError, Unavailable
 from revelator.trace_events import Event
 
 LOOK_SECONDS = 5.0
+MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
 
 
 class Stream(Protocol):
@@ -42,9 +44,11 @@ class Server:
 
 async def served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
-    client = with_control(grpc_client.InferenceServerClient(**channel(url)))
+    client = grpc_client.InferenceServerClient(**channel(url))
     try:
-        index = await client.get_model_repository_index(client_timeout=LOOK_SECONDS)
+        await client.is_server_live(client_timeout=LOOK_SECONDS)
+        asked = [client.get_model_metadata(model, client_timeout=LOOK_SECONDS) for model in MODELS]
+        found = await asyncio.gather(*asked, return_exceptions=True)  # an error of a model: it is not loaded
     except InferenceServerException as error:
         code = (error.status() or "").removeprefix("StatusCode.")
         hint = "start one with `revelator serve`, which prints its gRPC address, and give that as --url host:port"
@@ -52,5 +56,5 @@ async def served_models(url: str) -> dict[str, str]:
         raise Unavailable(message, where=url, hint=hint) from error
     finally:
         await client.close()
-    ready = [model for model in index.models if model.state == "READY"]
-    return {model.name: model.version for model in sorted(ready, key=lambda model: int(model.version))}
+    loaded = [model for model in found if not isinstance(model, BaseException) and model.versions]
+    return {model.name: max(model.versions, key=int) for model in loaded}

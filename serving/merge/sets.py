@@ -19,7 +19,8 @@ def common(parts: Sequence[Part]) -> Merged | None:
 
 
 _WITHIN = re.compile(
-    r"\{(\w+)\}\s++(?:(?:is|are|was|were)\s++)?+(also|not)?+\s*+(?:in|among|amongst|one of|part of)\s++(?:the\s++)?+\{(\w+)\}",
+    r"\{(\w+)\}\s++(?:(?:is|are|was|were)\s++)?+(also|not)?+\s*+"
+    r"(?:in|among|amongst|one of|part of)\s++(?:the\s++)?+\{(\w+)\}",
     re.IGNORECASE,
 )
 _BOTH = re.compile(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import triton_python_backend_utils as pb_utils
 from revelator._wire import grpc_code, write_error
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from serving.triton import heartbeat
+from serving.triton.secrets import INNER, PARAMETER, require, secret
 
 log = logging.getLogger(__name__)
 heartbeat.start()
@@ -37,23 +39,38 @@ def is_given(request: Any, name: str) -> bool:
     return pb_utils.get_input_tensor_by_name(request, name) is not None
 
 
-def texts(request: Any, name: str) -> list[str]:
-    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8."""
+def texts(request: Any, name: str, most: int | None = None) -> list[str]:
+    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8, and for more than `most` of one."""
+    values = array(request, name).ravel()
+    if most is not None and (size := max(map(len, values), default=0)) > most:
+        raise InvalidRequest(f"the input {name} has {size} bytes; at most {most} are taken")
     try:
-        return [value.decode() for value in array(request, name).ravel()]
+        return [value.decode() for value in values]
     except UnicodeDecodeError as error:
         fault = f"the input {name} is not UTF-8: {error.reason} at byte {error.start}"
     raise InvalidRequest(fault)  # not from the error, whose frames hold the request
 
 
-def text(request: Any, name: str) -> str:
+def text(request: Any, name: str, most: int | None = None) -> str:
     """The one string of an input STRING[1]. Raises InvalidRequest as `texts` does."""
-    return texts(request, name)[0]
+    return texts(request, name, most)[0]
 
 
-def deadline_ms(request: Any) -> object:
+def parameter(request: Any, name: str) -> object:
     """The request's parameter of this name, as the client sent it; None without one."""
-    return json.loads(request.parameters() or "{}").get("deadline_ms")
+    return json.loads(request.parameters() or "{}").get(name)
+
+
+class Inner:
+    """What an inner model asks of each request: the secret of the home folder that it is served from."""
+
+    def __init__(self, args: dict[str, str]) -> None:
+        self._model = args["model_name"]
+        self._secret = secret(Path(args["model_repository"]).parents[1], INNER)
+
+    def check(self, request: Any) -> None:
+        """Raises InvalidRequest, before anything of the request is looked at."""
+        require(self._secret, parameter(request, PARAMETER), self._model)
 
 
 def strings(*values: str) -> np.ndarray:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import channel, with_control
+from revelator.channel import ControlToken, channel
 from revelator.errors import ArtifactError, Unavailable
+from serving.triton.secrets import control_secret
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
@@ -26,9 +28,11 @@ _PREFIX = re.compile(
 
 
 @contextmanager
-def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
-    """A control client; a server that does not answer is Unavailable."""
-    client = with_control(grpc_client.InferenceServerClient(**channel(url)))
+def control(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
+    """A client that may change the server whose home folder is named; a server that does not answer is Unavailable."""
+    client = grpc_client.InferenceServerClient(**channel(url))
+    if home:
+        client.register_plugin(ControlToken(control_secret(home)))
     try:
         yield client
     except InferenceServerException as error:
@@ -37,13 +41,13 @@ def control(url: str) -> Iterator[grpc_client.InferenceServerClient]:
         client.close()
 
 
-def load(url: str, model: str, version: int, config: str | None = None) -> None:
+def load(home: Path, url: str, model: str, version: int, config: str | None = None) -> None:
     """Loads `model` as its config.pbtxt says, or `config` (JSON), and returns when `version` is ready.
 
     What was ready stays so until all that is to be loaded is, and for good when that fails: ArtifactError says why. A
     version whose files have not changed since it was loaded is left alone.
     """
-    with control(url) as client:
+    with control(url, home) as client:
         try:
             client.load_model(model, config=config, client_timeout=LOAD_SECONDS)
         except InferenceServerException as error:
@@ -68,9 +72,9 @@ def is_ready(url: str, model: str, version: int) -> bool:
         return bool(client.is_model_ready(model, str(version)))
 
 
-def unload(url: str, model: str) -> None:
+def unload(home: Path, url: str, model: str) -> None:
     """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
-    with control(url) as client:
+    with control(url, home) as client:
         client.unload_model(model)
         wait_for(
             lambda: not _states(client, model) & {"READY", "UNLOADING"}, f"the end of model {model}", UNLOAD_SECONDS

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from revelator.channel import TOKEN, TOKEN_HEADER, Tls, control_token
+from revelator.channel import TOKEN_HEADER, Tls
 from revelator.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"
@@ -41,32 +41,26 @@ class Exposure:
 
     def __post_init__(self) -> None:
         try:
-            loopback = ipaddress.ip_address(self.host).is_loopback
+            ipaddress.ip_address(self.host)
         except ValueError as error:
             raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
         if self.tls and not (self.tls.cert and self.tls.key):
             raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
         if self.mutual and not self.tls:
             raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
-        token = control_token()
-        if not loopback and not token:
-            hint = f"export {TOKEN}=$(openssl rand -hex 32), here and where `revelator deploy` runs"
-            raise ConfigError(
-                "whoever reaches this address could unload models", where=f"--host {self.host}", hint=hint
-            )
         if self.tls:
             self.tls.credentials()
 
-    def options(self) -> dict[str, str]:
-        """The server's own options."""
+    def options(self, token: str) -> dict[str, str]:
+        """The server's own options. Whoever does not say `token` cannot change the server. Triton 2.51 takes the token
+        as an option alone: who may see this user's command lines (`ps`, /proc) reads it there."""
         options = {
             "grpc-address": self.host,
             "http-address": LOOPBACK if self.tls else self.host,
             "metrics-address": self.host,
         }
-        if token := control_token():
-            options["grpc-restricted-protocol"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
-            options["http-restricted-api"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
+        options["grpc-restricted-protocol"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
+        options["http-restricted-api"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
         if self.tls:
             options["grpc-use-ssl-mutual" if self.mutual else "grpc-use-ssl"] = "true"
             options["grpc-server-cert"], options["grpc-server-key"] = str(self.tls.cert), str(self.tls.key)

@@ -26,6 +26,7 @@ from serving.triton import control, repository
 from serving.triton.exposure import CLOSED, Exposure
 from serving.triton.install import find_server
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
+from serving.triton.secrets import control_secret
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
 SERVE_JSON = "serve.json"
@@ -125,10 +126,11 @@ def live_server(
             ports,
             home / "logs" / "triton.log",
             exposure=exposure,
+            token=control_secret(home),
         )
         with exposure.in_environment(), server:
             try:
-                load_all(server.url, models, report)
+                load_all(home, server.url, models, report)
             except BaseException:
                 server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
                 raise
@@ -138,23 +140,23 @@ def live_server(
                 yield server, running
             finally:
                 (home / SERVE_JSON).unlink(missing_ok=True)
-                drain(server)
+                drain(home, server)
 
 
-def drain(server: TritonServer) -> None:
+def drain(home: Path, server: TritonServer) -> None:
     """Takes the executors out of service while the models that they ask are still there: questions in flight are
     answered, new ones are Unavailable. A server that is told to end refuses the calls of its own questions, too."""
     if server.poll() is None:
         with ThreadPoolExecutor(len(EXECUTORS)) as threads:
             for name in EXECUTORS:
-                threads.submit(control.unload, server.url, name)
+                threads.submit(control.unload, home, server.url, name)
 
 
-def load_all(url: str, models: dict[str, int], report: Callable[[str], None]) -> None:
+def load_all(home: Path, url: str, models: dict[str, int], report: Callable[[str], None]) -> None:
     """Loads the models at the same time: most of it is each one's imports."""
     threads = ThreadPoolExecutor(len(models))
     try:
-        loads = {threads.submit(control.load, url, name, version): name for name, version in models.items()}
+        loads = {threads.submit(control.load, home, url, name, version): name for name, version in models.items()}
         for load in as_completed(loads):
             load.result()
             report(loads[load])

@@ -25,6 +25,7 @@ from serving.triton.cache import AnswerCache
 from serving.triton.lives import Lives
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.routing import RoutedRevelator
+from serving.triton.secrets import INNER, secret
 from serving.triton.traffic import Traffic, current
 from serving.triton.vllm import VllmRevelator, served
 
@@ -87,7 +88,7 @@ class Questions:
         return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, parameters.get("limits", ""), ended)
 
     async def open(self, stack: AsyncExitStack) -> None:
-        models = await stack.enter_async_context(TritonModels(self.url))
+        models = await stack.enter_async_context(TritonModels(self.url, secret(self.home, INNER)))
         planner: Revelator = VllmRevelator(models, served(self.vllm)) if self.vllm else self._routed(models, stack)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, Lives("generator"))
         atomic = AtomicStrategy.open(self.sources, services[1])

@@ -27,16 +27,19 @@ from revelator.trace import Passage
 from serving.protocols import Completion, GenerateRequest, Reading
 from serving.triton import traffic
 from serving.triton.lives import Lives
+from serving.triton.secrets import PARAMETER
 
 _NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 
 class TritonModels:
-    """A gRPC channel to the server. Each call notes in `traffic.current()` which version answered."""
+    """A gRPC channel to the server, with the secret that its inner models want to hear. Each call notes in
+    `traffic.current()` which version answered."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, secret: str | None = None) -> None:
         self.url = url
+        self._parameters = {PARAMETER: secret} if secret else None
         self._client = grpc_client.InferenceServerClient(**channel(url))
         if spans.are_on():
             self._client.register_plugin(spans.Traced())
@@ -55,7 +58,9 @@ class TritonModels:
         Raises the error tree; Unavailable names the model when it is not loaded or the server is gone.
         """
         try:
-            result = await self._client.infer(model, _tensors(inputs), model_version=version)
+            result = await self._client.infer(
+                model, _tensors(inputs), model_version=version, parameters=self._parameters
+            )
         except InferenceServerException as error:
             if version and _NOT_LOADED in error.message():
                 return await self.infer(model, **inputs)

@@ -12,6 +12,8 @@ from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
 from serving.triton.together import together
 
+MOST_PASSAGES = 1_000  # of one search
+
 
 class Search(NamedTuple):
     """`language`: "words", or "logic" for a query of `revelator.language.logic`."""
@@ -26,6 +28,9 @@ def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | Rev
     outcomes: dict[int, list[Passage] | RevelatorError] = {}
     groups: dict[tuple[str, int], list[int]] = {}
     for i, one in enumerate(searches):
+        if one.k > MOST_PASSAGES:
+            outcomes[i] = InvalidRequest(f"k must be {MOST_PASSAGES} at most, not {one.k}")
+            continue
         groups.setdefault((one.language, one.k), []).append(i)
     for (language, k), members in groups.items():
         found = together([searches[i].query for i in members], partial(_pass, index, language, k), "retriever")

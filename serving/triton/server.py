@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import secrets
 import signal
 import socket
 import subprocess
@@ -23,7 +24,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.channel import channel
+from revelator.channel import TOKEN, channel
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError, Unavailable
 from serving.triton.exposure import CLOSED, LOOPBACK, Exposure
@@ -99,11 +100,13 @@ class TritonServer:
         log: Path,
         environment: Mapping[str, str] = {},
         exposure: Exposure = CLOSED,
+        token: str | None = None,
     ) -> None:
         self.repository = repository
         self.ports = ports
         self.log = log
         self._exposure = exposure
+        self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
         self._installation = installation
         self._environment = dict(environment)
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,6 +139,7 @@ class TritonServer:
         self._clear_shared_memory()
         self.log.parent.mkdir(parents=True, exist_ok=True)
         environment = self._installation.environment({**os.environ, **self._environment})
+        environment.pop(TOKEN, None)  # no model's process needs it
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 self._command(),
@@ -159,7 +163,7 @@ class TritonServer:
             "backend-config": f"python,shm-region-prefix-name={self.regions}",
             "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
             "http-header-forward-pattern": spans.HEADER,
-            **self._exposure.options(),
+            **self._exposure.options(self._token),
         }
         settings = [*options.items(), *(("trace-config", setting) for setting in _trace_settings())]
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice

@@ -57,7 +57,7 @@ class Watch:
             return  # it was unloaded, or is being loaded
         self._report(f"{model}: its process died; loading it again")
         os.utime(repository.repository(self._home) / model / str(version) / "model.py")
-        control.load(self._url, model, version)
+        control.load(self._home, self._url, model, version)
         self._report(f"{model} version {version}: ready")
 
 

@@ -8,6 +8,7 @@ import pytest
 import tritonclient.grpc as grpc_client
 
 from revelator.client import Client
+from serving.triton.secrets import INNER, PARAMETER, secret
 
 FAST = "Where is Sarnath?"
 WAIT = 30.0
@@ -32,6 +33,12 @@ def world(served):
 def client(world) -> Iterator[Client]:
     with Client(world.url, timeout=WAIT) as client:
         yield client
+
+
+@pytest.fixture
+def inner(world) -> dict[str, str]:
+    """Parameters that a request to an inner model must carry."""
+    return {PARAMETER: secret(world.home, INNER)}
 
 
 @pytest.fixture

@@ -55,10 +55,10 @@ def caching(world):
     """The served executor with a cache, which it has not by itself."""
     assert "cache" not in repository.recorded_parameters(world.home, "executor")
     repository.lay_out(world.home, Settings(cache=100))
-    control.load(world.url, "executor", 1)
+    control.load(world.home, world.url, "executor", 1)
     yield world
     repository.lay_out(world.home, Settings(cache=0))
-    control.load(world.url, "executor", 1)
+    control.load(world.home, world.url, "executor", 1)
 
 
 def test_a_served_answer_is_kept_and_counted(caching, client):

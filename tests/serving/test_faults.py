@@ -111,12 +111,12 @@ def test_a_retriever_that_is_gone_for_a_while_is_asked_again_when_it_is_back(wor
     known = "Is Orland a country?"
     world.endpoint.knowledge[known] = ["yes"]
     with Client(world.url, timeout=WAIT) as client:
-        control.unload(world.url, "retriever")
+        control.unload(world.home, world.url, "retriever")
         for _ in range(8):  # more than the circuit breaker lets through
             with pytest.raises(Unavailable, match="retriever"):
                 client.ask(FAST, strategy="single")
             assert client.ask(known, strategy="direct").answers == ("yes",)
-        control.load(world.url, "retriever", 1)
+        control.load(world.home, world.url, "retriever", 1)
         wait_until(lambda: answers(client, FAST, strategy="single") == ("Orland",))
 
 

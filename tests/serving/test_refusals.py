@@ -117,14 +117,14 @@ def prompt(text: bytes, task: bytes = b"end", temperature: float = 0.0) -> list[
         ("revelator", prompt(b"q", b"refine", 1e-30), "temperature"),
     ],
 )
-def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, model, inputs, message):
+def test_tensors_that_are_wrong_are_an_invalid_argument_of_one_line(triton, inner, model, inputs, message):
     with pytest.raises(InferenceServerException, match=message) as refused:
-        triton.infer(model, inputs)
+        triton.infer(model, inputs, parameters=inner)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
     assert "At:" not in refused.value.message()
 
 
-def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton):
+def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton, inner):
     """Requests that wait while one is at work are one batch; most of these do."""
     outcomes: list[Future] = [Future() for _ in range(24)]
 
@@ -132,7 +132,9 @@ def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton):
         return lambda result, error: outcome.set_result(error or result)
 
     for number, outcome in enumerate(outcomes):
-        triton.async_infer("revelator", prompt(BAD if number % 3 == 1 else b"is it known?"), asked(outcome))
+        triton.async_infer(
+            "revelator", prompt(BAD if number % 3 == 1 else b"is it known?"), asked(outcome), parameters=inner
+        )
     for number, outcome in enumerate(outcomes):
         refused = isinstance(outcome.result(WAIT), InferenceServerException)
         assert refused == (number % 3 == 1)
@@ -158,9 +160,9 @@ def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, 
         assert waiting.result(WAIT).answers == ("Orland",)
 
 
-def test_a_generator_request_that_is_no_request_is_refused(triton):
+def test_a_generator_request_that_is_no_request_is_refused(triton, inner):
     tensor = grpc_client.InferInput("request", [1], "BYTES")
     tensor.set_data_from_numpy(np.array([b'{"mode": "read"}'], dtype=np.object_))
     with pytest.raises(InferenceServerException) as refused:
-        triton.infer("generator", [tensor])
+        triton.infer("generator", [tensor], parameters=inner)
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"

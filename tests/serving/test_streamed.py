@@ -135,12 +135,12 @@ async def test_without_its_model_a_stream_is_unavailable_and_one_under_way_goes_
     world.endpoint.gate(slow, "the Arch")
     under_way = asyncio.create_task(told(client, slow, strategy="single"))
     assert await asyncio.to_thread(world.endpoint.started[slow].wait, WAIT)
-    triton.unload_model("executor_stream")
+    control.unload(world.home, world.url, "executor_stream")
     try:
         with pytest.raises(Unavailable, match="executor_stream"):
             await told(client, FAST)
     finally:
-        control.load(world.url, "executor_stream", 1)
+        control.load(world.home, world.url, "executor_stream", 1)
     assert replay(await told(client, FAST, strategy="single")).answers == ["Orland"]
     world.endpoint.gates[slow].set()
     assert replay(await under_way).answers == ["the Arch"]

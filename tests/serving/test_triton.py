@@ -27,6 +27,7 @@ from serving.protocols import GenerateRequest
 from serving.triton import control, repository
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.repository import Settings
+from serving.triton.secrets import INNER, PARAMETER, secret
 from serving.triton.watch import Watch
 from tests.serving.conftest import FAST, WAIT
 
@@ -88,7 +89,7 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
     from serving.engines.revelator_model import complete
 
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
-    async with CountedModels(world.url) as models:
+    async with CountedModels(world.url, secret(world.home, INNER)) as models:
         judged = await RemoteRevelator(models).complete("relevance", prompts)
     assert models.calls == 1 and len(judged) == 10
     folder = repository.repository(world.home) / "revelator" / "1" / "adapter"
@@ -101,7 +102,7 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
 
 
 async def test_a_row_that_cannot_be_judged_fails_alone(world):
-    async with TritonModels(world.url) as models:
+    async with TritonModels(world.url, secret(world.home, INNER)) as models:
         revelator = RemoteRevelator(models)
         calls = [("end", "is it known?"), ("end", "word " * 4000), ("no such task", "x"), ("refine", "what next?")]
         outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
@@ -114,7 +115,7 @@ async def test_a_row_that_cannot_be_judged_fails_alone(world):
 
 async def test_more_prompts_than_a_batch_holds_come_back_in_order(world):
     prompts = [f"prompt {'x ' * n}" for n in range(70)]
-    async with TritonModels(world.url) as models:
+    async with TritonModels(world.url, secret(world.home, INNER)) as models:
         judged = await RemoteRevelator(models).complete("end", prompts)
     assert [c.tokens_in for c in judged] == sorted(c.tokens_in for c in judged)
     assert len(judged) == 70
@@ -199,14 +200,14 @@ def test_a_generator_that_is_down_makes_the_question_unavailable(client, world):
 
 
 def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_back(client, world):
-    control.unload(world.url, "retriever")
+    control.unload(world.home, world.url, "retriever")
     try:
         with pytest.raises(Unavailable, match="retriever"):
             client.ask(FAST, strategy="single")
         with pytest.raises(Unavailable, match="retriever"):
             client.ask(QUESTION, plan=PLAN)
     finally:
-        control.load(world.url, "retriever", 1)
+        control.load(world.home, world.url, "retriever", 1)
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 
@@ -230,7 +231,7 @@ def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brou
 
 
 async def test_the_retriever_refuses_a_wrong_k_and_searches_on(world):
-    async with TritonModels(world.url) as models:
+    async with TritonModels(world.url, secret(world.home, INNER)) as models:
         retriever = RemoteRetriever(models)
         with pytest.raises(InvalidRequest, match="k must be 1 or more"):
             await retriever.search("Sarnath", 0)
@@ -268,10 +269,10 @@ async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(
     query, k = grpc_client.InferInput("query", [3, 1], "BYTES"), grpc_client.InferInput("k", [3, 1], "INT32")
     query.set_data_from_numpy(np.array([[b"Sarnath"], [b"Lantern Row"], [b"Sarnath"]], dtype=np.object_))
     k.set_data_from_numpy(np.array([[2], [1], [1]], dtype=np.int32))
-    rows = triton.infer("retriever", [query, k]).as_numpy("passages")
+    rows = triton.infer("retriever", [query, k], parameters={PARAMETER: secret(world.home, INNER)}).as_numpy("passages")
     titles = [[passage["title"] for passage in json.loads(row)] for [row] in rows]
     assert titles == [["Sarnath", "Tobias Renn"], ["Lantern Row"], ["Sarnath"]]
-    async with TritonModels(world.url) as models:
+    async with TritonModels(world.url, secret(world.home, INNER)) as models:
         searches = [RemoteRetriever(models).search("Sarnath", n % 3) for n in range(24)]
         found = await asyncio.gather(*searches, return_exceptions=True)
     for n, passages in enumerate(found):
@@ -284,12 +285,12 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
     )
     repository.lay_out(world.home, Settings(generator="embedded"))
     try:
-        control.load(world.url, "generator", 1)
-        async with TritonModels(world.url) as models:
+        control.load(world.home, world.url, "generator", 1)
+        async with TritonModels(world.url, secret(world.home, INNER)) as models:
             reading = await RemoteGenerator(models).answer(request)
     finally:
         repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))
-        control.load(world.url, "generator", 1)
+        control.load(world.home, world.url, "generator", 1)
     assert (reading.answers, reading.method) == (("Ines Calloway",), "extractive")
 
 
@@ -297,9 +298,9 @@ def test_a_model_that_does_not_load_says_why_in_one_line(world):
     repository.write_config(world.home, "retriever", 1, {"index": "/nowhere"})
     try:
         with pytest.raises(ArtifactError) as refused:
-            control.load(world.url, "retriever", 1)
+            control.load(world.home, world.url, "retriever", 1)
     finally:
         repository.lay_out(world.home, Settings(index=world.index))
-        control.load(world.url, "retriever", 1)
+        control.load(world.home, world.url, "retriever", 1)
     assert "manifest.json is missing" in refused.value.message
     assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)

@@ -58,7 +58,7 @@ def models(folder: Path, served: conftest.Served) -> Iterator[str]:
     shutil.copyfile(STAND_IN, live / "1" / "model.py")
     config = (live / "config.pbtxt").read_text().replace('backend: "vllm"', 'backend: "python"')
     (live / "config.pbtxt").write_text(config.replace("KIND_MODEL", "KIND_CPU"))
-    control.load(served.url, repository.VLLM, 1)
+    control.load(served.home, served.url, repository.VLLM, 1)
     yield served.url
     shutil.rmtree(live)
 

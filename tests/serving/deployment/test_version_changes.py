@@ -20,8 +20,10 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
+from revelator.channel import ControlToken
 from serving.triton.install import find_server
 from serving.triton.repository import compile_code
+from serving.triton.secrets import control_secret
 from serving.triton.server import TritonServer, read_ports
 
 CONFIG = """
@@ -64,6 +66,7 @@ class Probe:
     def __init__(self, home: Path, url: str) -> None:
         self.home, self.folder, self.url = home, home / "model_repo" / "probe", url
         self.client = grpc_client.InferenceServerClient(url)
+        self.client.register_plugin(ControlToken(control_secret(home)))
 
     def add(self, version: int) -> None:
         aside = self.folder / f".{version}"
@@ -126,7 +129,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
     home = tmp_path_factory.mktemp("probe")
     (home / "model_repo").mkdir()
     log = home / "triton.log"
-    with TritonServer(find_server(home / "triton"), home / "model_repo", read_ports("auto"), log) as running:
+    with TritonServer(
+        find_server(home / "triton"), home / "model_repo", read_ports("auto"), log, token=control_secret(home)
+    ) as running:
         yield Probe(home, running.url)
 
 

@@ -16,6 +16,7 @@ from revelator.client import AsyncClient, Client
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
 from serving.triton.exposure import Exposure
+from serving.triton.secrets import control_secret
 from tests.serving.operations.conftest import TOKEN, Operated
 
 QUESTION = "When was Sarnath founded?"
@@ -58,22 +59,18 @@ def test_model_control_wants_the_token_over_grpc_and_http(operated: Operated, mo
     assert refused.value.code == 403
     assert control.is_ready(operated.running.grpc, "retriever", 1)
     monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", TOKEN)
-    control.load(operated.running.grpc, "retriever", 1)
+    control.load(operated.home, operated.running.grpc, "retriever", 1)
 
 
-def test_it_listens_on_loopback_unless_another_address_is_named_and_then_wants_a_token(operated: Operated, monkeypatch):
+def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operated, monkeypatch, tmp_path):
     sockets = psutil.Process(operated.running.server_pid).net_connections()
     listening = {s.laddr.ip.removeprefix("::ffff:") for s in sockets if s.status == psutil.CONN_LISTEN}
     assert listening == {"127.0.0.1"}
-    with pytest.raises(ConfigError, match="could unload models"):
-        Exposure("0.0.0.0")
-    monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", TOKEN)
-    assert Exposure("0.0.0.0").options()["http-address"] == "0.0.0.0"
-    shown = Exposure("0.0.0.0", operated.own, mutual=True).options()
+    shown = Exposure("0.0.0.0", operated.own, mutual=True).options(TOKEN)
     assert (shown["grpc-address"], shown["http-address"]) == ("0.0.0.0", "127.0.0.1")
     monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", "line\nbreak")
     with pytest.raises(ConfigError, match="REVELATOR_CONTROL_TOKEN"):
-        Exposure()
+        control_secret(tmp_path)
 
 
 @pytest.mark.parametrize(
