@@ -48,11 +48,13 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
     "--limit", "limits", multiple=True, metavar="NAME=NUMBER", help="Lower a limit of the executor's, such as leaves=8."
 )
 @click.option("--host", default="127.0.0.1", show_default=True, help="IP address to listen on.")
-@click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC speaks TLS, HTTP stays on loopback.")
+@click.option("--tls-cert", type=FILE, help="The server's certificate (PEM): gRPC and HTTP speak TLS.")
 @click.option("--tls-key", type=FILE, help="Its key.")
 @click.option("--tls-ca", type=FILE, help="Certificate of the authority that signed it, and the clients'.")
 @click.option("--tls-name", metavar="NAME", help="The name in the certificate, where that is not 127.0.0.1.")
 @click.option("--tls-mutual", is_flag=True, help="Clients must show a certificate of the same authority.")
+@click.option("--http", is_flag=True, help="Answer over HTTP, too (KServe's protocol), on the first of --ports.")
+@click.option("--allow-host", "hosts", multiple=True, metavar="NAME", help="Another name for HTTP and metrics.")
 @click.option("--log-questions", is_flag=True, help="Write questions, plans and answers into logs/events.jsonl, too.")
 def serve(
     home: Path,
@@ -71,6 +73,8 @@ def serve(
     tls_ca: Path | None,
     tls_name: str | None,
     tls_mutual: bool,
+    http: bool,
+    hosts: tuple[str, ...],
     log_questions: bool,
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
@@ -82,10 +86,11 @@ def serve(
     Examples:
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
+      revelator serve --http --ports 9000,9001,9002
       revelator serve --sources sources.yaml
       revelator serve --generator http://127.0.0.1:11434/v1 --generator-model llama3.2
       revelator serve --limit question_characters=500 --limit leaves=8
-      REVELATOR_CONTROL_TOKEN=… revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
+      revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
     existing(home)
     signal.signal(signal.SIGTERM, _stop)
@@ -101,7 +106,7 @@ def serve(
         lowered = dict(map(_limit, limits)) or None
         settings = Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered)
         exposure = Exposure(host, server_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
-        _serve(home, ports, settings, exposure)
+        _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
 
@@ -121,7 +126,7 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure) -> None:
+def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
     from serving.triton.live import live_server
     from serving.triton.repository import MODELS, recorded_parameters
     from serving.triton.server import read_ports
@@ -137,14 +142,17 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure) -> No
             waiting.discard(model)
             progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
 
-        with live_server(home, read_ports(ports), settings, report, exposure) as (server, running):
+        with live_server(home, read_ports(ports), settings, report, exposure, http, hosts) as (
+            server,
+            running,
+        ):
             progress.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} version {version}: ready")
             generator = recorded_parameters(home, "generator")
             click.echo(f"index   {recorded_parameters(home, 'retriever')['index']}")
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
-            click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http}\nmetrics {running.metrics}")
+            click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
             watch = Watch(home, server.pid, server.url, running.models, click.echo)
             while server.poll() is None:

@@ -31,14 +31,14 @@ from starlette.staticfiles import StaticFiles
 
 from revelator._wire import write_error
 from revelator.errors import RevelatorError, ServingError
+from serving.http.bodies import read_body
+from serving.http.protection import LOOPBACK, Protection
+from serving.http.statuses import headers_of, status_of
 from serving.inspector.asking import Asking, Wanted, begun
-from serving.inspector.bodies import read_body
 from serving.inspector.chat import Chat
 from serving.inspector.checking import Plan, verdict
-from serving.inspector.protection import LOOPBACK, Protection
 from serving.inspector.runs import Runs
 from serving.inspector.servers import Server
-from serving.inspector.statuses import headers_of, status_of
 
 WEB = Path(__file__).with_name("web")
 log = logging.getLogger(__name__)
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 def create_app(
     servers: Sequence[Server], runs: Runs, *, hosts: Collection[str] = LOOPBACK, token: str | None = None
 ) -> Starlette:
-    """The ASGI application. `hosts` and `token` are those of `serving.inspector.protection`."""
+    """The ASGI application. `hosts` and `token` are those of `serving.http.protection`."""
     by_name = {server.name: server for server in servers}
     pages = Pages(by_name, runs)
     chat = Chat(by_name, runs)

@@ -21,11 +21,11 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
 from revelator.trace_events import Event
+from serving.http.bodies import read_body
+from serving.http.statuses import headers_of, status_of
 from serving.inspector.asking import Asking, Wanted, begun
-from serving.inspector.bodies import read_body
 from serving.inspector.runs import Runs
 from serving.inspector.servers import Server
-from serving.inspector.statuses import headers_of, status_of
 
 MODEL = "revelator"
 NO_ANSWER = "I found no answer to this."

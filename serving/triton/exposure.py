@@ -1,7 +1,7 @@
 """Where the server listens and whom it lets in: addresses, TLS, the token of model control.
 
-On loopback in the clear by default. Triton's HTTP front end has no TLS: with TLS on, HTTP stays on loopback, and what
-is open to others is gRPC and the page of metrics.
+On loopback in the clear by default. What is open to others is gRPC, the page of metrics (in the clear) and, where it is
+asked for, HTTP (`serving.http.gateway`).
 """
 
 from __future__ import annotations
@@ -54,13 +54,8 @@ class Exposure:
     def options(self, token: str) -> dict[str, str]:
         """The server's own options. Whoever does not say `token` cannot change the server. Triton 2.51 takes the token
         as an option alone: who may see this user's command lines (`ps`, /proc) reads it there."""
-        options = {
-            "grpc-address": self.host,
-            "http-address": LOOPBACK if self.tls else self.host,
-            "metrics-address": self.host,
-        }
-        options["grpc-restricted-protocol"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
-        options["http-restricted-api"] = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
+        said = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
+        options = {"grpc-address": self.host, "grpc-restricted-protocol": said}
         if self.tls:
             options["grpc-use-ssl-mutual" if self.mutual else "grpc-use-ssl"] = "true"
             options["grpc-server-cert"], options["grpc-server-key"] = str(self.tls.cert), str(self.tls.key)

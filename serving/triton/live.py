@@ -10,26 +10,35 @@ import fcntl
 import json
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from starlette.types import ASGIApp
+
 from revelator import durable
+from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError
 from revelator.registry import existing
 from serving.deployment import promotion
+from serving.http.gateway import create_gateway, create_metrics
+from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
+from serving.http.running import running as serving_http
 from serving.triton import control, repository
 from serving.triton.exposure import CLOSED, Exposure
 from serving.triton.install import find_server
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
 from serving.triton.secrets import control_secret
+from serving.triton.served import served_models
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
 SERVE_JSON = "serve.json"
+GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
 LOCK = ".serve.lock"
 
 
@@ -39,7 +48,7 @@ class Running:
 
     pid: int
     server_pid: int
-    http: str
+    http: str | None  # None where HTTP was not asked for
     grpc: str
     metrics: str
     log: str
@@ -103,9 +112,12 @@ def live_server(
     settings: Settings,
     report: Callable[[str], None] = lambda _: None,
     exposure: Exposure = CLOSED,
+    http: bool = False,
+    hosts: Collection[str] = (),
 ) -> Iterator[tuple[TritonServer, Running]]:
     """Starts the server, loads every model, and writes `serve.json`; on leaving, both are gone.
 
+    `http`: the executor over HTTP, too; `hosts` are further names by which that and the page of metrics may be called.
     `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
     already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
     """
@@ -128,13 +140,14 @@ def live_server(
             exposure=exposure,
             token=control_secret(home),
         )
-        with exposure.in_environment(), server:
+        with exposure.in_environment(), server, ExitStack() as stack:
             try:
                 load_all(home, server.url, models, report)
             except BaseException:
                 server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
                 raise
-            running = _describe(server, models)
+            running = _describe(server, models, http, exposure)
+            stack.enter_context(_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
             durable.write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield server, running
@@ -164,11 +177,34 @@ def load_all(home: Path, url: str, models: dict[str, int], report: Callable[[str
         threads.shutdown(wait=False)  # what still loads when one has failed ends with the server
 
 
-def _describe(server: TritonServer, models: dict[str, int]) -> Running:
+@contextmanager
+def _front(server: TritonServer, exposure: Exposure, hosts: Collection[str], http: bool) -> Iterator[None]:
+    """The page of metrics, and the executor over HTTP where it is asked for."""
+
+    async def metrics(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
+        return {server.ports.metrics: create_metrics(server.metrics, hosts)}
+
+    async def gateway(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
+        client = await stack.enter_async_context(AsyncClient(server.url, GATEWAY_SECONDS))
+        return {server.ports.http: create_gateway(client, partial(_is_ready, server.url), hosts)}
+
+    with ExitStack() as stack:
+        stack.enter_context(serving_http(exposure.host, metrics))
+        if http:
+            stack.enter_context(serving_http(exposure.host, gateway, exposure.tls, exposure.mutual))
+        yield
+
+
+async def _is_ready(url: str) -> bool:
+    return "executor" in await served_models(url)
+
+
+def _describe(server: TritonServer, models: dict[str, int], http: bool, exposure: Exposure) -> Running:
+    scheme = "https" if exposure.tls else "http"
     return Running(
         pid=os.getpid(),
         server_pid=server.pid,
-        http=f"http://{LOOPBACK}:{server.ports.http}",
+        http=f"{scheme}://{LOOPBACK}:{server.ports.http}" if http else None,
         grpc=server.url,
         metrics=f"http://{LOOPBACK}:{server.ports.metrics}/metrics",
         log=str(server.log),

@@ -89,6 +89,14 @@ def _free_ports() -> Ports:
     return Ports(*numbers)
 
 
+def _hidden_address() -> tuple[str, int]:
+    """A free port at one of the 2^24 loopback addresses, which no page in a browser can guess."""
+    address = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return address, probe.getsockname()[1]
+
+
 class TritonServer:
     """A context manager: enters with the server live and empty, leaves with it and all its children gone."""
 
@@ -106,6 +114,7 @@ class TritonServer:
         self.ports = ports
         self.log = log
         self._exposure = exposure
+        self._metrics = _hidden_address()
         self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
         self._installation = installation
         self._environment = dict(environment)
@@ -121,6 +130,12 @@ class TritonServer:
     @property
     def url(self) -> str:
         return f"{LOOPBACK}:{self.ports.grpc}"
+
+    @property
+    def metrics(self) -> str:
+        """Triton's own page of metrics, for this process: it takes 500 MB for a request of half a million chunks, and
+        answers pages of any site, so what is open to others is `serving.http.gateway`."""
+        return f"http://{self._metrics[0]}:{self._metrics[1]}/metrics"
 
     def __enter__(self) -> TritonServer:
         self.start()
@@ -157,12 +172,12 @@ class TritonServer:
             "backend-directory": self._installation.backends,
             "model-control-mode": "explicit",
             "exit-timeout-secs": EXIT_SECONDS,
-            "http-port": self.ports.http,
+            "allow-http": "false",
             "grpc-port": self.ports.grpc,
-            "metrics-port": self.ports.metrics,
+            "metrics-address": self._metrics[0],
+            "metrics-port": self._metrics[1],
             "backend-config": f"python,shm-region-prefix-name={self.regions}",
             "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
-            "http-header-forward-pattern": spans.HEADER,
             **self._exposure.options(self._token),
         }
         settings = [*options.items(), *(("trace-config", setting) for setting in _trace_settings())]

@@ -91,7 +91,7 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
         process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=WAIT)
     assert process.returncode == 0, output
-    assert running.grpc in output and running.http in output and "revelator version 1: ready" in output
+    assert running.grpc in output and running.metrics in output and "revelator version 1: ready" in output
     _, alive = psutil.wait_procs(children, timeout=WAIT)
     assert alive == []
     assert shared_memory(home) == []

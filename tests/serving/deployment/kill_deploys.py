@@ -16,8 +16,6 @@ import random
 import signal
 import sys
 import time
-import urllib.error
-import urllib.request
 from pathlib import Path
 
 import mlflow.store.model_registry.sqlalchemy_store
@@ -28,7 +26,7 @@ from revelator.artifact import verify_files
 from revelator.durable import sha256_folder
 from serving.deployment import promotion, staging
 from serving.deployment.deploy import deploy, folder_of
-from serving.triton import repository
+from serving.triton import control, repository
 from serving.triton.live import find_running
 
 SECONDS = 240  # for a deploy to end by itself
@@ -80,11 +78,8 @@ def check(home: Path) -> int:
         assert sha256_folder(folder_of(home, number) / "adapter") == release.files
     promoted, running = promotion.read(home), find_running(home)
     assert promoted is not None and running is not None
-    ready = f"{running.http}/v2/models/revelator/versions/{promoted.version}/ready"
-    try:
-        urllib.request.urlopen(ready, timeout=10).close()
-    except urllib.error.HTTPError as error:
-        raise AssertionError(f"version {promoted.version} is promoted and not ready") from error
+    is_ready = control.is_ready(running.grpc, "revelator", promoted.version)
+    assert is_ready, f"version {promoted.version} is promoted and not ready"
     return promoted.version
 
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection
-from urllib.parse import urlsplit
+from ipaddress import ip_address
+from urllib.parse import SplitResult, urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import JSONResponse
@@ -42,13 +43,17 @@ OPEN_TO_ALL = ("/", "/web/")  # the page holds no data: it asks for the token, a
 
 
 class Protection:
-    """ASGI middleware. `hosts` are the names under which this server may be called; `token`, if there is one, must be
-    given as `Authorization: Bearer …` for everything but the page's own files."""
+    """ASGI middleware. `hosts` are the names under which this server may be called, and with `by_address` any IP
+    address: a name is what a page can bind to another machine. `token`, if there is one, must be given as
+    `Authorization: Bearer …` for everything but the page's own files."""
 
-    def __init__(self, app: ASGIApp, hosts: Collection[str], token: str | None) -> None:
+    def __init__(
+        self, app: ASGIApp, hosts: Collection[str], token: str | None = None, by_address: bool = False
+    ) -> None:
         self.app = app
         self.hosts = frozenset(host.lower() for host in hosts)
         self.token = token
+        self.by_address = by_address
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -65,12 +70,23 @@ class Protection:
         refusal = self._refusal(scope)
         await (refusal or self.app)(scope, receive, protected)
 
+    def _is_known(self, name: str | None) -> bool:
+        if name in self.hosts:
+            return True
+        try:
+            return self.by_address and bool(ip_address(name or ""))
+        except ValueError:
+            return False
+
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
-        if _host(f"//{headers.get('host', '')}") not in self.hosts:
+        host = _parts(f"//{headers.get('host', '')}")
+        if host is None or not self._is_known(host.hostname):
             return refused(400, "this server is not called by that name", "host", "name it with --allow-host")
-        if (origin := headers.get("origin")) and urlsplit(origin).netloc != headers["host"]:
-            return refused(403, "a page of another origin may not ask here", "origin", None)
+        if "origin" in headers:
+            origin = _parts(headers["origin"])
+            if origin is None or origin.netloc != headers["host"]:
+                return refused(403, "a page of another origin may not ask here", "origin", None)
         path = scope["path"]
         if self.token is None or path == OPEN_TO_ALL[0] or path.startswith(OPEN_TO_ALL[1]):
             return None
@@ -87,9 +103,9 @@ def refused(status: int, message: str, code: str, hint: str | None) -> JSONRespo
     return JSONResponse({"error": error}, status, headers)
 
 
-def _host(url: str) -> str | None:
-    """The name in `//name:port`, in lower case; None where there is none that can be read."""
+def _parts(url: str) -> SplitResult | None:
+    """None for what is no URL, such as `http://[`."""
     try:
-        return urlsplit(url).hostname
+        return urlsplit(url)
     except ValueError:
         return None

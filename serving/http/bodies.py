@@ -1,0 +1,35 @@
+"""What requests carry: JSON objects of a known shape and a bounded size."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+
+from revelator.errors import DeadlineExceeded, InvalidRequest
+
+BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
+SECONDS = 10.0  # in which a body has to arrive
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES, seconds: float = SECONDS) -> Body:
+    """Raises InvalidRequest, whose `where` names the field; DeadlineExceeded for a body that does not arrive."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(seconds):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise InvalidRequest(f"the body has more than {most:,} bytes")
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"the body did not arrive within {seconds:g} s") from error
+    try:
+        return kind.model_validate_json(bytes(body))
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        where = ".".join(map(str, first["loc"])) or None
+        raise InvalidRequest(first["msg"].lower(), where=where) from error
