@@ -10,6 +10,7 @@ that a question and the reading that it waits for, one loop behind the other, en
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
@@ -27,11 +28,13 @@ from serving.triton.courier import Courier
 from serving.triton.telemetry import ASKED, Asked, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
+GRACE_SECONDS = 2.0  # after it, for what was cancelled
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
 Begin = Callable[[Any], Answer]
 Allowed = Callable[[Any], float]  # seconds in which a request must end
+log = logging.getLogger(__name__)
 
 
 class RequestLoop:
@@ -49,7 +52,8 @@ class RequestLoop:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._courier = Courier()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
         telemetry.in_flight(0, limit)
@@ -75,10 +79,18 @@ class RequestLoop:
             except BaseException:
                 self._give_back(slot)
                 raise
-        except Exception as error:
+        except BaseException as error:
             return context.run(self._failure, error)
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
         return None
+
+    def _run(self) -> None:
+        """The loop's thread. What ends a program (SystemExit), raised for one request, must not end all others."""
+        while not self._closed:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                log.exception("the loop goes on")
 
     def _give_back(self, slot: object) -> None:
         with self._lock:
@@ -86,7 +98,14 @@ class RequestLoop:
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:
-        task = self._loop.create_task(self._serve(slot, sender, answer))
+        serving = self._serve(slot, sender, answer)
+        try:
+            task = self._loop.create_task(serving)
+        except BaseException as error:
+            serving.close()
+            self._give_back(slot)
+            self._courier.last(sender, self._failure(error))
+            return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -101,13 +120,13 @@ class RequestLoop:
                 reply = await work
         except asyncio.CancelledError:
             reply = self._failure(Cancelled("the client went away, or the server is stopping"))
-        except Exception as error:
+        except BaseException as error:
             reply = self._failure(error)
         finally:
             self._give_back(slot)
             self._courier.last(sender, reply)
 
-    def _failure(self, error: Exception) -> Any:
+    def _failure(self, error: BaseException) -> Any:
         """The response for an error, also for one that cannot be written, such as one whose text raises."""
         self._telemetry.failed(error)
         try:
@@ -125,6 +144,7 @@ class RequestLoop:
         """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
         asyncio.run_coroutine_threadsafe(self._drain(), self._loop).result()
         self._courier.close()
+        self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -135,5 +155,6 @@ class RequestLoop:
             _, late = await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*late)
+            if late:
+                await asyncio.wait(late, timeout=GRACE_SECONDS)
         await self._stack.aclose()

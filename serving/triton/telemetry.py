@@ -24,6 +24,7 @@ from serving.triton.counts import calls, sample, samples
 from serving.triton.event_log import EventLog
 from serving.triton.metrics import Metrics
 
+ID_CHARACTERS = 128  # of a client's request id; the rest is not told
 log = logging.getLogger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
 Taken = ParamSpec("Taken")
@@ -58,7 +59,7 @@ class Asked:
         if spans.are_on() and (inside := request.trace().get_context()):
             sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
-        return cls(request.request_id() or uuid.uuid4().hex, sent if known else None)
+        return cls(request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex, sent if known else None)
 
     @property
     def trace_id(self) -> str | None:
@@ -110,7 +111,7 @@ class Telemetry:
         )
 
     @_harmless
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Called in the context of the request that ends with this error."""
         code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__
