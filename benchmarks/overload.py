@@ -78,8 +78,8 @@ def make_home(home: Path) -> None:
         subprocess.run([*program, *step], check=True, stdout=sys.stderr)
     base, adapter = base_folder("tiny"), home / "adapters" / "nothing"
     lora = LoraConfig(r=1, target_modules="all-linear", task_type="CAUSAL_LM")  # its product is zero until it is taught
-    get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(adapter)
-    AutoTokenizer.from_pretrained(base).save_pretrained(adapter)
+    get_peft_model(AutoModelForCausalLM.from_pretrained(base), lora).save_pretrained(str(adapter))
+    AutoTokenizer.from_pretrained(base).save_pretrained(str(adapter))
     write_manifest(adapter, base_name="tiny", base_digest=base_digest(base), data_digest="none", run_id="")
     registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     deploy(home, registry.resolve(registry.NAME, registry.register_adapter(adapter)))

@@ -14,7 +14,7 @@ import logging
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from contextvars import copy_context
 from typing import Any
@@ -25,6 +25,7 @@ from serving import collector
 from serving.triton.admission import Admission
 from serving.triton.backend import failure
 from serving.triton.courier import Courier
+from serving.triton.lives import Arrivals
 from serving.triton.telemetry import ASKED, Asked, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
@@ -33,19 +34,28 @@ GRACE_SECONDS = 2.0  # after it, for what was cancelled
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
 Begin = Callable[[Any], Answer]
+Tell = Callable[[str], Any]  # a response that holds the text
 Allowed = Callable[[Any], float]  # seconds in which a request must end
 log = logging.getLogger(__name__)
 
 
 class RequestLoop:
     """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release;
-    `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline."""
+    `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline;
+    `tell` makes the answer to a look (`revelator._looks`), where clients look."""
 
     def __init__(
-        self, open: Open, limit: int, telemetry: Telemetry, allowed: Allowed = lambda request: math.inf
+        self,
+        open: Open,
+        limit: int,
+        telemetry: Telemetry,
+        allowed: Allowed = lambda request: math.inf,
+        tell: Tell | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._allowed = allowed
+        self._tell = tell
+        self._arrivals = Arrivals(telemetry.model)
         self._loop = asyncio.new_event_loop()
         self._admission = Admission(limit)  # from `accept` to the response
         self._lock = threading.Lock()  # `accept` runs in Triton's thread, the rest in the loop's
@@ -70,7 +80,13 @@ class RequestLoop:
         context = copy_context()
         slot = object()
         try:
-            context.run(ASKED.set, Asked.of(request))
+            asked = Asked.of(request)
+            context.run(ASKED.set, asked)
+            if self._tell and asked.look is not None:
+                told = self._look(self._tell, request.get_response_sender(), asked.look)
+                asyncio.run_coroutine_threadsafe(told, self._loop)
+                return None
+            self._arrivals.add(asked.call)
             with self._lock:
                 self._admission.admit(slot, self._allowed(request), time.monotonic())
             try:
@@ -83,6 +99,14 @@ class RequestLoop:
             return context.run(self._failure, error)
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
         return None
+
+    async def _look(self, tell: Tell, sender: Any, calls: Sequence[str]) -> None:
+        """Answers a look, beside admission, so that one can be had of a server that is full."""
+        try:
+            reply = tell(await asyncio.to_thread(self._arrivals.sight, calls))
+        except Exception as error:
+            reply = self._failure(error)
+        self._courier.last(sender, reply)
 
     def _run(self) -> None:
         """The loop's thread. What ends a program (SystemExit), raised for one request, must not end all others."""

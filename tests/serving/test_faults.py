@@ -34,6 +34,7 @@ FAST = "Where is Sarnath?"
 class Serving:
     process: subprocess.Popen[str]
     url: str
+    metrics: str
     server: psutil.Process
     endpoint: Endpoint
 
@@ -53,7 +54,7 @@ def serving(registered, index, endpoint, tmp_path_factory) -> Iterator[Serving]:
         wait_until(lambda: find_running(home))
         running = find_running(home)
         assert running is not None
-        yield Serving(process, running.grpc, psutil.Process(running.server_pid), endpoint)
+        yield Serving(process, running.grpc, running.metrics, psutil.Process(running.server_pid), endpoint)
     finally:
         process.terminate()
         process.wait(WAIT)
