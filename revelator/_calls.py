@@ -63,8 +63,8 @@ def request_of(
     """
     earlier = reuse.to_json() if reuse else None
     wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
-    options = _text("options", json.dumps(wanted, ensure_ascii=False))
-    request = {"model_name": MODEL, "inputs": [_text("question", question), options]}
+    options = text_input("options", json.dumps(wanted, ensure_ascii=False))
+    request = {"model_name": MODEL, "inputs": [text_input("question", question), options]}
     if deadline_ms is None:
         return {**request, "client_timeout": timeout}
     deadline_ms = math.ceil(bounded("deadline_ms", deadline_ms, 1000 * DAY))
@@ -75,7 +75,7 @@ def request_of(
     }
 
 
-def _text(name: str, text: str) -> grpc_client.InferInput:
+def text_input(name: str, text: str) -> grpc_client.InferInput:
     try:
         value = np.array([text.encode()], dtype=np.object_)
     except UnicodeEncodeError as error:

@@ -15,10 +15,12 @@ Unavailable, DeadlineExceeded, Cancelled, and ServingError for a fault of the se
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Generator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from concurrent.futures import Future
 from contextlib import aclosing, closing
+from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any, Unpack
 
@@ -28,9 +30,10 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator._calls import DAY, Answer, Options, answer_of, bounded, event_of, our_error, request_of
+from revelator._calls import DAY, MODEL, Answer, Options, answer_of, bounded, event_of, our_error, request_of
+from revelator._looks import EVERY, LOOK_SECONDS, Call, Looks, death, look_for, with_call
 from revelator.channel import Tls, channel
-from revelator.errors import DeadlineExceeded, ServingError
+from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.retries import Attempts
 from revelator.trace_events import Event
 
@@ -56,6 +59,9 @@ class Client:
         self.retries = retries
         self.tls = tls
         self._client = grpc_client.InferenceServerClient(**channel(url, tls))
+        self._looks = Looks()
+        self._looker: threading.Thread | None = None
+        self._lock = threading.Lock()  # of `_looker`
         _trace(self._client)
 
     def __enter__(self) -> Client:
@@ -74,10 +80,9 @@ class Client:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return answer_of(self._client.infer(**request))
-            except InferenceServerException as error:
-                found = our_error(error, self.url, request["client_timeout"])
-                time.sleep(attempts.pause(found))
+                    return _wait(self._submit(request))
+            except ServingError as error:
+                time.sleep(attempts.pause(error))
             request["client_timeout"] = attempts.seconds
 
     def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
@@ -89,16 +94,62 @@ class Client:
         timeout = request["client_timeout"]
 
         def done(result: Any, error: InferenceServerException | None) -> None:
+            self._looks.finish(call)
             if not future.set_running_or_notify_cancel():
                 return
-            if error is not None:
+            if call.died:
+                future.set_exception(death(self.url))
+            elif error is not None:
                 future.set_exception(our_error(error, self.url, timeout))
             else:
                 future.set_result(answer_of(result))
 
-        call = self._client.async_infer(callback=done, **request)
-        future.add_done_callback(lambda future: call.cancel() if future.cancelled() else None)
+        call = self._begin(MODEL, lambda: sent.cancel())
+        try:
+            sent = self._client.async_infer(callback=done, **with_call(request, call))
+        except BaseException:
+            self._looks.finish(call)
+            raise
+        future.add_done_callback(lambda future: sent.cancel() if future.cancelled() else None)
         return future
+
+    def _begin(self, model: str, end: Callable[[], object]) -> Call:
+        call = self._looks.begin(model, end)
+        with self._lock:
+            if self._looker is None:
+                self._looker = threading.Thread(target=self._look_while_calls_wait, name="looks", daemon=True)
+                self._looker.start()
+        return call
+
+    def _look_while_calls_wait(self) -> None:
+        while True:
+            time.sleep(EVERY)
+            with self._lock:
+                if not self._looks:
+                    self._looker = None
+                    return
+            for model, calls in self._looks.due().items():
+                try:
+                    self._looks.saw(calls, self._look(model, calls))
+                except InferenceServerException as error:
+                    self._looks.failed(calls, error)
+                except ValueError:  # the client is closed: its calls end with that
+                    return
+
+    def _look(self, model: str, calls: list[Call]) -> str:
+        look = look_for(model, calls)
+        if model == MODEL:
+            return self._client.infer(**look, client_timeout=LOOK_SECONDS).as_numpy("answer")[0].decode()
+        arrived: SimpleQueue[Arrived] = SimpleQueue()
+        self._client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=LOOK_SECONDS)
+        try:
+            self._client.async_stream_infer(**look)
+            result, error = _next(arrived, LOOK_SECONDS)
+        finally:
+            self._client.stop_stream(cancel_requests=True)
+        if result is None:
+            raise error or InferenceServerException("no answer to a look")
+        return result.as_numpy("event")[0].decode()
 
     def stream(self, question: str, **options: Unpack[Options]) -> Generator[Event, None, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
@@ -130,17 +181,21 @@ class Client:
         client = grpc_client.InferenceServerClient(**channel(self.url, self.tls))
         _trace(client)
         client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=timeout)
+        call = self._begin(STREAM_MODEL, lambda: arrived.put((None, InferenceServerException("it died"))))
         try:
-            client.async_stream_infer(**{**asked, "model_name": STREAM_MODEL})
+            client.async_stream_infer(**with_call(asked, call))
             kind = None
             while kind != "finished":
                 result, error = _next(arrived, timeout)
+                if call.died:
+                    raise death(self.url)
                 if error is not None:
                     raise our_error(error, self.url, timeout)
                 event = event_of(result)
                 kind = event.kind
                 yield event
         finally:
+            self._looks.finish(call)
             client.stop_stream(cancel_requests=True)
             client.close()
 
@@ -161,6 +216,8 @@ class AsyncClient:
         self.retries = retries
         self.tls = tls
         self._client = aio_client.InferenceServerClient(**channel(url, tls))
+        self._looks = Looks()
+        self._looking: asyncio.Task[None] | None = None
         _trace(self._client)
 
     async def __aenter__(self) -> AsyncClient:
@@ -170,6 +227,8 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
+        if self._looking:
+            self._looking.cancel()
         await self._client.close()
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
@@ -179,11 +238,55 @@ class AsyncClient:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return answer_of(await self._client.infer(**request))
+                    return answer_of(await self._infer(request))
             except InferenceServerException as error:
                 found = our_error(error, self.url, request["client_timeout"])
                 await asyncio.sleep(attempts.pause(found))
+            except Unavailable as error:
+                await asyncio.sleep(attempts.pause(error))
             request["client_timeout"] = attempts.seconds
+
+    async def _infer(self, request: dict[str, Any]) -> Any:
+        try:
+            async with asyncio.timeout(None) as scope:
+                call = self._begin(MODEL, lambda: scope.reschedule(0.0))
+                try:
+                    return await self._client.infer(**with_call(request, call))
+                finally:
+                    self._looks.finish(call)
+        except TimeoutError:
+            raise death(self.url) from None
+
+    def _begin(self, model: str, end: Callable[[], object]) -> Call:
+        call = self._looks.begin(model, end)
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look_while_calls_wait(), context=Context())  # of no call's span
+        return call
+
+    async def _look_while_calls_wait(self) -> None:
+        while self._looks:
+            await asyncio.sleep(EVERY)
+            for model, calls in self._looks.due().items():
+                try:
+                    self._looks.saw(calls, await self._look(model, calls))
+                except InferenceServerException as error:
+                    self._looks.failed(calls, error)
+
+    async def _look(self, model: str, calls: list[Call]) -> str:
+        look = look_for(model, calls)
+        if model == MODEL:
+            return (await self._client.infer(**look, client_timeout=LOOK_SECONDS)).as_numpy("answer")[0].decode()
+        answers = self._client.stream_infer(_once(look), stream_timeout=LOOK_SECONDS)
+        try:
+            async for result, error in answers:
+                if error is not None:
+                    raise error
+                return result.as_numpy("event")[0].decode()
+        except grpc.RpcError as error:
+            raise InferenceServerException(error.details(), str(error.code())) from error
+        finally:
+            answers.cancel()
+        raise InferenceServerException("no answer to a look")
 
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
@@ -211,17 +314,31 @@ class AsyncClient:
     async def _events(self, request: dict[str, Any]) -> AsyncGenerator[Event, None]:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
-        call = self._client.stream_infer(_once({**asked, "model_name": STREAM_MODEL}), stream_timeout=timeout)
+        call = self._begin(STREAM_MODEL, lambda: answers.cancel())
+        answers = self._client.stream_infer(_once(with_call(asked, call)), stream_timeout=timeout)
         try:
-            async for result, error in call:
+            async for result, error in answers:
                 if error is not None:
                     raise our_error(error, self.url, timeout)
                 yield event_of(result)
+        except asyncio.CancelledError:
+            if call.died:
+                raise death(self.url) from None
+            raise
         except grpc.RpcError as error:
             status = InferenceServerException(error.details(), str(error.code()))
             raise our_error(status, self.url, timeout) from error
         finally:
-            call.cancel()
+            self._looks.finish(call)
+            answers.cancel()
+
+
+def _wait(future: Future[Answer]) -> Answer:
+    """The future's answer. Ctrl-C cancels it."""
+    try:
+        return future.result()
+    finally:
+        future.cancel()
 
 
 def _trace(client: Any) -> None:

@@ -10,6 +10,10 @@ from serving.triton.questions import Questions
 from serving.triton.telemetry import Telemetry
 
 
+def told(text):
+    return response(answer=strings(text), trace=strings(""))
+
+
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
@@ -19,7 +23,7 @@ class TritonPythonModel:
         looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
         cache = AnswerCache(entries, looked_up) if entries else None
         self.questions = Questions.configured(home, chosen, telemetry.answered, cache)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed, told)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]

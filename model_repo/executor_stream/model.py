@@ -9,13 +9,17 @@ from serving.triton.questions import Questions
 from serving.triton.telemetry import Telemetry
 
 
+def told(text):
+    return response(event=strings(text))
+
+
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
         telemetry = Telemetry(args["model_name"])
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
         self.questions = Questions.configured(home, chosen, telemetry.answered)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed)
+        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed, told)
 
     def execute(self, requests):
         for request in requests:

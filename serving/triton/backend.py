@@ -95,7 +95,7 @@ def counter(name: str, description: str, label: str) -> Callable[[str], None]:
     return count
 
 
-def failure(error: Exception) -> Any:
+def failure(error: BaseException) -> Any:
     """The response for an error. One that is not ours is a fault of this program: it is logged and sent as INTERNAL."""
     if not isinstance(error, RevelatorError):
         log.exception("unexpected error", exc_info=error)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from serving.triton.backend import send
+from serving.triton.backend import failure, send
 
 POLL_SECONDS = 0.02  # after which each client is asked for again
 POLLED_OFTEN = 16  # clients up to which each is asked for so often: 12 % of a core; more share that
@@ -28,6 +28,7 @@ class Courier:
     def __init__(self) -> None:
         self._orders: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
         self._watched: OrderedDict[Any, Callable[[], object]] = OrderedDict()  # of this thread; the next one first
+        self._unsent: dict[Any, Exception] = {}  # of this thread
         self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
         self._thread.start()
 
@@ -36,11 +37,12 @@ class Courier:
         self._orders.put(lambda: self._watched.update({sender: left}))
 
     def part(self, sender: Any, answer: Any) -> None:
-        """One response of many."""
-        self._orders.put(lambda: sender.send(answer))
+        """One response of many. After one that could not be sent the last is an error."""
+        self._orders.put(lambda: self._part(sender, answer))
 
     def last(self, sender: Any, answer: Any) -> None:
-        """The last response; None: only that it ended. The sender is done with then."""
+        """The last response; None: only that it ended. The sender is done with then. One that cannot be sent becomes an
+        error that can."""
         self._orders.put(lambda: self._end(sender, answer))
 
     def close(self) -> None:
@@ -50,7 +52,17 @@ class Courier:
 
     def _end(self, sender: Any, answer: Any) -> None:
         self._watched.pop(sender, None)
-        send(sender, answer)
+        fault = self._unsent.pop(sender, None)
+        try:
+            send(sender, failure(fault) if fault else answer)
+        except Exception as error:
+            send(sender, failure(error))
+
+    def _part(self, sender: Any, answer: Any) -> None:
+        try:
+            sender.send(answer)
+        except Exception as error:
+            self._unsent[sender] = error
 
     def _work(self) -> None:
         due = 0.0
@@ -64,7 +76,7 @@ class Courier:
                 return
             try:
                 order()
-            except Exception:
+            except BaseException:
                 log.exception("a message to the server failed")
 
     def _poll(self) -> None:

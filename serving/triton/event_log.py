@@ -3,7 +3,8 @@
     REVELATOR_EVENTS=/var/log/revelator.jsonl     # `-`: standard error, which a container's platform collects
     REVELATOR_LOG_QUESTIONS=1                     # questions, plans, answers and messages too
 
-Lines are appended whole; a file that a rotation moved away is opened anew.
+Lines are appended whole. The file is opened for each, so one that a rotation moved away is made anew, and a disk that
+was full is written to again once it has room.
 """
 
 from __future__ import annotations
@@ -14,9 +15,10 @@ import os
 import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from logging.handlers import WatchedFileHandler
 
 FILE, TEXTS = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"
+_OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody reads is an error
+log = logging.getLogger(__name__)
 
 
 class EventLog:
@@ -25,17 +27,33 @@ class EventLog:
     def __init__(self, model: str, environment: Mapping[str, str] = os.environ) -> None:
         self._model = model
         self.texts = environment.get(TEXTS, "") not in ("", "0")
-        place = environment.get(FILE)
-        self._handler: logging.Handler | None = None
-        if place:
-            # opened with the first line: a place that cannot be written must not keep a model from loading
-            self._handler = logging.StreamHandler(sys.stderr) if place == "-" else WatchedFileHandler(place, delay=True)
+        self._place = environment.get(FILE)
+        self._fault: str | None = None
 
     def write(self, event: str, **values: object) -> None:
-        """One line; a value that is None is left out."""
-        if self._handler is None:
+        """One line; a value that is None is left out. A line that cannot be written is lost: the process's own log says
+        so of the first, and again of another reason."""
+        if not self._place:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, "event": event, "model": self._model, **values}
         text = json.dumps({name: value for name, value in line.items() if value is not None}, ensure_ascii=False)
-        self._handler.handle(logging.makeLogRecord({"msg": text}))
+        try:
+            self._append(f"{text}\n".encode(errors="replace"))
+            self._fault = None
+        except (OSError, ValueError) as error:  # of a path that is none
+            if self._fault != str(error):
+                log.warning("events are lost: %s", error)
+            self._fault = str(error)
+
+    def _append(self, line: bytes) -> None:
+        if self._place == "-":
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            return
+        assert self._place is not None
+        file = os.open(self._place, _OPENED, 0o666)
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)

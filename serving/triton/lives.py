@@ -1,14 +1,17 @@
 """Ends calls to a model whose process died while it was at work on them.
 
 Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
-does: the call would wait for the question's deadline. The server's children are looked at while calls wait.
+does: the call would wait for the question's deadline. The server's children are looked at while calls wait. A client of
+the executor cannot see them; it asks the executor (`revelator._looks`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import os
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 
 import psutil
@@ -16,6 +19,7 @@ import psutil
 from revelator.errors import Unavailable
 
 LOOK_SECONDS = 1.0
+REMEMBERED = 10_000  # calls, each for longer than a client waits before it looks
 
 
 class Lives:
@@ -56,9 +60,36 @@ class Lives:
             lived = live
 
     def _processes(self) -> set[int]:
-        found = set()
-        for child in self._server.children():
-            with suppress(psutil.Error):
-                if any(f"/{self._model}/" in argument for argument in child.cmdline()):
-                    found.add(child.pid)
-        return found
+        return processes(self._server, self._model)
+
+
+class Arrivals:
+    """The calls that this process of `model` has seen, by the clients' own names for them."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._began = time.monotonic()
+        self._calls: dict[str, None] = {}  # the earliest first
+
+    def add(self, call: str | None) -> None:
+        if call:
+            self._calls[call] = None
+            if len(self._calls) > REMEMBERED:
+                del self._calls[next(iter(self._calls))]
+
+    def sight(self, calls: Sequence[str]) -> str:
+        """What a look for these calls is told (`revelator._looks.Sight`)."""
+        known = [call for call in calls if call in self._calls]
+        told = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
+        alive = processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
+        return json.dumps({**told, "alive": [*alive]})
+
+
+def processes(server: psutil.Process, model: str) -> set[int]:
+    """The process ids of a model; a process that has died and is still listed has no command line."""
+    found = set()
+    for child in server.children():
+        with suppress(psutil.Error):
+            if any(f"/{model}/" in argument for argument in child.cmdline()):
+                found.add(child.pid)
+    return found

@@ -10,10 +10,11 @@ that a question and the reading that it waits for, one loop behind the other, en
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import threading
 import time
-from collections.abc import AsyncGenerator, Callable, Coroutine
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from contextvars import copy_context
 from typing import Any
@@ -24,32 +25,45 @@ from serving import collector
 from serving.triton.admission import Admission
 from serving.triton.backend import failure
 from serving.triton.courier import Courier
+from serving.triton.lives import Arrivals
 from serving.triton.telemetry import ASKED, Asked, Telemetry
 
 DRAIN_SECONDS = 25.0  # the backend ends a process that takes 30 s
+GRACE_SECONDS = 2.0  # after it, for what was cancelled
 
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
 Begin = Callable[[Any], Answer]
+Tell = Callable[[str], Any]  # a response that holds the text
 Allowed = Callable[[Any], float]  # seconds in which a request must end
+log = logging.getLogger(__name__)
 
 
 class RequestLoop:
     """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release;
-    `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline."""
+    `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline;
+    `tell` makes the answer to a look (`revelator._looks`), where clients look."""
 
     def __init__(
-        self, open: Open, limit: int, telemetry: Telemetry, allowed: Allowed = lambda request: math.inf
+        self,
+        open: Open,
+        limit: int,
+        telemetry: Telemetry,
+        allowed: Allowed = lambda request: math.inf,
+        tell: Tell | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._allowed = allowed
+        self._tell = tell
+        self._arrivals = Arrivals(telemetry.model)
         self._loop = asyncio.new_event_loop()
         self._admission = Admission(limit)  # from `accept` to the response
         self._lock = threading.Lock()  # `accept` runs in Triton's thread, the rest in the loop's
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._courier = Courier()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="requests", daemon=True)
+        self._closed = False
+        self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
         telemetry.in_flight(0, limit)
@@ -66,7 +80,13 @@ class RequestLoop:
         context = copy_context()
         slot = object()
         try:
-            context.run(ASKED.set, Asked.of(request))
+            asked = Asked.of(request)
+            context.run(ASKED.set, asked)
+            if self._tell and asked.look is not None:
+                told = self._look(self._tell, request.get_response_sender(), asked.look)
+                asyncio.run_coroutine_threadsafe(told, self._loop)
+                return None
+            self._arrivals.add(asked.call)
             with self._lock:
                 self._admission.admit(slot, self._allowed(request), time.monotonic())
             try:
@@ -75,10 +95,26 @@ class RequestLoop:
             except BaseException:
                 self._give_back(slot)
                 raise
-        except Exception as error:
+        except BaseException as error:
             return context.run(self._failure, error)
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
         return None
+
+    async def _look(self, tell: Tell, sender: Any, calls: Sequence[str]) -> None:
+        """Answers a look, beside admission, so that one can be had of a server that is full."""
+        try:
+            reply = tell(await asyncio.to_thread(self._arrivals.sight, calls))
+        except Exception as error:
+            reply = self._failure(error)
+        self._courier.last(sender, reply)
+
+    def _run(self) -> None:
+        """The loop's thread. What ends a program (SystemExit), raised for one request, must not end all others."""
+        while not self._closed:
+            try:
+                self._loop.run_forever()
+            except BaseException:
+                log.exception("the loop goes on")
 
     def _give_back(self, slot: object) -> None:
         with self._lock:
@@ -86,7 +122,14 @@ class RequestLoop:
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:
-        task = self._loop.create_task(self._serve(slot, sender, answer))
+        serving = self._serve(slot, sender, answer)
+        try:
+            task = self._loop.create_task(serving)
+        except BaseException as error:
+            serving.close()
+            self._give_back(slot)
+            self._courier.last(sender, self._failure(error))
+            return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -101,13 +144,13 @@ class RequestLoop:
                 reply = await work
         except asyncio.CancelledError:
             reply = self._failure(Cancelled("the client went away, or the server is stopping"))
-        except Exception as error:
+        except BaseException as error:
             reply = self._failure(error)
         finally:
             self._give_back(slot)
             self._courier.last(sender, reply)
 
-    def _failure(self, error: Exception) -> Any:
+    def _failure(self, error: BaseException) -> Any:
         """The response for an error, also for one that cannot be written, such as one whose text raises."""
         self._telemetry.failed(error)
         try:
@@ -125,6 +168,7 @@ class RequestLoop:
         """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
         asyncio.run_coroutine_threadsafe(self._drain(), self._loop).result()
         self._courier.close()
+        self._closed = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -135,5 +179,6 @@ class RequestLoop:
             _, late = await asyncio.wait(self._tasks, timeout=DRAIN_SECONDS)
             for task in late:
                 task.cancel()
-            await asyncio.gather(*late)
+            if late:
+                await asyncio.wait(late, timeout=GRACE_SECONDS)
         await self._stack.aclose()

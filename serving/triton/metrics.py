@@ -7,6 +7,7 @@ histogram one an observation.
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +17,7 @@ import triton_python_backend_utils as pb_utils
 from serving.triton.counts import METRICS, Sample
 
 SEND_SECONDS = 0.5
+log = logging.getLogger(__name__)
 
 Series = tuple[str, tuple[tuple[str, str], ...]]
 
@@ -58,10 +60,14 @@ class Metrics:
         with self._lock:
             pending, self._pending = self._pending, {}
         for (name, labels), values in pending.items():
-            series = self._series.get((name, labels)) or self._open(name, labels)
-            change = {"counter": series.increment, "gauge": series.set, "histogram": series.observe}[METRICS[name].kind]
-            for value in values:
-                change(value)
+            try:
+                series = self._series.get((name, labels)) or self._open(name, labels)
+                kind = METRICS[name].kind
+                change = {"counter": series.increment, "gauge": series.set, "histogram": series.observe}[kind]
+                for value in values:
+                    change(value)
+            except Exception:  # what comes after it is still sent: unsent values would fill the memory
+                log.exception("%s is not on the page of metrics", name)
 
     def _open(self, name: str, labels: tuple[tuple[str, str], ...]) -> Any:
         metric = METRICS[name]

@@ -17,6 +17,7 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from revelator import spans
+from revelator._looks import CALL, LOOK
 from revelator._wire import grpc_code
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
@@ -24,6 +25,8 @@ from serving.triton.counts import calls, sample, samples
 from serving.triton.event_log import EventLog
 from serving.triton.metrics import Metrics
 
+ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
+LOOK_CHARACTERS = 100_000  # some 3,000 calls
 log = logging.getLogger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
 Taken = ParamSpec("Taken")
@@ -44,21 +47,30 @@ def _harmless(tell: Callable[Taken, None]) -> Callable[Taken, None]:
 
 @dataclass(frozen=True)
 class Asked:
-    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one."""
+    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
+    client's own name for it, `look` those of the calls that it asks after (`revelator._looks`)."""
 
     id: str
     traceparent: str | None = None
+    call: str | None = None
+    look: tuple[str, ...] | None = None
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
     def of(cls, request: Any) -> Asked:
         """The client's request id, or one of our own; its trace, in that the server's own span if it tells any. What
         the client sent as its trace and is none is left out."""
-        sent = json.loads(request.parameters() or "{}").get(spans.HEADER)
+        parameters = json.loads(request.parameters() or "{}")
+        sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, LOOK))
         if spans.are_on() and (inside := request.trace().get_context()):
             sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
-        return cls(request.request_id() or uuid.uuid4().hex, sent if known else None)
+        return cls(
+            request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
+            sent if known else None,
+            call[:ID_CHARACTERS] if isinstance(call, str) else None,
+            tuple(look[:LOOK_CHARACTERS].split(",")) if isinstance(look, str) else None,
+        )
 
     @property
     def trace_id(self) -> str | None:
@@ -110,7 +122,7 @@ class Telemetry:
         )
 
     @_harmless
-    def failed(self, error: Exception) -> None:
+    def failed(self, error: BaseException) -> None:
         """Called in the context of the request that ends with this error."""
         code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__

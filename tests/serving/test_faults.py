@@ -35,6 +35,7 @@ class Serving:
     process: subprocess.Popen[str]
     home: Path
     url: str
+    metrics: str
     server: psutil.Process
     endpoint: Endpoint
 
@@ -54,7 +55,7 @@ def serving(registered, index, endpoint, tmp_path_factory) -> Iterator[Serving]:
         wait_until(lambda: find_running(home))
         running = find_running(home)
         assert running is not None
-        yield Serving(process, home, running.grpc, psutil.Process(running.server_pid), endpoint)
+        yield Serving(process, home, running.grpc, running.metrics, psutil.Process(running.server_pid), endpoint)
     finally:
         process.terminate()
         process.wait(WAIT)

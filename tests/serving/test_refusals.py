@@ -17,6 +17,7 @@ from revelator.errors import (
     PlanError,
 )
 from revelator.trace import Node, Trace
+from tests.conftest import MAX_IN_FLIGHT
 from tests.serving.conftest import FAST, WAIT
 
 QUESTION = "Where was the director of Lantern Row born?"
@@ -50,7 +51,7 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
     ):
         tensor = grpc_client.InferInput(name, [1], "BYTES")
         inputs.append(tensor.set_data_from_numpy(np.array([text.encode()], dtype=np.object_)))
-    return triton.infer("executor", inputs, parameters=parameters or None)
+    return triton.infer("executor", inputs, parameters=parameters or None, client_timeout=WAIT)
 
 
 @pytest.mark.parametrize(
@@ -158,6 +159,12 @@ def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, 
             world.endpoint.gates[question].set()
         assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
         assert waiting.result(WAIT).answers == ("Orland",)
+
+
+def test_a_traceparent_that_is_a_number_takes_no_place(client, world, triton):
+    for _ in range(MAX_IN_FLIGHT + 1):
+        assert infer(triton, FAST, {"strategy": "single"}, traceparent=1).as_numpy("answer")[0] == b"It is Orland."
+    assert client.ask(FAST, strategy="single").answers == ("Orland",)
 
 
 def test_a_generator_request_that_is_no_request_is_refused(triton, inner):

@@ -1,0 +1,76 @@
+"""Triton model whose questions fail in the way that each names; `together` is answered once every place is taken."""
+
+import asyncio
+
+from revelator.errors import ServingError
+from serving.triton.backend import parameters, response, send, strings, text
+from serving.triton.loop import RequestLoop
+from serving.triton.telemetry import Telemetry
+
+STOPPING = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}
+
+
+class Wordless(Exception):
+    def __str__(self):
+        raise ValueError("no words")
+
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.limit = int(parameters(args)["max_in_flight"])
+        self.streams = args["model_name"] == "streaming"
+        self.loop = RequestLoop(self.open, self.limit, Telemetry(args["model_name"]))
+
+    async def open(self, stack):
+        self.barrier, self.no_tasks = asyncio.Barrier(self.limit), 0
+        asyncio.get_running_loop().set_task_factory(self.make_task)
+
+    def make_task(self, loop, coroutine, **options):
+        if self.no_tasks:
+            self.no_tasks -= 1
+            raise RuntimeError("no task is made")
+        return asyncio.Task(coroutine, loop=loop, **options)
+
+    def execute(self, requests):
+        if self.streams:
+            for request in requests:
+                if refusal := self.loop.accept(request, self.begin):
+                    send(request.get_response_sender(), refusal)
+            return None
+        return [self.loop.accept(request, self.begin) for request in requests]
+
+    def begin(self, request):
+        question = text(request, "question")
+        if question == "before it begins":
+            raise SystemExit("a fault")
+        if question == "no task":
+            self.no_tasks = 1
+        return self.events(question) if self.streams else self.answer(question)
+
+    async def events(self, question):
+        if question == "an event that cannot be sent":
+            yield object()
+            return
+        yield response(event=strings("first"))
+        yield await self.answer(question)
+
+    async def answer(self, question):
+        if question in STOPPING:
+            raise STOPPING[question]("a fault")
+        if question == "a fault":
+            raise ServingError(question)
+        if question == "in a task of its own":
+            await asyncio.create_task(self.answer("SystemExit"))
+        if question == "an error without words":
+            raise Wordless
+        if question == "an error that UTF-8 cannot write":
+            raise ServingError("half a character: \ud800")
+        if question == "an answer that cannot be sent":
+            return object()
+        if question == "together":
+            await self.barrier.wait()
+        outputs = {"event": strings("last")} if self.streams else {"answer": strings("fine"), "trace": strings("{}")}
+        return response(**outputs)
+
+    def finalize(self):
+        self.loop.close()
