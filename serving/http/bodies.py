@@ -32,4 +32,4 @@ async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES, 
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         where = ".".join(map(str, first["loc"])) or None
-        raise InvalidRequest(first["msg"].lower(), where=where) from error
+        raise InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where) from error

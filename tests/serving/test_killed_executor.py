@@ -115,11 +115,11 @@ def test_a_model_that_is_unloaded_or_loaded_anew_answers_what_it_has_begun(servi
     with Client(serving.url, timeout=WAIT) as client, ThreadPoolExecutor(2) as threads:
         pending = threads.submit(ask, client)
         assert serving.endpoint.started[held].wait(WAIT)
-        unloading = threads.submit(control.unload, serving.url, model)
+        unloading = threads.submit(control.unload, serving.home, serving.url, model)
         wait_until(lambda: not control.is_ready(serving.url, model, 1))
         time.sleep(3)  # several looks
         assert not pending.done()
-        loading = ThreadPoolExecutor(1).submit(control.load, serving.url, model, 1)
+        loading = ThreadPoolExecutor(1).submit(control.load, serving.home, serving.url, model, 1)
         time.sleep(3)
         assert not pending.done(), pending.exception()
         serving.endpoint.gates[held].set()
@@ -127,7 +127,7 @@ def test_a_model_that_is_unloaded_or_loaded_anew_answers_what_it_has_begun(servi
         for control_call in (unloading, loading):
             with suppress(Unavailable):
                 control_call.result(WAIT)
-        control.load(serving.url, model, 1)
+        control.load(serving.home, serving.url, model, 1)
 
 
 def in_flight(serving: Serving, model: str) -> float:  # noqa: F811

@@ -20,6 +20,7 @@ from revelator.errors import RevelatorError, ServingError
 from serving.triton import control
 from serving.triton.install import find_server
 from serving.triton.repository import templates
+from serving.triton.secrets import control_secret
 from serving.triton.server import TritonServer, read_ports
 
 LIMIT = 2
@@ -92,10 +93,13 @@ def server(tmp_path_factory) -> Iterator[Server]:
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()
     told = {"REVELATOR_EVENTS": str(log)}
-    triton = TritonServer(find_server(work), work / "models", read_ports("auto"), work / "triton.log", told)
+    token = control_secret(work)
+    triton = TritonServer(
+        find_server(work), work / "models", read_ports("auto"), work / "triton.log", told, token=token
+    )
     with triton:
         for model in MODELS:
-            control.load(triton.url, model, 1)
+            control.load(work, triton.url, model, 1)
         yield Server(triton.url, triton.pid, log)
 
 
