@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NamedTuple
 
 from revelator.trace import Node
@@ -171,6 +172,7 @@ _AGGREGATES = re.compile(
     r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
     re.IGNORECASE,
 )
+LOOK_BACK = 40  # characters before "of" in which a word stands that takes a list
 _SEPARATOR = re.compile(r"[_\W]")
 _ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
 
@@ -178,12 +180,19 @@ _ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)
 def wants_all(text: str, name: str) -> bool:
     """Whether a question takes the whole list for a placeholder: "which of {films}", "between {a}", or an aggregate
     over a placeholder named in the plural ("how many … {films}"); otherwise it is asked for each value."""
-    marker = "{" + name + "}"
+    gathered, aggregates = _listing(text)
+    return name in gathered or (aggregates and is_plural(name))
+
+
+@lru_cache(maxsize=128)  # a leaf may have many placeholders
+def _listing(text: str) -> tuple[frozenset[str], bool]:
+    """The placeholders that stand behind a word that takes a whole list, and whether the question is an aggregate."""
+    gathered = set()
     for match in _GATHERS.finditer(text):
-        takes_list = not match[0].lower().startswith("of") or _ASKS_OF.search(text[: match.start()])
-        if takes_list and text.startswith(marker, match.end()):
-            return True
-    return is_plural(name) and _AGGREGATES.search(text) is not None
+        before = text[max(0, match.start() - LOOK_BACK) : match.start()]
+        if not match[0].lower().startswith("of") or _ASKS_OF.search(before):
+            gathered.add(text[match.end() + 1 : text.find("}", match.end())])
+    return frozenset(gathered), _AGGREGATES.search(text) is not None
 
 
 def is_plural(name: str) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 from revelator.errors import InvalidRequest, PlanError
 from revelator.language import Atomic, Dependent, Expression, leaves
 
-ANSWERS, ANSWER_CHARACTERS = 500, 100_000  # that one reading may give, all of them together
+ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
 
 
@@ -28,7 +28,8 @@ class Limits:
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000
     plan_characters: int = 20_000  # of a plan that is given, before it is read
-    leaf_characters: int = 8_000  # of a leaf's question once answers stand in for its placeholders
+    leaf_characters: int = 8_000  # of a leaf's question, also once answers stand in for its placeholders
+    placeholders: int = 64  # of a plan, each name counted once a leaf
     options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
 
     def lowered(self, wanted: Mapping[str, Any]) -> Limits:
@@ -68,9 +69,14 @@ class Limits:
 
     def check_plan(self, expression: Expression) -> None:
         """Raises PlanError that names the limit."""
-        count = len(leaves(expression))
-        if count > self.leaves:
-            raise PlanError(f"the plan has {count} leaves; the limit leaves is {self.leaves}")
+        asked = leaves(expression)
+        if len(asked) > self.leaves:
+            raise PlanError(f"the plan has {len(asked)} leaves; the limit leaves is {self.leaves}")
+        if (longest := max(len(leaf.text) for leaf in asked)) > self.leaf_characters:
+            limit = f"the limit leaf_characters is {self.leaf_characters}"
+            raise PlanError(f"a question of the plan has {longest} characters; {limit}")
+        if (names := sum(len(leaf.placeholders) for leaf in asked)) > self.placeholders:
+            raise PlanError(f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}")
         if (stages := depth(expression)) > self.depth:
             raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
 

@@ -133,7 +133,7 @@ def test_the_size_that_is_foretold_is_never_smaller_than_the_text(text: str, val
 async def test_a_long_answer_in_many_places_is_a_leaf_that_fails_and_not_gigabytes() -> None:
     long = "x" * 90_000
     world = Toy({"Who?": [long], "Where?": ["Here"]})
-    plan = "Who? * " + "{who} " * 3_000 + "+ Where?"
+    plan = "Who? * " + "{who} " * 1_300 + "+ Where?"
     tracemalloc.start()
     try:
         trace = await world.executor().run("?", plan=plan)
@@ -150,7 +150,7 @@ async def test_answers_of_a_reading_are_bounded_in_number_and_size() -> None:
     world = Toy({"Who?": [f"n{i}" for i in range(5_000)], "Long?": ["x" * 5_000_000]})
     trace = await world.executor().run("?", plan="Who? + Long?")
     who, long = (node for node in trace.nodes if node.kind == "atomic")
-    assert len(who.answers) == 500 and "truncated" in who.detail
+    assert len(who.answers) == 200 and "truncated" in who.detail
     assert long.status == "failed" and "100000" in (long.error or "") and not long.answers
 
 
@@ -164,7 +164,7 @@ def trace_of(nodes: list[Node]) -> dict:
 def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
     with pytest.raises(errors.InvalidRequest, match=f"at most {REUSED_NODES}"):
         read_trace(trace_of([Node(str(n), "atomic", "?") for n in range(REUSED_NODES + 1)]))
-    for answers in (["a"] * 501, ["a" * 100_001]):
+    for answers in (["a"] * 201, ["a" * 100_001]):
         with pytest.raises(errors.InvalidRequest, match="node 1 has"):
             read_trace(trace_of([Node("1", "atomic", "?", answers=answers)]))
 
