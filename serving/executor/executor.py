@@ -123,7 +123,9 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         if strategy not in get_args(Strategy):
-            raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
+            raise InvalidRequest(
+                f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(get_args(Strategy))}"
+            )
         if strategy == "atomic" and self.atomic is None:
             hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
@@ -131,7 +133,7 @@ class Executor:
             hint = "hand the executor a retriever for logical queries, or take another strategy"
             raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
-            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
+            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
         run, expression = None, None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -37,28 +38,29 @@ class Limits:
         names = {f.name for f in fields(self)}
         for name, value in wanted.items():
             if name not in names:
-                raise InvalidRequest(f"there is no limit {name!r}", hint=f"limits are {', '.join(sorted(names))}")
+                raise InvalidRequest(f"there is no limit {name!r:.60}", hint=f"limits are {', '.join(sorted(names))}")
             number = isinstance(value, int | float) and not isinstance(value, bool)
-            if not number or (name != "relevance_threshold" and value <= 0) or value != value:
-                raise InvalidRequest(f"limit {name} must be a positive number, not {value!r}")
+            least = -math.inf if name == "relevance_threshold" else 0
+            if not number or not least < value < math.inf:
+                raise InvalidRequest(f"limit {name} must be a positive number, not {value!r:.60}")
             if type(getattr(self, name)) is int and not isinstance(value, int):
-                raise InvalidRequest(f"limit {name} must be a whole number, not {value!r}")
+                raise InvalidRequest(f"limit {name} must be a whole number, not {value!r:.60}")
         threshold = {k: v for k, v in wanted.items() if k == "relevance_threshold"}
         return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | threshold)
 
     def check_question(self, question: str) -> None:
         """Raises InvalidRequest for an empty question and for one that is too long."""
+        if len(question) > self.question_characters:
+            raise InvalidRequest(
+                f"the question has {len(question)} characters; "
+                f"the limit question_characters is {self.question_characters}"
+            )
         if not question.strip():
             raise InvalidRequest("the question is empty")
         try:
             question.encode()
         except UnicodeEncodeError as error:
             raise InvalidRequest(f"character {error.start + 1} of the question is half a surrogate pair") from error
-        if len(question) > self.question_characters:
-            raise InvalidRequest(
-                f"the question has {len(question)} characters; "
-                f"the limit question_characters is {self.question_characters}"
-            )
 
     def check_size(self, plan: str | None) -> None:
         """Raises InvalidRequest for a given plan that is too long to be read at all."""

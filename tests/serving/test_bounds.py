@@ -6,6 +6,7 @@ import itertools
 import json
 import time
 import tracemalloc
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -17,11 +18,11 @@ from revelator.art import substitute as substitute_tree
 from revelator.art import substituted_size as tree_size
 from revelator.language import Diagnostic, placeholders, substitute
 from revelator.language.expression import substituted_size
-from revelator.trace import Node, Trace
+from revelator.trace import Node, Passage, Trace
 from serving.direct.arithmetic import evaluated
 from serving.executor import Limits
 from serving.executor.choices import Answered, Choice, choose
-from serving.triton.questions import REUSED_NODES, read_options, read_trace
+from serving.triton.options import REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
 from tests.serving.executor.world import Toy
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9_000)
@@ -164,31 +165,56 @@ def trace_of(nodes: list[Node]) -> dict:
 def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
     with pytest.raises(errors.InvalidRequest, match=f"at most {REUSED_NODES}"):
         read_trace(trace_of([Node(str(n), "atomic", "?") for n in range(REUSED_NODES + 1)]))
-    for answers in (["a"] * 201, ["a" * 100_001]):
-        with pytest.raises(errors.InvalidRequest, match="node 1 has"):
-            read_trace(trace_of([Node("1", "atomic", "?", answers=answers)]))
+    with pytest.raises(errors.InvalidRequest, match="10001 answers"):
+        read_trace(trace_of([Node("1", "atomic", "?", answers=["a"] * 10_001)]))
 
 
 @pytest.mark.parametrize(
-    "options",
+    "large",
     [
-        '{"limits": {"leaves": 1e999}}',
-        '{"limits": {"leaves": %s}}' % ("9" * 5_000),
-        '{"limits": {"deadline_ms": NaN}}',
-        '{"limits": {"fan_out": -Infinity}}',
-        "[" * 100_000,
-        '{"reuse": ' * 10_000,
-        '"\\ud800"',
-        '{"plan": "\\ud800"}',
-        '{"reuse": {"nodes": {"a": 1}}}',
-        '{"reuse": {"nodes": [%s]}}' % ("9" * 5_000),
+        {"answers": ["a" * REUSED_CHARACTERS]},
+        {"documents": [Passage("1", "t", "a" * REUSED_CHARACTERS)]},
+        {"detail": {"sources": ["a" * REUSED_CHARACTERS]}},
     ],
 )
+async def test_a_node_that_is_too_large_is_asked_again(large: dict[str, Any]) -> None:
+    """Each leaf that asks the same would have a copy of it in the new trace."""
+    nodes = [Node("1", "atomic", "Who?", asked="Who?", **{"answers": ["old"], **large})]
+    nodes += [Node("2", "atomic", "Where?", asked="Where?", answers=["old"])]
+    world = Toy({"Who?": ["new"], "Where?": ["new"]})
+    trace = await world.executor().run("?", plan="Who? + Where?", reuse=read_trace(trace_of(nodes)))
+    assert trace.answers == ["new", "old"]
+
+
+REFUSED = [
+    '{"limits": {"leaves": 1e999}}',
+    '{"limits": {"leaves": %s}}' % ("9" * 5_000),
+    '{"limits": {"leaves": -%s}}' % ("9" * 4_000),
+    '{"limits": {"deadline_ms": NaN}}',
+    '{"limits": {"fan_out": -Infinity}}',
+    '{"limits": {"relevance_threshold": -1e999}}',
+    '{"limits": {"%s": 1}}' % ("a" * 1_000_000),
+    '{"plan": "a", "plan": "b"}',
+    '{"limits": {"leaves": 1, "leaves": 2}}',
+    '{"plan": %s}' % ("9" * 4_000),
+    "[" * 100_000,
+    '{"reuse": ' * 10_000,
+    '"\\ud800"',
+    '{"plan": "\\ud800"}',
+    '{"\\ud800": 1}',
+    '{"reuse": {"nodes": {"a": 1}}}',
+    '{"reuse": {"nodes": [%s]}}' % ("9" * 5_000),
+    '{"reuse": {"nodes": [%s[]]}}' % ("[]," * 1_000_000),
+]
+
+
+@pytest.mark.parametrize("options", REFUSED, ids=lambda options: options[:40])
 def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> None:
-    with pytest.raises(errors.InvalidRequest):
+    with pytest.raises(errors.InvalidRequest) as refused:
         wanted = read_options(options, 4_000_000)
         Limits().lowered(wanted.get("limits", {}))
         read_trace(wanted["reuse"])
+    assert len(str(refused.value)) < 500
 
 
 # --- numbers ---
