@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import itertools
 import json
 import time
 import tracemalloc
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -16,7 +21,7 @@ from pydantic_core import from_json
 from revelator import _wire, errors
 from revelator.art import substitute as substitute_tree
 from revelator.art import substituted_size as tree_size
-from revelator.language import Diagnostic, placeholders, substitute
+from revelator.language import Diagnostic, parse, placeholders, substitute
 from revelator.language.expression import substituted_size
 from revelator.trace import Node, Passage, Trace
 from serving.direct.arithmetic import evaluated
@@ -265,3 +270,82 @@ def test_a_syntax_error_arrives_with_its_place(message: str, excerpt: str) -> No
 
 def test_half_of_a_surrogate_pair_in_an_error_travels_as_a_question_mark() -> None:
     assert arrived(errors.InvalidRequest("a\ud800b")).message == "a?b"
+
+
+# --- traces ---
+
+DETAILS = st.recursive(
+    st.none() | st.booleans() | st.floats(allow_nan=False) | st.text(max_size=3),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(st.dictionaries(st.text(max_size=3), DETAILS, max_size=3), st.lists(st.text(max_size=3), max_size=2))
+def test_a_trace_is_written_as_its_fields_are(detail: dict[str, Any], answers: list[str]) -> None:
+    passage = Passage("1", "title", "text", 0.5, None)
+    node = Node("1", "atomic", "Who?", inputs={"a": "2"}, documents=[passage], answers=answers, detail=detail)
+    trace = Trace("q", "auto", answers=answers, nodes=[node, Node("2", "merge", "q")], versions={"revelator": "1"})
+    assert trace.to_json() == asdict(trace) == json.loads(trace.to_text())
+    assert Trace.from_json(json.loads(trace.to_text())) == trace
+
+
+# --- the event loop ---
+
+
+@contextmanager
+def busy(seconds: list[float]) -> Iterator[None]:
+    """Notes how long each callback of the event loop keeps the processor."""
+    run = asyncio.Handle._run
+
+    def timed(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(handle)
+        seconds.append(time.thread_time() - began)
+
+    asyncio.Handle._run = timed  # type: ignore[method-assign]
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        asyncio.Handle._run = run  # type: ignore[method-assign]
+        gc.unfreeze()
+
+
+class Everything(dict):
+    """Knows the same answers to every question."""
+
+    def __init__(self, answers: list[str]) -> None:
+        self._answers = answers
+
+    def get(self, question: str, default: object = ()) -> list[str]:
+        return self._answers
+
+
+LISTS = " + ".join(f"Which are n{n}s?" for n in range(31))
+HOSTILE = {
+    "too many names": "Who? * " + " ".join(f"{{a{n}}}" for n in range(2_400)),
+    "names that nothing gives a value": '"' + "{who} " * 3_300 + '"',
+    "a long leaf": "Who? * Which of {who} " + "of the " * 1_000,
+    "many names in a leaf": f"({LISTS}) * How many of " + " ".join(f"{{n{n}s}}" for n in range(31)) + " are there?",
+    "many values for a leaf": f"({LISTS}) * What of " + " ".join(f"{{n{n}}}" for n in range(31)) + "?",
+    "many answers to merge": LISTS,
+    "two lists, the same": "(Who x? + Who y?) * Are {xs} and {ys} the same?",
+    "a list in a chain": " * ".join(["Who?", *["{who} " + "b " * 500] * 15]),
+    "groups": "(" * 199 + LISTS + ")" * 199,
+    "parentheses that are text": "a " + "(b) " * 4_900,
+}
+
+
+@pytest.mark.parametrize("plan", HOSTILE.values(), ids=list(HOSTILE))
+@pytest.mark.parametrize("question", ["Are all of them the same?", "Who is older, a or b?", "How many are there?"])
+async def test_no_plan_keeps_the_event_loop_for_long(plan: str, question: str) -> None:
+    """What takes more than 5 ms there is refused or has a thread; here more than ten times as much is allowed."""
+    parse("a")
+    seconds: list[float] = []
+    for answers in (["x"], [f"{1000 + n}" for n in range(500)], ["x" * 400] * 200):
+        world = Toy(Everything(answers))
+        with busy(seconds), suppress(errors.PlanError, errors.ExpressionError):
+            await asyncio.create_task(world.executor().run(question, plan=plan))
+    assert max(seconds) < 0.1
