@@ -6,8 +6,9 @@ and run it again. Times are milliseconds since the trace began; `started_at` is 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from revelator.errors import DataError
@@ -88,6 +89,28 @@ class Node:
     usage: Usage = Usage()
     detail: dict[str, Any] = field(default_factory=dict)
 
+    def to_json(self) -> dict[str, Any]:
+        """What `asdict` gives, in a fifth of its time: an event of a question that runs has it made."""
+        value = {name: getattr(self, name) for name in _NODE_FIELDS}
+        return value | {
+            "inputs": dict(self.inputs),
+            "documents": [{name: getattr(document, name) for name in _PASSAGE_FIELDS} for document in self.documents],
+            "answers": list(self.answers),
+            "usage": {name: getattr(self.usage, name) for name in _USAGE_FIELDS},
+            "detail": _copy(self.detail),
+        }
+
+
+def _copy(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copy(item) for name, item in value.items()}
+    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+_NODE_FIELDS, _PASSAGE_FIELDS, _USAGE_FIELDS = (
+    [field.name for field in fields(kind)] for kind in (Node, Passage, Usage)
+)
+
 
 @dataclass(slots=True)
 class Trace:
@@ -119,7 +142,14 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `Trace.from_json` is its inverse."""
-        return asdict(self)
+        return asdict(replace(self, nodes=[])) | {"nodes": [node.to_json() for node in self.nodes]}
+
+    def to_text(self) -> str:
+        """Its JSON, written node by node: a thread that writes a large trace at once would keep the others waiting."""
+        whole = replace(self, nodes=[]).to_json()
+        del whole["nodes"]
+        nodes = ", ".join(json.dumps(node.to_json(), ensure_ascii=False) for node in self.nodes)
+        return f'{json.dumps(whole, ensure_ascii=False)[:-1]}, "nodes": [{nodes}]}}'
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Trace:

@@ -8,7 +8,7 @@ whole), as the plain values of the trace's JSON. So a client that keeps a `Repla
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from revelator.trace import Node, Trace, in_order
@@ -37,7 +37,7 @@ class Event:
     changes: dict[str, Any]
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {"kind": self.kind, "node": self.node, "at_ms": self.at_ms, "changes": self.changes}
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Event:
@@ -61,10 +61,10 @@ class Teller:
 
     def _changes(self, what: Node | Trace) -> tuple[str | None, dict[str, Any]]:
         if isinstance(what, Trace):
-            key, now = None, asdict(replace(what, nodes=[]))
+            key, now = None, replace(what, nodes=[]).to_json()
             del now["nodes"]
         else:
-            key, now = what.id, asdict(what)
+            key, now = what.id, what.to_json()
         told = self._told.get(key, {})
         return key, {name: value for name, value in now.items() if name not in told or told[name] != value}
 

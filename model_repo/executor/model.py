@@ -1,12 +1,11 @@
 """Triton model `executor`: questions in, answers and traces out, many at a time."""
 
-import json
 from pathlib import Path
 
 from serving.triton.backend import counter, parameter, parameters, response, strings, text
 from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
-from serving.triton.questions import Questions
+from serving.triton.questions import Questions, written
 from serving.triton.telemetry import Telemetry
 
 
@@ -37,7 +36,7 @@ class TritonPythonModel:
 
     async def answer(self, *asked):
         trace = await self.questions.answer(*asked)
-        return response(answer=strings(trace.answer), trace=strings(json.dumps(trace.to_json(), ensure_ascii=False)))
+        return response(answer=strings(trace.answer), trace=strings(await written(trace)))
 
     def finalize(self):
         self.loop.close()

@@ -15,7 +15,7 @@ of a small model at times (docs/language.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -100,12 +100,13 @@ def _placed(expression: Expression) -> Expression:
 
 def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
     used: set[int] = set()
+    place = _placing(leaf)
     for name, start, end in braced(leaf.text):
         if name in taken:
             if taken[name] in used:
                 message = f"{{{name}}} takes a result that stands in this question already"
                 hint = "write a name that another earlier question gives a value, or the value instead"
-                yield Diagnostic("used-twice", message, *_place(leaf, start, end), hint)
+                yield Diagnostic("used-twice", message, *place(start, end), hint)
             used.add(taken[name])
 
 
@@ -140,10 +141,11 @@ def _scoped(root: Expression) -> Iterator[Diagnostic]:
 
 
 def _erroneous(leaf: Atomic) -> Iterator[Diagnostic]:
+    place = _placing(leaf)
     for name, start, end in braced(leaf.text):
         message = f"no earlier question gives {{{name}}} its value"
         hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
-        yield Diagnostic("erroneous-dependency", message, *_place(leaf, start, end), hint)
+        yield Diagnostic("erroneous-dependency", message, *place(start, end), hint)
 
 
 def _missing(node: Expression) -> Diagnostic:
@@ -153,13 +155,13 @@ def _missing(node: Expression) -> Diagnostic:
     return Diagnostic("missing-dependency", message, *node.span, hint)
 
 
-def _place(leaf: Atomic, start: int, end: int) -> Span:
+def _placing(leaf: Atomic) -> Callable[[int, int], Span]:
     """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
     assert leaf.span is not None
-    first, last = leaf.span
+    whole = first, last = leaf.span
     surplus = last - first - len(leaf.text)
     if surplus == 2 and not reads_as_itself(leaf.text) and quote(leaf.text) == f'"{leaf.text}"':
         first += 1  # the opening quote
     elif surplus:
-        return leaf.span
-    return first + start, first + end
+        return lambda start, end: whole
+    return lambda start, end: (first + start, first + end)

@@ -8,9 +8,9 @@ own director, never with another film's.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from functools import lru_cache
 from typing import NamedTuple
 
 from revelator.trace import Node
@@ -43,7 +43,8 @@ class Choice:
 
 
 NOTHING_CHOSEN = Choice()
-MOST_STEPS = 2_000  # looks whether two choices agree, of 1 µs each: all that a leaf takes of the event loop
+MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
+MOST_PASSES = 4  # over the calls of all producers, to leave out those that belong to no other's
 
 
 class Answered(NamedTuple):
@@ -68,67 +69,98 @@ def choose(
     frames: Mapping[int, str],
     width: int,
 ) -> Chosen:
-    """At most `width` choices for a leaf with this text. `sources`: producer of each placeholder; `outcomes`: what each
-    producer gave; `frames`: the node id that stands for all values of a producer.
+    """At most `width` choices for a leaf with this text, in the order of the whole product. `sources`: producer of each
+    placeholder; `outcomes`: what each producer gave; `frames`: the node id that stands for all values of a producer.
 
-    The search for values that belong together ends after `MOST_STEPS`, however many combinations there are.
+    Calls that belong together with none of another producer are left out first, so that a product of disagreeing values
+    is not walked through. The search ends after `MOST_STEPS`, however many combinations there are.
     """
+    names: dict[int, list[str]] = {producer: [] for producer in sorted(set(sources.values()))}
+    for name, producer in sources.items():
+        names[producer].append(name)
+    calls = {producer: [one for one in outcomes[producer] if one.answers] for producer in names}
+    if not all(calls.values()):
+        return Chosen([], False)
+    lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
+    kept, taken = _belonging({producer: calls[producer] for producer in names if producer not in lists})
+    whole = {producer: _together(names[producer], calls[producer], frames[producer]) for producer in lists}
+    order = list(names)
     found: list[Choice] = []
-    for choice in _combinations(text, sources, outcomes, frames):
-        if choice is None or len(found) == width:
-            return Chosen(found, True)
-        found.append(choice)
-    return Chosen(found, False)
+    steps = 0
+
+    def extend(choice: Choice, position: int) -> bool:
+        """Whether the search goes on."""
+        nonlocal steps
+        if position == len(order):
+            found.append(choice)
+            return len(found) <= width
+        producer = order[position]
+        if producer in lists:
+            return extend(choice.joined(whole[producer]), position + 1)
+        for one in kept[producer]:
+            steps += 1
+            if not one.choice.agrees(choice):
+                continue
+            for number in _numbers(one, taken.get(producer)):
+                steps += 1
+                if steps > MOST_STEPS:
+                    return False
+                option = _option(names[producer], one, number, producer)
+                if not extend(choice.joined(option) if position else option, position + 1):
+                    return False
+        return steps <= MOST_STEPS
+
+    is_whole = extend(NOTHING_CHOSEN, 0)
+    return Chosen(found[:width], not is_whole)
 
 
-def _combinations(
-    text: str, sources: Mapping[str, int], outcomes: Mapping[int, Sequence[Answered]], frames: Mapping[int, str]
-) -> Iterator[Choice | None]:
-    """Every choice; None, and then nothing, where the search is given up."""
-    producers = sorted(set(sources.values()))
-    options: list[list[Choice]] = []
-    for producer in producers:
-        names = [name for name, behind in sources.items() if behind == producer]
-        takes_list = all(wants_all(text, name) for name in names)
-        ended = outcomes[producer]
-        each = _together(names, ended, frames[producer]) if takes_list else _each(names, ended, producer)
-        options.append(list(islice(each, MOST_STEPS)))
-        if not options[-1]:
-            return
-    left = MOST_STEPS
-
-    def extend(choice: Choice, position: int) -> Iterator[Choice | None]:
-        nonlocal left
-        if position == len(options):
-            yield choice
-            return
-        for option in options[position]:
-            left -= 1
-            if left < 0:
-                yield None
-                return
-            if option.agrees(choice):
-                yield from extend(choice.joined(option) if choice is not NOTHING_CHOSEN else option, position + 1)
-
-    yield from extend(NOTHING_CHOSEN, 0)
+Picks = dict[int, set[tuple[str, int]]]  # by leaf
 
 
-def _each(names: Sequence[str], ended: Sequence[Answered], producer: int) -> Iterator[Choice]:
-    for one in ended:
-        for number, answer in enumerate(one.answers):
-            yield Choice(
-                dict.fromkeys(names, answer),
-                dict.fromkeys(names, one.node.id),
-                {**one.choice.picked, producer: (one.node.id, number)},
-                {**one.choice.lineage, **dict.fromkeys(names, answer)},
-            )
+def _belonging(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
+    """The calls of each producer whose picks every other producer has, too, and the picks that all have, by leaf."""
+    taken: Picks = {}
+    for _ in range(MOST_PASSES):
+        taken = {}
+        for ended in calls.values():
+            for leaf in set.intersection(*(set(one.choice.picked) for one in ended)) if ended else ():
+                picks = {one.choice.picked[leaf] for one in ended}
+                taken[leaf] = taken[leaf] & picks if leaf in taken else picks
+        kept = {
+            producer: [
+                one
+                for one in ended
+                if all(pick in taken.get(leaf, (pick,)) for leaf, pick in one.choice.picked.items())
+                and _numbers(one, taken.get(producer))
+            ]
+            for producer, ended in calls.items()
+        }
+        if kept == calls or not all(kept.values()):
+            return kept, taken
+        calls = kept
+    return calls, taken
 
 
-def _together(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Iterator[Choice]:
-    values = list(dict.fromkeys(answer for one in ended for answer in one.answers))
-    if values:
-        text = listed(values)
-        yield Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
+def _numbers(one: Answered, taken: set[tuple[str, int]] | None) -> Sequence[int]:
+    """Which of a call's answers can be taken; `taken`: what other producers come of, None where none does."""
+    if taken is None:
+        return range(len(one.answers))
+    return sorted(number for id, number in taken if id == one.node.id and number < len(one.answers))
+
+
+def _option(names: Sequence[str], one: Answered, number: int, producer: int) -> Choice:
+    values = dict.fromkeys(names, one.answers[number])
+    return Choice(
+        values,
+        dict.fromkeys(names, one.node.id),
+        {**one.choice.picked, producer: (one.node.id, number)},
+        {**one.choice.lineage, **values},
+    )
+
+
+def _together(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Choice:
+    text = listed(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
+    return Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
 
 
 _GATHERS = re.compile(
@@ -140,6 +172,7 @@ _AGGREGATES = re.compile(
     r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
     re.IGNORECASE,
 )
+LOOK_BACK = 40  # characters before "of" in which a word stands that takes a list
 _SEPARATOR = re.compile(r"[_\W]")
 _ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
 
@@ -147,12 +180,19 @@ _ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)
 def wants_all(text: str, name: str) -> bool:
     """Whether a question takes the whole list for a placeholder: "which of {films}", "between {a}", or an aggregate
     over a placeholder named in the plural ("how many … {films}"); otherwise it is asked for each value."""
-    marker = "{" + name + "}"
+    gathered, aggregates = _listing(text)
+    return name in gathered or (aggregates and is_plural(name))
+
+
+@lru_cache(maxsize=128)  # a leaf may have many placeholders
+def _listing(text: str) -> tuple[frozenset[str], bool]:
+    """The placeholders that stand behind a word that takes a whole list, and whether the question is an aggregate."""
+    gathered = set()
     for match in _GATHERS.finditer(text):
-        takes_list = not match[0].lower().startswith("of") or _ASKS_OF.search(text[: match.start()])
-        if takes_list and text.startswith(marker, match.end()):
-            return True
-    return is_plural(name) and _AGGREGATES.search(text) is not None
+        before = text[max(0, match.start() - LOOK_BACK) : match.start()]
+        if not match[0].lower().startswith("of") or _ASKS_OF.search(before):
+            gathered.add(text[match.end() + 1 : text.find("}", match.end())])
+    return frozenset(gathered), _AGGREGATES.search(text) is not None
 
 
 def is_plural(name: str) -> bool:

@@ -123,7 +123,9 @@ class Executor:
         limits.check_question(question)
         limits.check_size(plan)
         if strategy not in get_args(Strategy):
-            raise InvalidRequest(f"there is no strategy {strategy!r}", hint=f"one of {', '.join(get_args(Strategy))}")
+            raise InvalidRequest(
+                f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(get_args(Strategy))}"
+            )
         if strategy == "atomic" and self.atomic is None:
             hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
@@ -131,21 +133,21 @@ class Executor:
             hint = "hand the executor a retriever for logical queries, or take another strategy"
             raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
         if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
-            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r}")
-        expression = None
-        if plan is not None and strategy not in ("atomic", "logic"):
-            expression = await routes.read_plan(plan, limits)
-        run = Run(question, self.models, limits, Recorder(question, strategy, listener))
-        run.share = self.share_leaves
-        run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
+            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
+        run, expression = None, None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
             async with asyncio.timeout(deadline / 1000) as scope:
+                if plan is not None and strategy not in ("atomic", "logic"):
+                    expression = await routes.read_plan(plan, limits)
+                run = Run(question, self.models, limits, Recorder(question, strategy, listener))
+                run.share = self.share_leaves
+                run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
                 await _travel(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
-            _out_of_time(run, deadline)
+            run = await _settled(run, deadline)
         trace = run.recorder.finish()
         self._ended(trace)
         return trace
@@ -159,11 +161,13 @@ async def _travel(run: Run, expression: Expression | None, strategy: str) -> Non
     await ROUTES[run.kind](run)
 
 
-def _out_of_time(run: Run, deadline_ms: float) -> None:
-    if not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
+async def _settled(run: Run | None, deadline_ms: float) -> Run:
+    """A question that ran out of time, with the answer that follows from what has been found; without any, an error."""
+    if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(
             f"no part of the question was answered within {deadline_ms:g} ms",
             hint="allow more time (deadline_ms) or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
-    settle(run)
+    await settle(run)
+    return run

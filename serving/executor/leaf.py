@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import deepcopy
 
 from revelator.trace import Node, Trace
 
@@ -15,7 +14,7 @@ def take(node: Node, other: Node, how: str) -> None:
     node.answers = list(other.answers)
     node.status, node.error = other.status, other.error
     inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "art")
-    node.detail |= {k: deepcopy(v) for k, v in other.detail.items() if k not in inner} | {how: other.id}
+    node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
 
 
 def answered(trace: Trace) -> Mapping[str, Node]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 
 from revelator.tasks import Step
 from revelator.trace import Node
@@ -10,7 +11,8 @@ from serving.executor.branches import branches
 from serving.executor.operations import parts_of
 from serving.executor.plan import PlanRun
 from serving.executor.run import Run
-from serving.merge import Member, Merged, Part, compute, needs_judgement
+from serving.executor.threads import apart
+from serving.merge import Member, Merged, Part, compute, needs_judgement, size_of
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -25,7 +27,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     node = run.open("merge")
     with run.recorder.running(node):
         parts = parts_of(plan, branches(plan.expression))
-        merged = _by_code(run.question, parts)
+        merged = await _by_code(run.question, parts)
         if merged is None and run.kind != "compound" and needs_judgement(run.question):
             merged = await _by_generator(run, node, _steps(plan))
         _write(run, node, merged or _listed(parts))
@@ -37,18 +39,18 @@ async def merge_steps(run: Run) -> None:
     known = [step for step in run.steps if step.answer != UNKNOWN]
     parts = [Part((step.question,), (Member({}, tuple(step.answer.split("; "))),)) for step in known]
     with run.recorder.running(node):
-        merged = _computed(run.question, parts) if len(parts) > 1 else None
+        merged = await _computed(run.question, parts) if len(parts) > 1 else None
         merged = merged or await _by_generator(run, node, tuple(known))
         _write(run, node, merged or _listed(parts[-1:]))
 
 
-def settle(run: Run) -> None:
+async def settle(run: Run) -> None:
     """The answer from what there is, without another call: for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
         with run.recorder.running(node):
             parts = parts_of(run.plan, branches(run.plan.expression))
-            _write(run, node, _by_code(run.question, parts) or _listed(parts))
+            _write(run, node, await _by_code(run.question, parts) or _listed(parts))
 
 
 def _steps(plan: PlanRun) -> tuple[Step, ...]:
@@ -56,16 +58,16 @@ def _steps(plan: PlanRun) -> tuple[Step, ...]:
     return tuple(Step(one.node.asked or one.node.question, "; ".join(one.answers)) for one in ended)
 
 
-def _by_code(question: str, parts: list[Part]) -> Merged | None:
-    merged = _computed(question, parts)
+async def _by_code(question: str, parts: list[Part]) -> Merged | None:
+    merged = await _computed(question, parts)
     if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
         return Merged(parts[0].answers, "last stage")
     return merged
 
 
-def _computed(question: str, parts: list[Part]) -> Merged | None:
+async def _computed(question: str, parts: list[Part]) -> Merged | None:
     try:
-        return compute(question, parts)
+        return await apart(size_of(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
         log.exception("operation of the question")
         return None

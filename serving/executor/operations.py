@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 from revelator.language import Atomic, Expression
 from serving.executor.branches import before, leading
 from serving.executor.choices import Answered, Choice, wants_all
-from serving.merge import Member, Merged, Part, compute_within
+from serving.executor.threads import apart
+from serving.merge import Member, Merged, Part, compute_within, size_of
 
 
 class Plan(Protocol):
@@ -27,7 +29,7 @@ def parts_of(plan: Plan, chains: Sequence[Sequence[int]]) -> list[Part]:
     return [_part(plan, chain, [plan.leaves[leaf].text for leaf in chain]) for chain in chains]
 
 
-def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
+async def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
     """The answer of a leaf that compares, counts or adds up what came before it, by code; None where it is not sure."""
     text = plan.leaves[leaf].text
     values = {
@@ -38,7 +40,8 @@ def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, a
     }
     chains = leading(plan.expression, leaf, sources.values())
     ends = [_part(plan, chain, [_question(plan, i) for i in chain]) for chain in chains]
-    return compute_within(text, asked, values, ends)
+    size = len(text) + len(asked) + size_of([*values.values(), *ends])
+    return await apart(size, partial(compute_within, text, asked, values, ends))
 
 
 def _part(plan: Plan, chain: Sequence[int], questions: Sequence[str]) -> Part:

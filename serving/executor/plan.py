@@ -169,7 +169,7 @@ class PlanRun:
             self._recorder.skip(node, reason)
             return Answered(node, NOTHING_CHOSEN)
         if len(choices) == 1:
-            return self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
+            return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
         return Fan(tuple(self._begin(self._ask(leaf, member, choice)) for member, choice in pairs))
 
@@ -178,14 +178,14 @@ class PlanRun:
         chains = leading(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
 
-    def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
+    async def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
         """By code, where the leaf is an operation over earlier answers and code is sure of it."""
         text, sources = self.leaves[leaf].text, self._sources[leaf]
         if not sources or not is_operation(text, len(sources) > 1):
             return None
         asked = substitute(text, choice.values)
         try:
-            computed = operate(self, leaf, sources, choice, asked)
+            computed = await operate(self, leaf, sources, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
             log.exception("operation of node %s", node.id)
             computed = None

@@ -6,11 +6,11 @@ model's own can be run.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
 from revelator.language import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
@@ -22,12 +22,10 @@ from serving.executor.limits import Limits
 from serving.executor.merging import UNKNOWN, merge_plan, merge_steps
 from serving.executor.plan import PlanRun
 from serving.executor.run import Run
+from serving.executor.threads import apart
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
-
-LONG_PLAN = 1_000  # characters that are parsed on the event loop, in 3 ms at most
-Read = TypeVar("Read")
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
@@ -104,8 +102,7 @@ async def logical(run: Run) -> None:
     """One step whose documents are found by a logical query (ITLR): the caller's, which must be one that can be run, or
     the model's, else by the question's words."""
     if run.given is not None:
-        query = await _read(logic.parse, run.given)
-        _require_answerable(query)
+        query = await apart(len(run.given), partial(_read_query, run.given))
     else:
         query = await translate(run, "translate_logic", _require_answerable)
     if query is None:
@@ -152,17 +149,18 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
 async def read_plan(text: str, limits: Limits) -> Expression:
     """A caller's own plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or the limit that it exceeds)."""
 
-    def read(text: str) -> Expression:
+    def read() -> Expression:
         expression = parse(text)
         require_valid(expression, limits)
         return expression
 
-    return await _read(read, text)
+    return await apart(len(text), read)
 
 
-async def _read(parser: Callable[[str], Read], text: str) -> Read:
-    """What the parser makes of a caller's text; a long one takes up to 50 ms, and so a thread of its own."""
-    return await asyncio.to_thread(parser, text) if len(text) > LONG_PLAN else parser(text)
+def _read_query(text: str) -> logic.Query:
+    query = logic.parse(text)
+    _require_answerable(query)
+    return query
 
 
 async def _step(run: Run, question: str, query: str | None = None) -> Node:

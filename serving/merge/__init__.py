@@ -7,8 +7,18 @@ placeholders stand for the earlier answers.
 """
 
 from serving.merge.compute import asks_count, compute
-from serving.merge.parts import Member, Merged, Part
+from serving.merge.parts import Member, Merged, Part, size_of
 from serving.merge.within import compute_within, is_operation
 from serving.merge.wording import needs_judgement
 
-__all__ = ["Member", "Merged", "Part", "asks_count", "compute", "compute_within", "is_operation", "needs_judgement"]
+__all__ = [
+    "Member",
+    "Merged",
+    "Part",
+    "asks_count",
+    "compute",
+    "compute_within",
+    "is_operation",
+    "needs_judgement",
+    "size_of",
+]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Sequence
 from datetime import date as day
@@ -89,6 +90,8 @@ def _asked(question: str) -> tuple[str, tuple[str, float] | None]:
 def _written(amount: float, dimension: str, question: str, like: str, method: str) -> Merged | None:
     """`amount` (in the base unit of its dimension) as a bare number where the question names the unit, else as `like`
     is written."""
+    if not math.isfinite(amount):
+        return None
     _, asked = _asked(question)
     if asked and asked[0] == dimension:
         return Merged((_number(amount / asked[1]),), method)

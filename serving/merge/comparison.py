@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from serving.merge.candidates import is_described
-from serving.merge.parts import Member, Merged, Part
+from serving.merge.parts import MOST_COMPARED, Member, Merged, Part
 from serving.merge.wording import AGE, VALUE_ASKED, YES_NO
 from serving.values import Date, is_value, parse_date, parse_quantity
 
@@ -29,7 +29,7 @@ def lifetimes(parts: Sequence[Part]) -> list[Part] | None:
 
 def extreme(question: str, values: Sequence[str], word: str, direction: str) -> int | None:
     """Index of the one value that is earliest, latest, most or least; None when values cannot be compared or tie."""
-    if not all(map(is_value, values)):
+    if len(values) > MOST_COMPARED or not all(map(is_value, values)):
         return None
     sign = 1 if direction in ("early", "less") else -1
     dates = [parse_date(value) for value in values]

@@ -9,7 +9,7 @@ from serving.merge.arithmetic import asks_arithmetic, asks_difference, differenc
 from serving.merge.candidates import candidates
 from serving.merge.comparison import comparison, lifetimes, superlative
 from serving.merge.counting import count
-from serving.merge.parts import Merged, Part
+from serving.merge.parts import MOST_CHARACTERS, Merged, Part, size_of
 from serving.merge.sameness import same
 from serving.merge.sets import common
 from serving.merge.wording import NEGATED, VALUE_ASKED, YES_NO, order
@@ -17,7 +17,9 @@ from serving.merge.wording import NEGATED, VALUE_ASKED, YES_NO, order
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:
     """The answer of `question` by code over the answers of its parts, or None."""
-    if not parts or not all(part.answers and part.whole for part in parts) or NEGATED.search(question):
+    if not parts or size_of(parts) > MOST_CHARACTERS:
+        return None
+    if not all(part.answers and part.whole for part in parts) or NEGATED.search(question):
         return None
     if len(parts) == 2 and asks_difference(question):
         return difference(question, [part.answers[0] for part in parts]) if _single(parts) else None

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+
+MOST_CHARACTERS = 100_000  # of the questions and answers that an operation works on, in a second at most
+MOST_COMPARED = 500  # values that are compared, each with each
 
 
 @dataclass(frozen=True)
@@ -37,3 +40,11 @@ class Merged:
 
     answers: tuple[str, ...]
     method: str
+
+
+def size_of(parts: Iterable[Part]) -> int:
+    """Characters of their questions and answers."""
+    return sum(
+        sum(map(len, part.questions)) + sum(len(answer) for member in part.members for answer in member.answers)
+        for part in parts
+    )

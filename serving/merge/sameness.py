@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from serving.merge.parts import Merged, Part
+from serving.merge.parts import MOST_COMPARED, Merged, Part
 from serving.values import Date, country, is_value, normalise, parse_date, parse_quantity
 
 _SAME = re.compile(r"\b(same|alike|identical|equal)\b")
@@ -30,7 +30,10 @@ def same(question: str, parts: Sequence[Part]) -> Merged | None:
         return Merged(("yes" if said == {"yes"} else "no",), "all parts")
     if not _ASKED.search(question) or (len(parts) > 2 and any(len(part.answers) > 1 for part in parts)):
         return None
-    found = [_agree(question, parts[0].answers, part.answers) for part in parts[1:]]
+    first, *others = [part.answers for part in parts]
+    if len(first) * max(map(len, others)) > MOST_COMPARED:
+        return None
+    found = [_agree(question, first, other) for other in others]
     if False not in found and None in found:
         return None
     return Merged(("no" if False in found else "yes",), "same")

@@ -14,7 +14,8 @@ from serving.values import normalise
 
 def common(parts: Sequence[Part]) -> Merged | None:
     keys = [{normalise(answer) for answer in part.answers} for part in parts]
-    shared = tuple(answer for answer in parts[0].answers if normalise(answer) in set.intersection(*keys))
+    common = set.intersection(*keys)
+    shared = tuple(answer for answer in parts[0].answers if normalise(answer) in common)
     return Merged(shared, "in common") if shared else None
 
 

@@ -16,7 +16,7 @@ from serving.merge.arithmetic import asks_arithmetic, asks_difference, differenc
 from serving.merge.comparison import extreme
 from serving.merge.compute import compute
 from serving.merge.counting import count_meeting
-from serving.merge.parts import Merged, Part
+from serving.merge.parts import MOST_CHARACTERS, Merged, Part, size_of
 from serving.merge.sameness import same
 from serving.merge.sets import selects, within
 from serving.merge.wording import NEGATED, YES_NO, order
@@ -34,7 +34,7 @@ _SAME = re.compile(
 )
 
 
-@lru_cache(maxsize=4096)  # a plan is asked twice for each leaf, and plans come again
+@lru_cache(maxsize=512)  # a plan is asked twice for each leaf, and plans come again
 def is_operation(text: str, several: bool) -> bool:
     """Whether a leaf's wording asks for an operation over the values of its placeholders, so that it is worth waiting
     for everything that came of them. `several`: it has more than one placeholder."""
@@ -52,7 +52,7 @@ def compute_within(text: str, asked: str, values: Mapping[str, Part], chains: Se
     `asked`: the leaf after substitution. `values`: what each placeholder stands for, with the question that gave it.
     `chains`: the chains of the plan so far that lead through these, with what stands at their ends.
     """
-    if not all(part.whole for part in values.values()):
+    if not all(part.whole for part in values.values()) or size_of([*values.values(), *chains]) > MOST_CHARACTERS:
         return None
     if counting := _COUNT.search(text):
         return _count(asked, counting, values, chains)
