@@ -58,11 +58,16 @@ class Client:
         self.timeout = bounded("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
-        self._client = grpc_client.InferenceServerClient(**channel(url, tls))
+        self._client = self._connect()  # of calls that block: another thread can end them by closing it alone
+        self._submitting = self._connect()
         self._looks = Looks()
         self._looker: threading.Thread | None = None
         self._lock = threading.Lock()  # of `_looker`
-        _trace(self._client)
+
+    def _connect(self) -> grpc_client.InferenceServerClient:
+        client = grpc_client.InferenceServerClient(**channel(self.url, self.tls))
+        _trace(client)
+        return client
 
     def __enter__(self) -> Client:
         return self
@@ -72,6 +77,7 @@ class Client:
 
     def close(self) -> None:
         self._client.close()
+        self._submitting.close()
 
     def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
@@ -80,10 +86,31 @@ class Client:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return _wait(self._submit(request))
-            except ServingError as error:
+                    return answer_of(self._infer(request))
+            except InferenceServerException as error:
+                found = our_error(error, self.url, request["client_timeout"])
+                time.sleep(attempts.pause(found))
+            except Unavailable as error:
                 time.sleep(attempts.pause(error))
             request["client_timeout"] = attempts.seconds
+
+    def _infer(self, request: dict[str, Any]) -> Any:
+        client = self._client
+        call = self._begin(MODEL, lambda: self._abandon(client))
+        try:
+            return client.infer(**with_call(request, call))
+        except InferenceServerException:
+            if client is not self._client:
+                raise death(self.url) from None
+            raise
+        finally:
+            self._looks.finish(call)
+
+    def _abandon(self, client: grpc_client.InferenceServerClient) -> None:
+        """Ends all calls that block on `client`: they were put to the process that died."""
+        if client is self._client:
+            self._client = self._connect()
+            client.close()
 
     def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
         """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
@@ -106,7 +133,7 @@ class Client:
 
         call = self._begin(MODEL, lambda: sent.cancel())
         try:
-            sent = self._client.async_infer(callback=done, **with_call(request, call))
+            sent = self._submitting.async_infer(callback=done, **with_call(request, call))
         except BaseException:
             self._looks.finish(call)
             raise
@@ -139,14 +166,14 @@ class Client:
     def _look(self, model: str, calls: list[Call]) -> str:
         look = look_for(model, calls)
         if model == MODEL:
-            return self._client.infer(**look, client_timeout=LOOK_SECONDS).as_numpy("answer")[0].decode()
+            return self._submitting.infer(**look, client_timeout=LOOK_SECONDS).as_numpy("answer")[0].decode()
         arrived: SimpleQueue[Arrived] = SimpleQueue()
-        self._client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=LOOK_SECONDS)
+        self._submitting.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=LOOK_SECONDS)
         try:
-            self._client.async_stream_infer(**look)
+            self._submitting.async_stream_infer(**look)
             result, error = _next(arrived, LOOK_SECONDS)
         finally:
-            self._client.stop_stream(cancel_requests=True)
+            self._submitting.stop_stream(cancel_requests=True)
         if result is None:
             raise error or InferenceServerException("no answer to a look")
         return result.as_numpy("event")[0].decode()
@@ -178,8 +205,7 @@ class Client:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
         arrived: SimpleQueue[Arrived] = SimpleQueue()
-        client = grpc_client.InferenceServerClient(**channel(self.url, self.tls))
-        _trace(client)
+        client = self._connect()
         client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=timeout)
         call = self._begin(STREAM_MODEL, lambda: arrived.put((None, InferenceServerException("it died"))))
         try:
@@ -331,14 +357,6 @@ class AsyncClient:
         finally:
             self._looks.finish(call)
             answers.cancel()
-
-
-def _wait(future: Future[Answer]) -> Answer:
-    """The future's answer. Ctrl-C cancels it."""
-    try:
-        return future.result()
-    finally:
-        future.cancel()
 
 
 def _trace(client: Any) -> None:
