@@ -4,12 +4,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install demo test lint types real bench clean
+.PHONY: help install lock audit demo test lint types real bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+TORCH := torch==2.13.0
+AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo
 REAL_HOME ?= runs/real
@@ -31,16 +33,31 @@ help: ## list these commands
 
 install: $(INSTALLED) ## create .venv and install everything into it (about 3 minutes)
 
-# torch goes first and by version: the plain name may bring several gigabytes of CUDA packages.
-$(INSTALLED): pyproject.toml
+# torch goes first and by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
+# requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested.
+$(INSTALLED): pyproject.toml requirements.lock
 	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
 	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
 	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
-	$(BIN)/pip install $(QUIET) torch==2.13.0
-	$(BIN)/pip install $(QUIET) -e '.[server,dense,ray,dev]'
+	$(BIN)/pip install $(QUIET) $(TORCH)
+	$(BIN)/pip install $(QUIET) --no-deps -r requirements.lock
+	$(BIN)/pip install $(QUIET) --no-deps -e .
 	@touch $@
+
+lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
+	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
+	$(VENV)/lock/bin/pip install $(QUIET) $(TORCH)
+	$(VENV)/lock/bin/pip install $(QUIET) '.[server,dense,ray,dev]'
+	{ sed -n '/^#/p' requirements.lock; \
+	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)'; } >requirements.lock.new
+	mv requirements.lock.new requirements.lock
+	rm -rf $(VENV)/lock
+
+audit: install ## which of the locked versions have known vulnerabilities (asks PyPI); fails where one has, or cannot be looked up
+	@test -x $(VENV)/audit/bin/pip-audit || { $(PYTHON) -m venv $(VENV)/audit && $(VENV)/audit/bin/pip install $(QUIET) $(AUDIT); }
+	{ echo $(TORCH); cat requirements.lock; } | $(VENV)/audit/bin/pip-audit --strict --no-deps --disable-pip -r /dev/stdin
 
 demo: install ## the whole way on a generated world: data, training, gate, Triton, six questions
 	HF_HUB_OFFLINE=1 $(BIN)/revelator demo --home $(DEMO_HOME) $(OPTIONS)
