@@ -8,10 +8,12 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import pathspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
+from revelator import durable
 from revelator.cli import revelator
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
@@ -96,7 +98,7 @@ def test_kustomize_builds_what_the_schemas_of_kubernetes_allow(folder, version):
 
 
 @kubectl
-def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path):
+def test_a_new_version_is_one_line_which_the_start_of_a_pod_goes_by(tmp_path):
     shutil.copytree(DEPLOY / "kubernetes" / "base", tmp_path / "base")
     main = tmp_path / "base" / "kustomization.yaml"
     main.write_text(main.read_text().replace("VERSION=1", "VERSION=7"))
@@ -104,11 +106,74 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
     before, after = (
         next(r for r in yaml.safe_load_all(text) if r["kind"] == "Deployment") for text in (built("base"), done.stdout)
     )
-    ready = [
-        d["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["httpGet"]["path"] for d in (before, after)
-    ]
-    assert ready == [f"/v2/models/revelator/versions/{n}/ready" for n in (1, 7)]
+    [probe] = {
+        d["spec"]["template"]["spec"]["containers"][0]["startupProbe"]["exec"]["command"][2] for d in (before, after)
+    }
+    for served, version, is_ready in ((7, 7, True), (1, 7, False), (77, 7, False), (None, 7, False)):
+        (tmp_path / "serve.json").unlink(missing_ok=True)
+        if served:
+            durable.write_json(tmp_path / "serve.json", {"models": {"executor": 7, "revelator": served}})
+        looked = probe.replace("/srv/revelator", str(tmp_path))
+        done = subprocess.run(
+            ["sh", "-c", looked], env={"VERSION": str(version), "PATH": os.environ["PATH"]}, check=False
+        )
+        assert (done.returncode == 0) == is_ready
     configured = [
         d["spec"]["template"]["spec"]["containers"][0]["envFrom"][0]["configMapRef"]["name"] for d in (before, after)
     ]
     assert configured[0] != configured[1]  # so the pods roll
+
+
+def rendered(kind: str) -> dict:
+    return next(resource for resource in yaml.safe_load_all(built("base")) if resource["kind"] == kind)
+
+
+@kubectl
+def test_the_network_policy_lets_in_clients_that_say_so_and_metrics_from_monitoring():
+    policy, pod = rendered("NetworkPolicy")["spec"], rendered("Deployment")["spec"]["template"]["metadata"]["labels"]
+    questions, metrics = policy["ingress"]
+    assert policy["podSelector"]["matchLabels"].items() <= pod.items()
+    assert questions["from"] == [{"podSelector": {"matchLabels": {"revelator/client": "true"}}}]
+    assert [port["port"] for port in questions["ports"]] == ["grpc"]
+    assert metrics["from"] == [{"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}]
+    for kind in ("Service", "PodDisruptionBudget", "Deployment"):
+        selector = rendered(kind)["spec"]["selector"]
+        labels = selector.get("matchLabels", selector)
+        assert labels and labels.items() <= pod.items(), kind
+
+
+@kubectl
+def test_probes_use_grpc_and_no_port_of_http_is_open():
+    text = (DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text() + COMPOSE.read_text()
+    assert "httpGet" not in text and "8000:8000" not in text and "containerPort: 8000" not in text
+    [pod] = rendered("Deployment")["spec"]["template"]["spec"]["containers"]
+    assert pod["readinessProbe"]["grpc"] == pod["livenessProbe"]["grpc"] == {"port": 8001}
+
+
+TEMPTING = [
+    ".env",
+    "deploy/.env",
+    "deploy/.env.production",
+    "a/b/server.key",
+    "ca.pem",
+    "home/.control-token",
+    "home/.inner-token",
+    ".git/config",
+    "x/credentials.json",
+    ".aws/credentials",
+    ".venv/bin/python",
+    "id_rsa",
+    ".netrc",
+    "runs/mlflow.db",
+]
+
+
+@pytest.mark.parametrize("tempting", TEMPTING)
+def test_no_secret_gets_into_a_layer_of_an_image(tempting: str):
+    patterns = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    # Docker's patterns are anchored at the root, as a leading slash makes them for pathspec
+    rules = [f"/{line}" for line in patterns if line and not line.startswith("#")]
+    ignored = pathspec.PathSpec.from_lines("gitwildmatch", rules)
+    assert ignored.match_file(tempting)
+    for wanted in ("serving/executor/limits.py", "pyproject.toml", "requirements.lock", "model_repo/executor/model.py"):
+        assert not ignored.match_file(wanted)

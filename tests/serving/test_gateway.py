@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import grpc
 import httpx
 import psutil
 import pytest
@@ -107,6 +108,12 @@ def test_what_is_wrong_is_refused_with_a_sentence_and_a_type(http: httpx.Client,
     reply = post(http, sent)
     value = reply.json()
     assert reply.status_code == status and says in value["error"] and value["detail"]["error"], reply.text
+
+
+def test_the_health_service_that_kubernetes_asks_says_serving(world) -> None:
+    with grpc.insecure_channel(world.url) as channel:
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+        assert check(b"", timeout=10) == b"\x08\x01"  # HealthCheckResponse, SERVING
 
 
 # --- what reaches nothing ---
