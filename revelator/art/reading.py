@@ -19,6 +19,7 @@ WAYS = ("search", "relate", "filter", "direct", "children")
 FORM = 'a node is {"question": …} with one of search, relate, filter, direct or children'
 _DECODER = json.JSONDecoder(parse_int=float)  # numbers of any number of digits
 _SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder(parse_int=float)  # of any number of digits
 Path = tuple[str | int, ...]
 
 
