@@ -38,7 +38,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     fuzzer.addoption("--requests", type=int, default=2_000, help="hostile requests")
     fuzzer.addoption("--seed", type=int, default=1, help="that they are drawn from")
     fuzzer.addoption("--first", type=int, default=0, help="the number of the first")
-    fuzzer.addoption("--leaving", type=float, default=0.0, help="the share of gRPC calls whose client leaves")
+    fuzzer.addoption("--deadly", type=float, default=0.0, help="the share of gRPC calls that Triton may not outlive")
 
 
 @pytest.fixture(scope="session", autouse=True)

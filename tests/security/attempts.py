@@ -58,7 +58,7 @@ class World:
     trace: Mapping[str, Any]
     secret: str
     held: str
-    leaving: float = 0.0  # the share of gRPC calls whose client leaves at any moment
+    deadly: float = 0.0  # the share of gRPC calls that Triton 2.51 may not outlive
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,16 @@ def attempt(seed: int, number: int, world: World) -> Attempt:
     rnd = Random(f"{seed}/{number}")
     [target] = rnd.choices(list(TARGETS), list(TARGETS.values()))
     found: Attempt = target(rnd, world)
-    if found.target.startswith(SERVICE) and rnd.random() < world.leaving:
-        found = replace(found, leaves=rnd.uniform(0.0, 0.03), ends=TYPED | LEFT)
+    if found.target.startswith(SERVICE) and rnd.random() < world.deadly:
+        found = deadly(rnd, found)
     return replace(found, number=f"{number} of seed {seed}")
+
+
+def deadly(rnd: Random, asked: Attempt) -> Attempt:
+    """The same from a client that goes away at any moment, or that wants a stream's errors as the status of the call."""
+    if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.3:
+        return replace(asked, metadata=(("triton_grpc_error", "true"),))
+    return replace(asked, leaves=rnd.uniform(0.0, 0.03), ends=asked.ends | LEFT)
 
 
 # --- gRPC ---
@@ -167,7 +174,7 @@ def _serialized(message: Any) -> bytes:
 
 
 def _metadata(rnd: Random) -> tuple[tuple[str, str], ...]:
-    odd = [("traceparent", "00-zz-1"), ("traceparent", "1"), ("triton_grpc_error", "true"), ("x", "y" * 3_000)]
+    odd = [("traceparent", "00-zz-1"), ("traceparent", "1"), ("x", "y" * 3_000)]
     return tuple(rnd.sample(odd, 1)) if rnd.random() < 0.2 else ()
 
 
