@@ -33,6 +33,14 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    fuzzer = parser.getgroup("fuzzer", "tests/security/test_fuzzer.py")
+    fuzzer.addoption("--requests", type=int, default=2_000, help="hostile requests")
+    fuzzer.addoption("--seed", type=int, default=1, help="that they are drawn from")
+    fuzzer.addoption("--first", type=int, default=0, help="the number of the first")
+    fuzzer.addoption("--deadly", type=float, default=0.0, help="the share of gRPC calls that Triton may not outlive")
+
+
 @pytest.fixture(scope="session", autouse=True)
 def ports_of_its_own(worker_id: str) -> Iterator[None]:
     """Of test processes side by side the first alone finds Triton's own ports free; the others are given any."""
