@@ -89,7 +89,7 @@ def attempt(seed: int, number: int, world: World) -> Attempt:
 
 
 def deadly(rnd: Random, asked: Attempt) -> Attempt:
-    """The same from a client that goes away at any moment, or that wants a stream's errors as the status of the call."""
+    """The same from a client that goes away at any moment, or that wants a stream's errors as status of the call."""
     if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.3:
         return replace(asked, metadata=(("triton_grpc_error", "true"),))
     return replace(asked, leaves=rnd.uniform(0.0, 0.03), ends=asked.ends | LEFT)
