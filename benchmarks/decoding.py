@@ -1,7 +1,7 @@
 """Constrained decoding: is every plan valid, and what does the mask cost; label tasks: what do ten documents cost.
 
     python benchmarks/decoding.py [--questions 1000] [--base tiny] [--only plans|others|mask|labels]
-                                  [--runtime onnx|transformers] [--url HOST:PORT]
+                                  [--runtime onnx|transformers] [--url HOST:PORT --home DIR]
     python benchmarks/decoding.py --adapter DIR --set DIR [--questions 400]     what keeping to names changes
 
 `plans` asks a randomly initialised model of the base's architecture and the base itself for a plan of each question,
@@ -45,12 +45,14 @@ from revelator.language import check, leaves, logic, parse, substitute
 from revelator.language.decoding import plan_grammar
 from revelator.language.logic_decoding import logic_grammar
 from revelator.language.names import WORD, words_of
+from revelator.registry import home_folder
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.engines.constrained import Constraint
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
 from serving.protocols import Completion
 from serving.triton.remote import RemoteRevelator, TritonModels
+from serving.triton.secrets import INNER, secret
 
 SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
@@ -195,7 +197,7 @@ class timed:  # noqa: N801
         return call
 
 
-async def measure_labels(engine: Engine, url: str | None, repeats: int) -> None:
+async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: int) -> None:
     labels = TASKS["relevance"].labels or ()
     ways: dict[str, Callable[[list[str]], Any]] = {
         "packed": lambda prompts: engine.label_probabilities(prompts, labels),
@@ -203,7 +205,7 @@ async def measure_labels(engine: Engine, url: str | None, repeats: int) -> None:
     }
     async with AsyncExitStack() as stack:
         if url:
-            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url)))
+            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, secret(home, INNER))))
             ways["served"] = lambda prompts: served.complete("relevance", prompts)
         for words in (0, 1, 8, 30):
             await _time_labels(engine, ways, words, repeats)
@@ -284,6 +286,7 @@ def main() -> None:
     options.add_argument("--only", choices=["plans", "others", "mask", "labels"])
     options.add_argument("--runtime", default="auto", choices=["auto", "onnx", "transformers"])
     options.add_argument("--url", help="gRPC address of a running server: labels are timed through it, too")
+    options.add_argument("--home", type=Path, default=home_folder(), help="that server's home folder, for its secret")
     options.add_argument("--adapter", type=Path)
     options.add_argument("--set", type=Path, dest="folder")
     chosen = options.parse_args()
@@ -292,7 +295,7 @@ def main() -> None:
     engine = Engine(chosen.base, runtime=chosen.runtime)
     Constraint.__call__ = timed()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "labels"):
-        asyncio.run(measure_labels(engine, chosen.url, chosen.repeats))
+        asyncio.run(measure_labels(engine, chosen.url, chosen.home, chosen.repeats))
     if chosen.only in (None, "mask"):
         measure_mask(engine, list(islice(_real(), 32)), chosen.repeats)
     for what, measure in (("plans", measure_plans), ("others", measure_others)):

@@ -136,7 +136,8 @@ class GeneratorConfig(_Strict):
 
 class RunConfig(_Strict):
     """One run. Without `url` everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
-    its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked.
+    its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked; a baseline asks its
+    inner models, with the secret of the server's home folder `home`.
 
     `corpora` are the files that the index must have been built from. `limits` are those of `serving.executor.Limits`.
     """

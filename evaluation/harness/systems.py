@@ -29,6 +29,7 @@ from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.settings import read_manifest as read_index
 from serving.triton.control import control
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.triton.secrets import INNER, secret
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -198,7 +199,7 @@ def strategy_of(config: RunConfig) -> str:
 
 
 async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
-    models = await stack.enter_async_context(TritonModels(config.url))
+    models = await stack.enter_async_context(TritonModels(config.url, secret(Path(config.home), INNER)))
     return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
 
 

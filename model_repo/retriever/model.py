@@ -27,7 +27,8 @@ class TritonPythonModel:
         try:
             self.inner.check(request)
             queries, sizes = texts(request, "query", QUERY_BYTES), array(request, "k").ravel().tolist()
-            languages = texts(request, "language") if is_given(request, "language") else ["words"] * len(queries)
+            given = is_given(request, "language")
+            languages = texts(request, "language", QUERY_BYTES) if given else ["words"] * len(queries)
             return list(map(Search, queries, sizes, languages)), None
         except RevelatorError as error:
             return [], error.with_traceback(None)  # whose frames hold the request

@@ -32,8 +32,8 @@ class TritonPythonModel:
                 raise Cancelled("the client went away while the request waited")
             temperatures = array(request, "temperature").ravel().tolist()
             prompts = texts(request, "prompt", PROMPT_BYTES)
-            if (size := sum(map(len, prompts))) > PROMPTS_BYTES:
-                raise InvalidRequest(f"the prompts have {size} characters; at most {PROMPTS_BYTES} are taken at once")
+            if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
+                raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
             cells = zip(texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
             return [Row(*cell, client.left) for cell in cells], None
         except RevelatorError as error:

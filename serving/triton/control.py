@@ -14,14 +14,15 @@ from pathlib import Path
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import ControlToken, channel
-from revelator.errors import ArtifactError, Unavailable
+from revelator.channel import TOKEN, ControlToken, channel
+from revelator.errors import ArtifactError, ConfigError, Unavailable
 from serving.triton.secrets import control_secret
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
 UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `loop.DRAIN_SECONDS`
+_RESTRICTED = "This protocol is restricted"  # Triton's word for a token that is missing or wrong
 _TRACEBACK = re.compile(r"(?<!\n)\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
     r"^load failed for model '[^']*': (?:version \d+ is at UNAVAILABLE state: )?(?:Internal: )?(?:ArtifactError: )?"
@@ -30,13 +31,17 @@ _PREFIX = re.compile(
 
 @contextmanager
 def control(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
-    """A client that may change the server whose home folder is named; a server that does not answer is Unavailable."""
+    """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
+    that wants another token, ConfigError."""
     client = grpc_client.InferenceServerClient(**channel(url))
     if home:
         client.register_plugin(ControlToken(control_secret(home)))
     try:
         yield client
     except InferenceServerException as error:
+        if error.message().startswith(_RESTRICTED):
+            hint = f"export the {TOKEN} that it was started with; without one, start `revelator serve` again"
+            raise ConfigError("the server wants another control token", where=url, hint=hint) from error
         raise Unavailable(f"the Triton server says: {error.message()}", where=url) from error
     finally:
         client.close()

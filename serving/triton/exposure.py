@@ -53,7 +53,7 @@ class Exposure:
 
     def options(self, token: str) -> dict[str, str]:
         """The server's own options. Whoever does not say `token` cannot change the server. Triton 2.51 takes the token
-        as an option alone: who may see this user's command lines (`ps`, /proc) reads it there."""
+        as an option alone; `TritonServer` takes it out of the command line as soon as the server is live."""
         said = f"{CONTROL}:{TOKEN_HEADER}=Bearer {token}"
         options = {"grpc-address": self.host, "grpc-restricted-protocol": said}
         if self.tls:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from revelator.channel import control_token
+from revelator.durable import sync_folder
 from revelator.errors import ConfigError, InvalidRequest
 
 Name = Literal[".control-token", ".inner-token"]
@@ -65,6 +66,7 @@ def _draw(path: Path) -> None:
         pass
     finally:
         aside.unlink()
+    sync_folder(path.parent)
 
 
 def require(wanted: str, sent: object, model: str) -> None:

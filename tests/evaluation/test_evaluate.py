@@ -148,7 +148,7 @@ def test_runs_that_name_the_same_share_index_and_model(tmp_path: Path, base: Pat
 def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: Any) -> None:
     for question, answer in ASKED.items():
         served.endpoint.knowledge[question] = [answer]
-    made = {"benchmark": benchmark(tmp_path), "url": served.url, "concurrency": 2}
+    made = {"benchmark": benchmark(tmp_path), "url": served.url, "home": str(served.home), "concurrency": 2}
     for name, system in (("strategy", {"strategy": "single"}), ("baseline", {"baseline": "naive-5"})):
         path = tmp_path / f"{name}.yaml"
         path.write_text(yaml.safe_dump(made | {"system": system}))

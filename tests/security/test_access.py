@@ -20,7 +20,7 @@ from revelator.channel import TOKEN, ControlToken
 from revelator.client import Client
 from revelator.errors import ConfigError
 from serving.triton import control
-from serving.triton.inner import PROMPT_BYTES, QUERY_BYTES
+from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES, QUERY_BYTES, READING_BYTES
 from serving.triton.secrets import CONTROL, INNER, PARAMETER, control_secret, secret
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"
@@ -75,6 +75,19 @@ def test_the_environment_s_token_goes_before_the_home_s_and_no_model_s_process_h
     assert control_secret(served.home) == "another" * 10
     environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (served.pid, *_children(served.pid))]
     assert len(environments) > 4 and not any(TOKEN.encode() in found for found in environments)
+
+
+def test_the_token_stands_in_no_command_line_which_every_user_of_the_machine_could_read(served) -> None:
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (served.pid, *_children(served.pid))]
+    assert "authorization=Bearer *" in lines[0]
+    assert not any(secret(served.home, name) in line for name in (CONTROL, INNER) for line in lines)
+
+
+def test_another_token_than_the_server_s_is_refused_with_what_to_do(served, monkeypatch) -> None:
+    monkeypatch.setenv(TOKEN, "another" * 10)
+    with pytest.raises(ConfigError, match="another control token") as refused:
+        control.load(served.home, served.url, "executor", 1)
+    assert TOKEN in (refused.value.hint or "") and "another" * 10 not in str(refused.value)
 
 
 def _children(pid: int) -> list[int]:
@@ -145,7 +158,9 @@ def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(served, mode
     assert refused.value.status() == "StatusCode.INVALID_ARGUMENT"
 
 
-@pytest.mark.parametrize(("model", "bound"), [("revelator", PROMPT_BYTES), ("retriever", QUERY_BYTES)])
+@pytest.mark.parametrize(
+    ("model", "bound"), [("revelator", PROMPT_BYTES), ("retriever", QUERY_BYTES), ("generator", READING_BYTES)]
+)
 def test_a_text_without_bound_is_refused_before_it_is_looked_at_and_others_are_answered(served, model, bound) -> None:
     known = {PARAMETER: secret(served.home, INNER)}
     client, asking, thread = (
@@ -161,6 +176,25 @@ def test_a_text_without_bound_is_refused_before_it_is_looked_at_and_others_are_a
                 client.infer(model, inputs(model, text), parameters=known)
             assert time.monotonic() - began < 8  # it was 15 s of the only instance
             assert other.result(30).trace.nodes
+
+
+def test_many_prompts_passages_or_a_long_language_in_one_request_are_refused_as_one_long_text_is(served) -> None:
+    rows = PROMPTS_BYTES // PROMPT_BYTES + 1
+    texts = np.array([["é" * (PROMPT_BYTES // 2)]] * rows, dtype=np.object_)  # as characters they would be half as many
+    prompts = [grpc_client.InferInput(name, [rows, 1], "BYTES") for name in ("task", "prompt")]
+    prompts[0].set_data_from_numpy(np.array([["end"]] * rows, dtype=np.object_))
+    prompts[1].set_data_from_numpy(np.char.encode(texts.astype(str)).astype(np.object_))
+    cold = grpc_client.InferInput("temperature", [rows, 1], "FP32").set_data_from_numpy(np.zeros((rows, 1), np.float32))
+    many = grpc_client.InferInput("k", [1, 1], "INT32").set_data_from_numpy(np.array([[2**31 - 1]], dtype=np.int32))
+    wrong = {
+        "the prompts have": ("revelator", [*prompts, cold]),
+        "k must be": ("retriever", [strings("query", "Sarnath"), many]),
+        "the input language": ("retriever", [*inputs("retriever", "q"), strings("language", "w" * (QUERY_BYTES + 1))]),
+    }
+    with grpc_client.InferenceServerClient(served.url) as client:
+        for says, (model, given) in wrong.items():
+            with pytest.raises(InferenceServerException, match=says):
+                client.infer(model, given, parameters={PARAMETER: secret(served.home, INNER)})
 
 
 def test_the_secrets_stand_in_no_log_no_metric_and_no_answer(served) -> None:
