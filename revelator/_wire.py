@@ -36,7 +36,7 @@ _BY_CODE: dict[str, type[RevelatorError]] = {
     "CANCELLED": errors.Cancelled,
 }
 MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
-_SHORTER = (1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits
+_LENGTHS = (MOST_BYTES, 1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits
 _PLACE = ("code", "start", "end", "line", "column", "excerpt")
 # Triton's words for a model that is dead or not loaded; in a stream an error has no code
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
@@ -70,17 +70,15 @@ def write_error(error: RevelatorError) -> str:
         value["place"] = {name: getattr(error, name) for name in _PLACE}
         diagnostic = {"code": error.code, "message": error.message, "start": error.start, "end": error.end}
         value["diagnostics"] = [{**diagnostic, "hint": error.hint}]
-    for most in (None, *_SHORTER):
+    for most in _LENGTHS:
         text = json.dumps(_cut(value, most), ensure_ascii=False).encode(errors="replace").decode()
         if _size(text) <= MOST_BYTES:
             break
     return text
 
 
-def _cut(value: Any, most: int | None) -> Any:
+def _cut(value: Any, most: int) -> Any:
     """The value with texts of at most `most` characters, and lists of a hundredth as many entries."""
-    if most is None:
-        return value
     if isinstance(value, dict):
         return {name: _cut(item, most) for name, item in value.items()}
     if isinstance(value, list):

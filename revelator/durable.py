@@ -23,7 +23,7 @@ from revelator.errors import ConfigError
 CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Puts `data` at `path` in one step: a reader sees the old file or the new one, never a part."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -32,7 +32,7 @@ def write_bytes(path: Path, data: bytes) -> None:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
-        Path(aside).chmod(0o644)
+        Path(aside).chmod(mode)
         Path(aside).replace(path)
     except BaseException:
         Path(aside).unlink(missing_ok=True)
@@ -40,8 +40,8 @@ def write_bytes(path: Path, data: bytes) -> None:
     sync_folder(path.parent)
 
 
-def write_json(path: Path, value: Any) -> None:
-    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode())
+def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode(), mode)
 
 
 def place_of(target: Path) -> Path:

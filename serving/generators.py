@@ -26,6 +26,8 @@ from serving.reading.reader import ExtractiveReader
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 MESSAGE_CHARACTERS = 500  # of a server's own error text
+REPLY_CHARACTERS = 200_000  # of an endpoint's reply; the executor takes half as many of its answers
+OBJECTS = 100  # braces in a reply at which its answers are looked for: each may read the rest of the text
 KEY_VARIABLE = "OPENAI_API_KEY"
 
 
@@ -100,6 +102,9 @@ class EndpointGenerator:
         """The openai client checks no reply, so any JSON may be in this one."""
         try:
             text = reply.choices[0].message.content or ""
+            if len(text) > REPLY_CHARACTERS:
+                message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
+                raise ServingError(message, where=self.base_url)
             sentence, answers, method = read_reply(text) if request.mode != "write" else written(text)
         except (AttributeError, IndexError, TypeError) as error:
             message = "the reply is not what the protocol promises: no choices with a text"
@@ -141,12 +146,13 @@ def read_reply(text: str) -> tuple[str, tuple[str, ...], str]:
     whole = _answer_object(text, 0)
     if whole is not None and whole[2] == len(text):
         return whole[0], whole[1], "endpoint"
-    start = text.find("{")
-    while start >= 0:
+    start = -1
+    for _ in range(OBJECTS):
+        if (start := text.find("{", start + 1)) < 0:
+            break
         found = _answer_object(text, start)
         if found is not None:
             return found[0], found[1], "endpoint:embedded"
-        start = text.find("{", start + 1)
     return text, (text,) if text else (), "endpoint:text"
 
 

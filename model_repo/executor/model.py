@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from serving.triton.admission import Admission
 from serving.triton.backend import counter, parameter, parameters, response, strings, text
 from serving.triton.cache import AnswerCache
 from serving.triton.loop import RequestLoop
@@ -16,13 +17,13 @@ def told(text):
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
-        telemetry = Telemetry(args["model_name"])
+        telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
         entries = int(chosen.get("cache", 0))
         looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
         cache = AnswerCache(entries, looked_up) if entries else None
-        self.questions = Questions.configured(home, chosen, telemetry.answered, cache)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed, told)
+        self.questions = Questions.configured(home, chosen, telemetry.answered, admission, cache)
+        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from serving.triton.admission import Admission
 from serving.triton.backend import parameter, parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.questions import Questions
@@ -16,10 +17,10 @@ def told(text):
 class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
-        telemetry = Telemetry(args["model_name"])
+        telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
         home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
-        self.questions = Questions.configured(home, chosen, telemetry.answered)
-        self.loop = RequestLoop(self.questions.open, int(chosen["max_in_flight"]), telemetry, self.allowed, told)
+        self.questions = Questions.configured(home, chosen, telemetry.answered, admission)
+        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
 
     def execute(self, requests):
         for request in requests:

@@ -3,6 +3,7 @@
 import json
 from dataclasses import asdict
 
+from serving.triton.admission import Admission
 from serving.triton.backend import Inner, parameters, response, strings, text
 from serving.triton.inner import READING_BYTES
 from serving.triton.loop import RequestLoop
@@ -15,7 +16,9 @@ class TritonPythonModel:
         config = parameters(args)
         self.inner = Inner(args)
         self.readings = Readings(config["endpoint"], config["model"])
-        self.loop = RequestLoop(self.readings.open, int(config["max_in_flight"]), Telemetry(args["model_name"]))
+        self.loop = RequestLoop(
+            self.readings.open, Admission(int(config["max_in_flight"])), Telemetry(args["model_name"])
+        )
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]

@@ -17,7 +17,9 @@ from revelator.language.faults import fault
 
 WAYS = ("search", "relate", "filter", "direct", "children")
 FORM = 'a node is {"question": …} with one of search, relate, filter, direct or children'
+_DECODER = json.JSONDecoder(parse_int=float)  # numbers of any number of digits
 _SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder(parse_int=float)  # of any number of digits
 Path = tuple[str | int, ...]
 
 
@@ -155,20 +157,20 @@ def _locate(text: str, path: Path) -> tuple[int, int]:
     start = _skip(text, 0)
     for step in path:
         start = _step(text, start, step)
-    return start, json.JSONDecoder().raw_decode(text, start)[1]
+    return start, _DECODER.raw_decode(text, start)[1]
 
 
 def _step(text: str, start: int, wanted: str | int) -> int:
-    decoder, at, place = json.JSONDecoder(), _skip(text, start + 1), 0
+    at, place = _skip(text, start + 1), 0
     while True:
         if isinstance(wanted, str):
-            key, at = decoder.raw_decode(text, at)
+            key, at = _DECODER.raw_decode(text, at)
             at = _skip(text, _skip(text, at) + 1)  # past the colon
         else:
             key = place
         if key == wanted:
             return at
-        at = _skip(text, decoder.raw_decode(text, at)[1])
+        at = _skip(text, _DECODER.raw_decode(text, at)[1])
         at, place = _skip(text, at + 1), place + 1  # past the comma
 
 

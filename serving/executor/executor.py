@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
@@ -57,6 +58,7 @@ class Executor:
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
     and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries; `ended` is called with
     each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement wants.
+    `turn` is entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
@@ -72,6 +74,7 @@ class Executor:
         logical: Retriever | None = None,
         share_leaves: bool = True,
         ended: Callable[[Trace], object] = lambda trace: None,
+        turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards, logical)
@@ -79,6 +82,7 @@ class Executor:
         self.atomic = atomic
         self.share_leaves = share_leaves
         self._ended = ended
+        self._turn = turn
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
         """The trace of one question; `Options` says what may be asked for.
@@ -143,7 +147,8 @@ class Executor:
                 run = Run(question, self.models, limits, Recorder(question, strategy, listener))
                 run.share = self.share_leaves
                 run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
-                await _travel(run, expression, strategy)
+                async with self._turn():
+                    await _travel(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise

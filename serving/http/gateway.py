@@ -13,33 +13,32 @@ else.
 from __future__ import annotations
 
 import json
-import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Literal
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from revelator._wire import write_error
 from revelator.client import Answer, AsyncClient, Options
-from revelator.errors import DataError, InvalidRequest, RevelatorError, ServingError
+from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
 from serving.http.bodies import read_body
 from serving.http.protection import Protection
-from serving.http.statuses import headers_of, status_of
+from serving.http.statuses import described, headers_of
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 MODEL = "/v2/models/executor"
 METRICS_SECONDS = 5.0
 INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
 Ready = Callable[[], Awaitable[bool]]
-log = logging.getLogger(__name__)
 
 
 class Tensor(BaseModel):
@@ -109,7 +108,7 @@ def _application(routes: list[Route], hosts: Collection[str]) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(Plain)],
-        exception_handlers={RevelatorError: _told, Exception: _told},
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
     )
 
 
@@ -199,8 +198,6 @@ def _refused(status: int, message: str) -> JSONResponse:
 
 async def _told(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
-    if not isinstance(error, RevelatorError):
-        log.exception("unexpected error", exc_info=error)
-        error = ServingError(f"{type(error).__name__}: {error}", hint="the server's log holds the traceback")
-    body = {"error": str(error), "detail": json.loads(write_error(error))}
-    return JSONResponse(body, status_of(error), headers_of(error))
+    told, status = described(error)
+    body = {"error": str(told), "detail": json.loads(write_error(told))}
+    return JSONResponse(body, status, headers_of(told))

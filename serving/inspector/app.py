@@ -17,23 +17,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from revelator._wire import write_error
-from revelator.errors import RevelatorError, ServingError
+from revelator.errors import RevelatorError
 from serving.http.bodies import read_body
 from serving.http.protection import LOOPBACK, Protection
-from serving.http.statuses import headers_of, status_of
+from serving.http.statuses import described, headers_of
 from serving.inspector.asking import Asking, Wanted, begun
 from serving.inspector.chat import Chat
 from serving.inspector.checking import Plan, verdict
@@ -41,7 +41,6 @@ from serving.inspector.runs import Runs
 from serving.inspector.servers import Server
 
 WEB = Path(__file__).with_name("web")
-log = logging.getLogger(__name__)
 
 
 def create_app(
@@ -66,7 +65,7 @@ def create_app(
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, token=token)],
-        exception_handlers={RevelatorError: _told, Exception: _told},
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
     )
 
 
@@ -98,7 +97,7 @@ class Pages:
                 yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
             except Exception as error:
                 run = asking.id if asking.saved else None
-                yield _line({"kind": "error", "run": run, **json.loads(write_error(_ours(error)))})
+                yield _line({"kind": "error", "run": run, **json.loads(write_error(described(error)[0]))})
 
         return StreamingResponse(told(), media_type="application/x-ndjson")
 
@@ -120,14 +119,6 @@ def _line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-def _ours(error: Exception) -> RevelatorError:
-    """The error, or for a fault of this program one that can be told."""
-    if isinstance(error, RevelatorError):
-        return error
-    log.exception("unexpected error", exc_info=error)
-    return ServingError(f"{type(error).__name__}: {error}", hint="the inspector's log holds the traceback")
-
-
 async def _told(request: Request, error: Exception) -> Response:
-    told = _ours(error)
-    return JSONResponse({"error": json.loads(write_error(told))}, status_of(told), headers_of(told))
+    told, status = described(error)
+    return JSONResponse({"error": json.loads(write_error(told))}, status, headers_of(told))

@@ -1,7 +1,7 @@
 """Runs on disk: one JSON file each, `ID.json`, of which the newest are kept.
 
 An id begins with the time in milliseconds, so ids sort by age; its last five characters are drawn at random. Several
-inspectors may share a folder.
+inspectors may share a folder. A run holds questions, answers and documents, so its owner alone may read it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,13 @@ import json
 import re
 import secrets
 import time
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic_core import from_json
 
 from revelator import durable
 from revelator.errors import DataError
@@ -49,6 +53,9 @@ class Run:
         return {**found, "answer": trace.answer, "outcome": outcome, "version": version, **times}
 
 
+_RUN = TypeAdapter(Run)
+
+
 class Runs:
     """The runs of one folder; beyond `kept` the oldest are removed."""
 
@@ -56,26 +63,39 @@ class Runs:
         self.folder = folder
         self.kept = kept
         self._summaries: dict[str, dict[str, Any]] = {}
+        with suppress(OSError):  # another user's folder: nothing can be kept there, and that is told when it is tried
+            self._close()
+
+    def _close(self) -> None:
+        """Makes the folder, and takes from others what an earlier release let them read."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.folder.chmod(0o700)
+        for id in self._ids():
+            self._path(id).chmod(0o600)
 
     def new_id(self) -> str:
         return f"{time.time_ns() // 1_000_000:011x}{secrets.token_hex(3)[:5]}"
 
     def save(self, run: Run) -> None:
         """Raises OSError when it cannot be written; nothing half-written stays."""
-        durable.write_json(self.folder / f"{run.id}.json", run.to_json())
+        durable.write_json(self._path(run.id), run.to_json(), mode=0o600)
         for id in self._ids()[self.kept :]:
-            (self.folder / f"{id}.json").unlink(missing_ok=True)
+            self._path(id).unlink(missing_ok=True)
 
     def read(self, id: str) -> Run:
         """Raises DataError for an id that no run has, and for a file that is damaged."""
-        path = self.folder / f"{id}.json"
+        path = self._path(id)
         if not _ID.fullmatch(id) or not path.is_file():
             raise DataError(f"there is no run {id}", hint=f"the newest {self.kept} are kept, in {self.folder}")
         try:
-            value = json.loads(path.read_bytes())
-            return Run(**{**value, "trace": Trace.from_json(value["trace"])})
-        except (ValueError, KeyError, TypeError) as error:
+            value = from_json(path.read_bytes())  # unlike json.loads it refuses what is nested too deep
+            run = _RUN.validate_python({**value, "trace": Trace.from_json(value["trace"]).to_json()})
+            json.dumps(run.to_json(), allow_nan=False)  # as a reply will be
+        except (OSError, ValueError, KeyError, TypeError, DataError) as error:
             raise DataError("this is no run", where=str(path), hint="remove the file") from error
+        if run.id != id:
+            raise DataError(f"this is run {run.id}", where=str(path), hint="name the file as the run")
+        return run
 
     def summaries(self) -> list[dict[str, Any]]:
         """Newest first. A file that is no run is left out."""
@@ -88,6 +108,9 @@ class Runs:
             return self.read(id).summary()
         except DataError:
             return {}
+
+    def _path(self, id: str) -> Path:
+        return self.folder / f"{id}.json"
 
     def _ids(self) -> list[str]:
         return sorted((p.stem for p in self.folder.glob("*.json") if _ID.fullmatch(p.stem)), reverse=True)

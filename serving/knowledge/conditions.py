@@ -36,6 +36,7 @@ NAMED = "\0"  # stands where a bound or a value was
 UPPER = frozenset(["before", "until", "earlier than", "less than", "under", "below"])
 INCLUSIVE = frozenset(["since", "from", "until"])
 QUANTITIES = frozenset(["more than", "over", "above", "less than", "under", "below"])
+CONDITION_CHARACTERS = 2_000  # each value of each fact is looked for in it
 DATE_CHARACTERS = 32  # a longer value is a title or a sentence that happens to hold a year
 LAST_YEAR = 2200  # a larger number is a count
 
@@ -98,6 +99,8 @@ class _Condition:
 
 def _read(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | None:
     """What the condition says, or None when it names no bound and no value, or more than code is sure of."""
+    if len(condition) > CONDITION_CHARACTERS:
+        return None
     bounds = tuple(_BOUND.finditer(condition))
     rest = f" {f' {NAMED} '.join(map(key_of, _BOUND.sub(NAMED, condition).split(NAMED)))} "
     every = [fact for known in facts.values() for fact in known]

@@ -6,14 +6,16 @@ The same code runs over the embedded store and over a SPARQL endpoint: both link
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeVar
 
 from pyoxigraph import NamedNode
 
 from revelator.art import Filter, Relate, Search
 from revelator.trace import Passage
+from serving.executor.threads import apart
 from serving.knowledge import sparql
 from serving.knowledge.conditions import Fact, verdicts
 from serving.knowledge.labels import Label, key_of
@@ -24,7 +26,10 @@ from serving.knowledge.sparql import Row, Vocabulary
 ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads
 FACT_ROWS = 5_000  # of one such query; where they are more, each half of the entities is asked for by itself
+ROW_CHARACTERS = 20  # that a row counts for: a hundred take a millisecond
 SHOWN = 12  # facts of an entity that are written into its passage
+
+Result = TypeVar("Result")
 
 
 class Graph(Protocol):
@@ -69,7 +74,7 @@ class GraphSource:
         if call.descriptor and len(labels) > 1:
             labels = await self._described(labels, call.descriptor)
         labels = _certain(labels, call.name)
-        return _answers([(NamedNode(label.iri), label.text) for label in labels], "label")
+        return _named([(NamedNode(label.iri), label.text) for label in labels], "label")
 
     async def _described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
         """Those whose facts share most words with the descriptor; all of them when none shares any."""
@@ -94,7 +99,7 @@ class GraphSource:
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
-                found = _answers([(row["x"], sparql.shown(row)) for row in rows[:ROWS]], note)
+                found = await _apart(len(rows), partial(_answers, rows[:ROWS], note))
                 if len(rows) <= ROWS:
                     return found
                 [counted] = await self.graph.select(sparql.related_count(heads, predicates, inverse))
@@ -123,7 +128,7 @@ class GraphSource:
             return Found(note="no node is called so")
         facts, whole = await self._facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        met = verdicts(call.condition, known)
+        met = await _apart(sum(map(len, facts.values())), partial(verdicts, call.condition, known))
         kept = tuple(name for name, verdict in met.items() if verdict)
         unknown = sum(verdict is None for verdict in met.values())
         passages = _as_passages(query.heads, known)
@@ -144,11 +149,7 @@ class GraphSource:
         read = [await self._fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
         rows = [row for some, _ in read for row in some]
         names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
-        facts: dict[str, list[Fact]] = {}
-        for row in rows:
-            value = sparql.shown(row)
-            fact = Fact(names[row["p"].value], value, row["inverse"].value == "true")
-            facts.setdefault(row["e"].value, []).append(fact)
+        facts = await _apart(len(rows), partial(_facts_of, rows, names))
         return facts, all(whole for _, whole in read)
 
     async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
@@ -186,7 +187,24 @@ def _certain(labels: list[Label], name: str) -> list[Label]:
     return same or (labels if len({label.iri for label in labels}) == 1 else [])
 
 
-def _answers(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
+async def _apart(rows: int, work: Callable[[], Result]) -> Result:
+    """Work on what a graph gave, which may be thousands of rows."""
+    return await apart(ROW_CHARACTERS * rows, work)
+
+
+def _facts_of(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[Fact]]:
+    facts: dict[str, list[Fact]] = {}
+    for row in rows:
+        fact = Fact(names[row["p"].value], sparql.shown(row), row["inverse"].value == "true")
+        facts.setdefault(row["e"].value, []).append(fact)
+    return facts
+
+
+def _answers(rows: Sequence[Row], note: str) -> Found:
+    return _named([(row["x"], sparql.shown(row)) for row in rows], note)
+
+
+def _named(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
     """Distinct texts in their order, each with its nodes."""
     ids: dict[str, list[str]] = {}
     for term, text in pairs:

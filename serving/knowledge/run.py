@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 
 from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute, substituted_size
 from revelator.errors import PlanError, Unavailable
@@ -18,6 +19,7 @@ from serving.executor.leaf import take
 from serving.executor.limits import NODE_CHARACTERS, Limits
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
+from serving.executor.threads import apart
 from serving.knowledge.answering import Known, beside, operate, reason, reason_over_none
 from serving.knowledge.operators import Ids, direct_query, key_of, query_of
 from serving.knowledge.source import Query
@@ -63,6 +65,10 @@ async def execute(art: Art, sources: Sources, generator: Generator, limits: Limi
     run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"))
     await run_art(run, art, sources)
     return run.recorder.finish()
+
+
+def _size_of(query: Query) -> int:
+    return len(query.question) + sum(map(len, query.heads))
 
 
 class NoModel:
@@ -115,11 +121,12 @@ class ArtRun:
         if lacking := [i for i, values in answers.items() if not values]:
             self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
             return
-        if sum(substituted_size(text, answers) for text in at.node.texts) > NODE_CHARACTERS:
+        if (size := sum(substituted_size(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
             self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         box.asked = substitute(at.node.question, answers)
-        query = query_of(at.node, answers, self._known(at.needs)) if at.node.call else None
+        asked = partial(query_of, at.node, answers, self._known(at.needs))
+        query = await apart(size, asked) if at.node.call else None
         if query is not None and await self._take_over(at, query):
             return
         async with self._places:
@@ -140,7 +147,10 @@ class ArtRun:
     async def _take_over(self, at: Numbered, query: Query) -> bool:
         """Whether an operator that was called alike gave its answer: one of this tree, or of the earlier trace."""
         box = self.boxes[at.number]
-        box.detail |= {"call": spelled(query.call) if query.call else "", "key": key_of(query)}
+        box.detail |= {
+            "call": spelled(query.call) if query.call else "",
+            "key": await apart(_size_of(query), partial(key_of, query)),
+        }
         first = self._called.setdefault(box.detail["key"], at.number)
         other, how = self._earlier.get(box.detail["key"]), "reused_from"
         if first != at.number:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from revelator.art import Art, escape, parse
@@ -10,6 +11,7 @@ from revelator.errors import PlanError
 from revelator.language import Expression
 from serving.executor import routes
 from serving.executor.run import Run
+from serving.executor.threads import apart
 from serving.knowledge.config import open_sources
 from serving.knowledge.planning import tree_of
 from serving.knowledge.run import require_valid, run_art
@@ -35,7 +37,8 @@ class AtomicStrategy:
         Raises ExpressionError and PlanError, before any source is asked, for a tree that cannot be run.
         """
         if plan is not None:
-            await run_art(run, parse(plan), self.sources, "given")
+            art = await apart(len(plan), partial(parse, plan))
+            await run_art(run, art, self.sources, "given")
         else:
             await run_art(run, await _written(run), self.sources, "model")
 

@@ -1,89 +1,208 @@
-"""Which requests a server takes in: those that it can finish in time, and the others are refused at once.
+"""Who is let in, and whose turn it is.
 
-The requests of one model share the machine, so a request takes as long as there are others beside it. Its *cost* is
-its time divided by the mean number of requests in flight during that time: what it would have taken alone, were the
-machine its own. `n` requests in flight then end within `n` costs. The cost that 95 of 100 recent requests stayed below
-says whether one more can be finished before its own deadline and before that of each request in flight.
+At most `limit` requests are in flight, and one that could not be answered within its deadline is refused at once. Of
+those in flight as many are at work as keep the cores busy; the others wait for their turn, first come, first served.
+All at work together would each take as long as all of them, and the cores would do less: on two of them 8 questions at
+a time were answered 4.2 a second, 32 at a time 3.5.
+
+The estimate is Little's law over the requests that were at work lately. They took `t` seconds each while `n` were at
+work, so n / t are done a second: who has w others before him waits for w * t / n, and then takes `t`. Requests differ,
+and nothing is known of one before it is at work; so `t` is multiplied by a margin that rises with each request which
+takes longer than was said, falls with each other, and rests where `LATE` of them do (as in adaptive conformal
+inference, Gibbs and Candès 2021).
+
+`executor` and `executor_stream` are two processes on the same cores. Neither knows of the other: each sees what its own
+requests take, which is longer while the other is at work.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Hashable
-from dataclasses import dataclass, field
-from statistics import fmean
+import asyncio
+import math
+import os
+import time
+from collections.abc import AsyncIterator, Callable, Hashable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from threading import Lock
+
+import psutil
 
 from revelator.errors import Overloaded
 
-RECENT = 64  # requests that the costs are known of
-PERCENTILE = 0.95  # of admitted requests that are to end in time
-AIM = 0.7  # of a request's time, in which it is to end: costs to come are not known as well as those that were
-UNKNOWN = 8  # requests taken in while no cost is known
-OVERDUE = 2.0  # a request that its deadline ended would have cost more: so many times what it had cost until then
+KEPT = 0.97  # of what is known, at each answer: the last 33 count
+OVERDUE = 2.0  # times the mean: what has been at work for longer is taken into it before there is an answer
+LATE, STEP = 0.03, 0.15
+MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.0, 6.0  # of a request's own time; at first, and bounds
+WAIT_MARGIN = 1.6  # of the wait for others: where many ask, they fill whatever a moment's estimate leaves
 SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of what a refused client is told
+A_CORE = 3  # requests at work for each core, at least
+IDLE, BUSY = 0.85, 0.95  # shares of the cores' time: below the first more are let to work, above the second fewer
+LOOK_SECONDS = 0.25  # between looks at the cores
 
 
-@dataclass
-class Admitted:
-    """A request in flight: when it came, what it is given, and the load (requests × seconds) until it came."""
+@dataclass(eq=False)
+class Work:
+    """A request at work: since when, what the time at work of all had added up to by then, how many seconds it was
+    said to take."""
 
-    came: float
-    seconds: float
-    load: float
+    began: float
+    passed: float
+    said: float | None
 
 
-@dataclass
+class Pace:
+    """What requests take, learnt from those that were at work lately."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._now = clock()
+        self._at_work: set[Work] = set()
+        self._passed = 0.0  # seconds at work of all requests together, up to `_now`
+        # of those that are known: how many were answered, their seconds, and the seconds at work of all meanwhile
+        self._answers = self._seconds = self._beside = 0.0
+        self._margin = MARGIN
+
+    def begin(self) -> Work:
+        self._advance()
+        said = self._margin * self._mean()[0] if self._answers else None
+        work = Work(self._now, self._passed, said)
+        self._at_work.add(work)
+        return work
+
+    def end(self, work: Work, *, answered: bool) -> None:
+        """`answered`: it was done to its end. Else it counts as far as it took longer than is usual."""
+        self._advance()
+        took = self._now - work.began
+        counted = took if answered else self._overdue(work)
+        self._at_work.discard(work)
+        if counted > 0:
+            self._answers = KEPT * self._answers + answered
+            self._seconds = KEPT * self._seconds + counted
+            self._beside = KEPT * self._beside + (self._passed - work.passed) * counted / took
+        if work.said is not None and (answered or took > work.said):
+            margin = self._margin * math.exp(STEP * ((took > work.said) - LATE))
+            self._margin = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
+
+    def estimate(self, before: int, at_once: int) -> float:
+        """Seconds within which nearly every request is answered that comes when `before` others are in flight, of which
+        `at_once` may be at work; 0 while nothing is known.
+
+        One more at work than lately is taken to cost the others nothing, until it shows: an endpoint answers many in
+        the time of one.
+        """
+        self._advance()
+        seconds, beside = self._mean()
+        share = max(1.0, min(before, at_once - 1) / beside)
+        wait = max(0, before - at_once + 1) * seconds / min(beside, at_once)
+        return self._margin * seconds * share + WAIT_MARGIN * wait
+
+    def seconds_of(self, answers: float) -> float:
+        """Until so many requests have been answered."""
+        self._advance()
+        seconds, beside = self._mean()
+        return answers * seconds / beside
+
+    def _mean(self) -> tuple[float, float]:
+        """Seconds that a request is at work, and how many are meanwhile."""
+        overdue = sum(map(self._overdue, self._at_work))
+        seconds = self._seconds + overdue
+        beside = (self._beside + overdue * len(self._at_work)) / seconds if seconds else 1.0
+        return seconds / max(self._answers, 1.0), max(beside, 1.0)
+
+    def _advance(self) -> None:
+        now = self._clock()
+        self._passed += len(self._at_work) * (now - self._now)
+        self._now = now
+
+    def _overdue(self, work: Work) -> float:
+        """Seconds for which a request has been at work beyond what is usual: all, while nothing is."""
+        usual = OVERDUE * self._seconds / self._answers if self._answers else 0.0
+        return max(0.0, self._now - work.began - usual)
+
+
 class Admission:
-    """At most `limit` requests at a time, and no more than can be finished in time. Times are in seconds, by any clock
-    that the caller reads; used under the caller's lock."""
+    """`admit`, `end` and `in_flight` may be called from any thread, the rest from one event loop. A request that takes
+    no `turn` is only counted."""
 
-    limit: int
-    _admitted: dict[Hashable, Admitted] = field(default_factory=dict)
-    _costs: deque[float] = field(default_factory=lambda: deque(maxlen=RECENT))
-    _cost: float | None = None  # that `PERCENTILE` of the recent requests stayed below
-    _load: float = 0.0  # requests in flight, integrated over time
-    _now: float = 0.0
+    def __init__(self, limit: int, at_once: int | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self.limit = limit
+        self._least = min(limit, at_once or A_CORE * len(os.sched_getaffinity(0)))
+        self._at_once = self._least
+        self._turns = asyncio.Semaphore(self._least)
+        self._withheld = 0  # turns that are not handed on, so that fewer are at work
+        self._is_short = False  # of turns, lately: somebody waited for one, or was refused
+        self._pace = Pace(clock)
+        self._requests: set[Hashable] = set()
+        self._lock = Lock()
 
     @property
     def in_flight(self) -> int:
-        return len(self._admitted)
+        return len(self._requests)
 
-    def admit(self, request: Hashable, seconds: float, now: float) -> None:
-        """Takes in a request that must end within `seconds`. Raises Overloaded, with the time after which to ask
-        again. A request that comes alone is always taken in."""
-        self._pass_time(now)
-        count = len(self._admitted)
-        if count >= self.limit:
-            raise self._refusal(f"{count} requests are in flight already", count + 1 - self.limit)
-        if count and self._cost is None and count >= UNKNOWN:
-            raise self._refusal(f"{count} requests are in flight, and none has ended yet", 1)
-        if count and self._cost is not None:
-            shortest = min(seconds, min(admitted.seconds for admitted in self._admitted.values()))
-            fit = AIM * shortest / self._cost
-            if count + 1 > fit:
-                due = f"{(count + 1) * self._cost:.1f} s with {count} in flight, and {shortest:.3g} s are allowed"
-                raise self._refusal(f"it would take about {due}", count + 1 - fit)
-        self._admitted[request] = Admitted(now, seconds, self._load)
+    def admit(self, request: Hashable, seconds: float = math.inf) -> None:
+        """Takes in a request that must be answered within `seconds`. Raises Overloaded, with the time after which there
+        should be room. One that comes alone is always taken in."""
+        with self._lock:
+            count = len(self._requests)
+            if count >= self.limit:
+                raise _refusal(f"{count} requests are in flight already", self._pace.seconds_of(1))
+            due = self._pace.estimate(count, self._at_once)
+            if count and due > seconds:
+                self._is_short = True
+                message = f"with {count} in flight it would take up to {due:.1f} s, and {seconds:.3g} s are allowed"
+                raise _refusal(message, self._pace.seconds_of(count * (1 - seconds / due)))
+            self._requests.add(request)
 
-    def end(self, request: Hashable, now: float) -> None:
-        """Gives the slot back, and learns what the request cost."""
-        self._pass_time(now)
-        admitted = self._admitted.pop(request)
-        took, load = now - admitted.came, self._load - admitted.load
-        if took <= 0:
-            return
-        cost = took * took / load
-        self._costs.append(cost * OVERDUE if took >= admitted.seconds else cost)
-        ordered = sorted(self._costs)
-        self._cost = ordered[int(PERCENTILE * (len(ordered) - 1))]
+    def end(self, request: Hashable) -> None:
+        """Gives the place back."""
+        with self._lock:
+            self._requests.discard(request)
 
-    def _pass_time(self, now: float) -> None:
-        self._load += len(self._admitted) * (now - self._now)
-        self._now = now
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """Around the work on one request; waits until it may begin."""
+        self._is_short |= self._turns.locked()
+        await self._turns.acquire()
+        with self._lock:
+            work = self._pace.begin()
+        answered = False
+        try:
+            yield
+            answered = True
+        finally:
+            with self._lock:
+                self._pace.end(work, answered=answered)
+            if self._withheld:
+                self._withheld -= 1
+            else:
+                self._turns.release()
 
-    def _refusal(self, message: str, too_many: float) -> Overloaded:
-        """`too_many` requests have to end first."""
-        wait = too_many * fmean(self._costs) * 1000 if self._costs else 0.0
-        after = round(min(max(wait, SHORTEST_WAIT_MS), LONGEST_WAIT_MS))
-        hint = "ask again after retry_after_ms, allow more time (deadline_ms), or serve on more machines"
-        return Overloaded(message, hint=hint, retry_after_ms=after)
+    async def watch_cores(self, percent: Callable[[], float] = psutil.cpu_percent) -> None:
+        """Lets more work while the cores have time to spare and requests wait, as for an endpoint; fewer when they have
+        not. Runs until it is cancelled. `percent`: of the cores' time that was used since it was called before."""
+        percent()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            self._adapt(percent() / 100)
+
+    def _adapt(self, busy: float) -> None:
+        is_short, self._is_short = self._is_short or self._turns.locked(), False
+        if busy < IDLE and is_short:
+            more = min(max(1, self._at_once // 4), self.limit - self._at_once)
+            self._at_once += more
+            for _ in range(more):
+                if self._withheld:
+                    self._withheld -= 1
+                else:
+                    self._turns.release()
+        elif busy > BUSY:
+            fewer = min(max(1, self._at_once // 8), self._at_once - self._least)
+            self._at_once -= fewer
+            self._withheld += fewer
+
+
+def _refusal(message: str, seconds: float) -> Overloaded:
+    after = round(min(max(1000 * seconds, SHORTEST_WAIT_MS), LONGEST_WAIT_MS))
+    hint = "ask again after retry_after_ms, allow more time (deadline_ms), or serve on more machines"
+    return Overloaded(message, hint=hint, retry_after_ms=after)

@@ -1,6 +1,7 @@
 """Explicit model control: load a model, wait until the version that was meant is ready, unload it.
 
-`/v2/health/ready` flips during loads and no load call names a version, so the readiness of a model *version* is polled.
+The server's own health says nothing of models and no load call names a version, so the readiness of a model *version*
+is polled.
 """
 
 from __future__ import annotations

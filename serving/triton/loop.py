@@ -13,7 +13,6 @@ import asyncio
 import logging
 import math
 import threading
-import time
 from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack, aclosing
 from contextvars import copy_context
@@ -47,7 +46,7 @@ class RequestLoop:
     def __init__(
         self,
         open: Open,
-        limit: int,
+        admission: Admission,
         telemetry: Telemetry,
         allowed: Allowed = lambda request: math.inf,
         tell: Tell | None = None,
@@ -57,8 +56,7 @@ class RequestLoop:
         self._tell = tell
         self._arrivals = Arrivals(telemetry.model)
         self._loop = asyncio.new_event_loop()
-        self._admission = Admission(limit)  # from `accept` to the response
-        self._lock = threading.Lock()  # `accept` runs in Triton's thread, the rest in the loop's
+        self._admission = admission  # from `accept`, in Triton's thread, to the response
         self._tasks: set[asyncio.Task[None]] = set()
         self._stack = AsyncExitStack()
         self._courier = Courier()
@@ -66,7 +64,7 @@ class RequestLoop:
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
-        telemetry.in_flight(0, limit)
+        telemetry.in_flight(0, admission.limit)
         collector.settle()
 
     def accept(self, request: Any, begin: Begin) -> Any:
@@ -87,8 +85,7 @@ class RequestLoop:
                 asyncio.run_coroutine_threadsafe(told, self._loop)
                 return None
             self._arrivals.add(asked.call)
-            with self._lock:
-                self._admission.admit(slot, self._allowed(request), time.monotonic())
+            self._admission.admit(slot, self._allowed(request))
             try:
                 answer, sender = begin(request), request.get_response_sender()
                 self._loop.call_soon_threadsafe(self._start, slot, sender, answer, context=context)
@@ -117,8 +114,7 @@ class RequestLoop:
                 log.exception("the loop goes on")
 
     def _give_back(self, slot: object) -> None:
-        with self._lock:
-            self._admission.end(slot, time.monotonic())
+        self._admission.end(slot)
         self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:

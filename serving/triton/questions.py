@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack, aclosing, nullcontext
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from serving.executor import Executor, Limits
 from serving.executor.threads import apart
 from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Revelator
+from serving.triton.admission import Admission
 from serving.triton.cache import AnswerCache
 from serving.triton.lives import Lives
 from serving.triton.options import read_options, read_trace
@@ -37,7 +38,8 @@ class Questions:
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
     What is promoted below `home` answers (`serving.triton.traffic`), or `vllm`, the version folder of the model
     `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits`
-    is JSON that lowers the executor's own; `ended` is called with each trace once it is whole.
+    is JSON that lowers the executor's own; `ended` is called with each trace once it is whole; `admission` says when
+    it is a question's turn.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Questions:
         cache: AnswerCache | None = None,
         limits: str = "",
         ended: Callable[[Trace], object] = lambda trace: None,
+        admission: Admission | None = None,
     ) -> None:
         self.url = url
         self.home = home
@@ -57,6 +60,7 @@ class Questions:
         self.cache = cache
         self.limits = Limits().lowered(json.loads(limits or "{}"))
         self._ended = ended
+        self._admission = admission
         self._traffic = Traffic(home)
 
     @classmethod
@@ -65,11 +69,13 @@ class Questions:
         home: Path,
         parameters: Mapping[str, str],
         ended: Callable[[Trace], object],
+        admission: Admission,
         cache: AnswerCache | None = None,
     ) -> Questions:
         """As the `parameters` of a config.pbtxt say, with the models of the server that started this process."""
         sources, vllm = (Path(parameters[name]) if parameters.get(name) else None for name in ("sources", "vllm"))
-        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, parameters.get("limits", ""), ended)
+        limits = parameters.get("limits", "")
+        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, ended, admission)
 
     async def open(self, stack: AsyncExitStack) -> None:
         models = await stack.enter_async_context(TritonModels(self.url, secret(self.home, INNER)))
@@ -78,7 +84,12 @@ class Questions:
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
         logical = RemoteRetriever(models, "logic")
-        self._executor = Executor(*services, self.limits, atomic=atomic, logical=logical, ended=self._finished)
+        turn = self._admission.turn if self._admission else nullcontext
+        if self._admission:
+            stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
+        self._executor = Executor(
+            *services, self.limits, atomic=atomic, logical=logical, ended=self._finished, turn=turn
+        )
 
     def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
         revelator = RoutedRevelator(RemoteRevelator(models), self.home)

@@ -172,6 +172,7 @@ class TritonServer:
             "backend-directory": self._installation.backends,
             "model-control-mode": "explicit",
             "exit-timeout-secs": EXIT_SECONDS,
+            "strict-readiness": "false",  # what probes hear: a load, or one that failed, is no reason to end a server
             "allow-http": "false",
             "grpc-port": self.ports.grpc,
             "metrics-address": self._metrics[0],

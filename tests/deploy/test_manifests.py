@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pathspec
@@ -16,7 +17,8 @@ from click.testing import CliRunner
 from revelator import durable
 from revelator.cli import revelator
 
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
 COMPOSE = DEPLOY / "compose.yaml"
 SECRETS = [line.rstrip("=") for line in (DEPLOY / "env.example").read_text().splitlines() if line.endswith("=")]
 docker_compose = pytest.mark.skipif(not shutil.which("docker-compose"), reason="docker-compose is not installed")
@@ -98,7 +100,7 @@ def test_kustomize_builds_what_the_schemas_of_kubernetes_allow(folder, version):
 
 
 @kubectl
-def test_a_new_version_is_one_line_which_the_start_of_a_pod_goes_by(tmp_path):
+def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path):
     shutil.copytree(DEPLOY / "kubernetes" / "base", tmp_path / "base")
     main = tmp_path / "base" / "kustomization.yaml"
     main.write_text(main.read_text().replace("VERSION=1", "VERSION=7"))
@@ -107,7 +109,7 @@ def test_a_new_version_is_one_line_which_the_start_of_a_pod_goes_by(tmp_path):
         next(r for r in yaml.safe_load_all(text) if r["kind"] == "Deployment") for text in (built("base"), done.stdout)
     )
     [probe] = {
-        d["spec"]["template"]["spec"]["containers"][0]["startupProbe"]["exec"]["command"][2] for d in (before, after)
+        d["spec"]["template"]["spec"]["containers"][0]["readinessProbe"]["exec"]["command"][2] for d in (before, after)
     }
     for served, version, is_ready in ((7, 7, True), (1, 7, False), (77, 7, False), (None, 7, False)):
         (tmp_path / "serve.json").unlink(missing_ok=True)
@@ -147,7 +149,7 @@ def test_probes_use_grpc_and_no_port_of_http_is_open():
     text = (DEPLOY / "kubernetes" / "base" / "deployment.yaml").read_text() + COMPOSE.read_text()
     assert "httpGet" not in text and "8000:8000" not in text and "containerPort: 8000" not in text
     [pod] = rendered("Deployment")["spec"]["template"]["spec"]["containers"]
-    assert pod["readinessProbe"]["grpc"] == pod["livenessProbe"]["grpc"] == {"port": 8001}
+    assert pod["startupProbe"]["grpc"] == pod["livenessProbe"]["grpc"] == {"port": 8001}
 
 
 TEMPTING = [
@@ -158,22 +160,42 @@ TEMPTING = [
     "ca.pem",
     "home/.control-token",
     "home/.inner-token",
-    ".git/config",
     "x/credentials.json",
     ".aws/credentials",
     ".venv/bin/python",
     "id_rsa",
     ".netrc",
     "runs/mlflow.db",
+    ".git/config",
+    "serving/.env",
+    "serving/server.key",
+    "training/.control-token",
+    "model_repo/mlflow.db",
+    "revelator/__pycache__/cli.cpython-311.pyc",
+    "home/inspected/0123456789abcdef.json",
+    "home/logs/events.jsonl",
+    "secrets.yaml",
+    "notes.txt",
 ]
 
 
+@pytest.fixture(scope="module")
+def left_out() -> pathspec.GitIgnoreSpec:
+    """As Docker reads .dockerignore: patterns are anchored at the root, as a leading slash makes them for pathspec."""
+    lines = [line for line in (ROOT / ".dockerignore").read_text().splitlines() if line and not line.startswith("#")]
+    anchored = [f"!/{line[1:]}" if line.startswith("!") else f"/{line}" for line in lines]
+    return pathspec.GitIgnoreSpec.from_lines(anchored)
+
+
 @pytest.mark.parametrize("tempting", TEMPTING)
-def test_no_secret_gets_into_a_layer_of_an_image(tempting: str):
-    patterns = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
-    # Docker's patterns are anchored at the root, as a leading slash makes them for pathspec
-    rules = [f"/{line}" for line in patterns if line and not line.startswith("#")]
-    ignored = pathspec.PathSpec.from_lines("gitwildmatch", rules)
-    assert ignored.match_file(tempting)
-    for wanted in ("serving/executor/limits.py", "pyproject.toml", "requirements.lock", "model_repo/executor/model.py"):
-        assert not ignored.match_file(wanted)
+def test_no_secret_gets_into_a_layer_of_an_image(left_out: pathspec.GitIgnoreSpec, tempting: str):
+    assert left_out.match_file(tempting)
+
+
+def test_all_that_the_package_is_built_of_gets_into_an_image(left_out: pathspec.GitIgnoreSpec):
+    build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    tracked = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    folders = (*build["packages"], *build["force-include"])
+    wanted = [file for file in tracked if file.split("/")[0] in folders]
+    assert len(wanted) > 300
+    assert [file for file in (*wanted, "pyproject.toml", "README.md") if left_out.match_file(file)] == []

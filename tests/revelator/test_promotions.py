@@ -1,6 +1,8 @@
 """Who is champion: of promotions at the same time one wins, whatever the store; what is moved can be moved back."""
 
 import multiprocessing
+import subprocess
+import sys
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -9,6 +11,7 @@ import pytest
 
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, Conflict
+from tests.revelator import kill_moves
 from tests.revelator.adapters import folder_of
 
 PATIENCE = 120  # seconds until a process that does not come fails the test
@@ -125,6 +128,21 @@ def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_nex
     assert before and before.version == 1
     assert promotions.standing("killed").champion == 2
     assert promotions.roll_back("killed").version == 1
+
+
+@pytest.mark.timeout(600)
+def test_twenty_moves_killed_at_random_moments_leave_one_champion_that_the_record_agrees_with(
+    home: Path, tmp_path: Path
+) -> None:
+    own = tmp_path / "own"
+    own.mkdir()
+    registry.connect(f"sqlite:///{own / 'mlflow.db'}", own)
+    registered(None, own, "moved", 2, tmp_path)
+    promote("moved", 1)
+    command = [sys.executable, kill_moves.__file__, str(own), "moved", "20", "5"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=580, check=False)
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert len(done.stdout.splitlines()) == 20
 
 
 def test_a_promotion_judged_against_an_older_champion_moves_nothing(home: Path, tmp_path: Path) -> None:

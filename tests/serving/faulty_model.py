@@ -3,6 +3,7 @@
 import asyncio
 
 from revelator.errors import ServingError
+from serving.triton.admission import Admission
 from serving.triton.backend import parameters, response, send, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.telemetry import Telemetry
@@ -19,7 +20,7 @@ class TritonPythonModel:
     def initialize(self, args):
         self.limit = int(parameters(args)["max_in_flight"])
         self.streams = args["model_name"] == "streaming"
-        self.loop = RequestLoop(self.open, self.limit, Telemetry(args["model_name"]))
+        self.loop = RequestLoop(self.open, Admission(self.limit), Telemetry(args["model_name"]))
 
     async def open(self, stack):
         self.barrier, self.no_tasks = asyncio.Barrier(self.limit), 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -179,6 +180,18 @@ def test_any_reply_is_read(text: str) -> None:
 async def test_a_reply_without_content_is_no_answer(server: Server) -> None:
     server.replies = [says(None)]
     assert (await endpoint(server).answer(ASKED)).answers == ()
+
+
+async def test_a_reply_of_any_size_is_refused_with_its_type(server: Server) -> None:
+    server.replies = [says("x" * 1_000_000)]
+    with pytest.raises(ServingError, match="1000000 characters"):
+        await endpoint(server).answer(ASKED)
+
+
+def test_a_reply_of_nothing_but_braces_is_read_at_once() -> None:
+    began = time.thread_time()
+    assert read_reply('{"a":' * 40_000)[2] == "endpoint:text"
+    assert time.thread_time() - began < 2  # each brace by itself took half a minute
 
 
 @pytest.mark.parametrize("usage", [{}, {"prompt_tokens": "many", "completion_tokens": None}])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from ipaddress import ip_address
 
 import numpy as np
 import psutil
@@ -42,8 +43,8 @@ def test_every_model_version_that_was_meant_is_ready_and_no_other(triton):
 
 def test_the_server_listens_on_loopback_alone(world):
     sockets = [c for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN]
-    assert len(sockets) >= 3
-    assert {c.laddr.ip.removeprefix("::ffff:") for c in sockets} == {"127.0.0.1"}
+    assert len(sockets) >= 2  # gRPC, and metrics for our own page
+    assert all(ip_address(c.laddr.ip.removeprefix("::ffff:")).is_loopback for c in sockets)
 
 
 def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import triton_python_backend_utils as pb_utils
 
+from serving.triton.admission import Admission
 from serving.triton.backend import parameters, response, strings, text
 from serving.triton.loop import RequestLoop
 from serving.triton.remote import TritonModels
@@ -23,7 +24,7 @@ class TritonPythonModel:
         chosen = parameters(args)
         self.count, self.seconds = int(chosen["calls"]), float(chosen["seconds"])
         self.call = getattr(self, chosen["way"])
-        self.loop = RequestLoop(self.open, int(chosen["max_in_flight"]), Telemetry(args["model_name"]))
+        self.loop = RequestLoop(self.open, Admission(int(chosen["max_in_flight"])), Telemetry(args["model_name"]))
 
     async def open(self, stack):
         asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))

@@ -103,7 +103,6 @@ def test_the_other_languages_are_checked_too(address, language, text):
         ({"question": "Who?", "server": "none"}, None),
         ({"question": ""}, None),
         ({"question": "Who?", "plan": "A ) B"}, "line 1, column 3"),
-        ({"question": "x" * 300_000}, None),
     ],
 )
 def test_a_request_that_cannot_be_asked_is_refused_with_its_reason(address, body, where):
