@@ -14,7 +14,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
@@ -41,6 +41,7 @@ HELD = "What is kept in the archive of Sarnath?"
 WORKERS = 6
 SECONDS = 60.0  # without an answer a request hangs
 FAULT = re.compile(r"ServingError|Traceback|Failed to process the request|\bAt:\n")
+GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  # gRPC's words for a server that died
 PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
 GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory after the first half: a tenth, or what an allocator rounds to
 STATES = "revelator_in_flight"
@@ -152,6 +153,7 @@ async def _attack(home: Home, numbers: range, seed: int, world: World) -> Counte
     """How many requests ended how. Fails with those that ended as none may."""
     ends: Counter[str] = Counter()
     wrong: list[str] = []
+    recent: deque[Attempt] = deque(maxlen=2 * WORKERS)
     left = iter(numbers)
     async with grpc.aio.insecure_channel(
         home.running.grpc, options=[("grpc.max_receive_message_length", -1)]
@@ -160,6 +162,7 @@ async def _attack(home: Home, numbers: range, seed: int, world: World) -> Counte
         async def work() -> None:
             for number in left:
                 asked = attempt(seed, number, world)
+                recent.append(asked)
                 try:
                     async with asyncio.timeout(SECONDS):
                         end = await _put(asked, home, channel)
@@ -170,12 +173,12 @@ async def _attack(home: Home, numbers: range, seed: int, world: World) -> Counte
                     wrong.append(f"{asked}\n  was not answered within {SECONDS} s")
                     end = "HANGS"
                 ends[f"{asked.target.removeprefix(SERVICE)} {end}"] += 1
-                if any(command.poll() is not None for command in home.commands):
-                    wrong.append(f"{asked}\n  a command ended: it or one of the {WORKERS} requests beside it did that")
-                if len(wrong) > 20:
+                if len(wrong) > 20 or end == "GONE":
                     return
 
         await asyncio.gather(*(work() for _ in range(WORKERS)))
+    if any(key.endswith("GONE") for key in ends):
+        wrong.append("the server died; the last requests were these:\n" + "\n".join(map(str, recent)))
     if wrong:
         pytest.fail("\n".join(wrong), pytrace=False)
     return ends
@@ -194,6 +197,8 @@ async def _put(asked: Attempt, home: Home, channel: grpc.aio.Channel) -> str:
     except grpc.aio.AioRpcError as error:
         end = error.code().name
         said.append(error.details() or "")
+        if GONE.search(said[-1]):
+            return "GONE"
     assert end in asked.ends, f"ended with {end}: {said}"
     for text in said:
         assert '"code": "INTERNAL"' not in text, f"ended with {end}: {text}"
