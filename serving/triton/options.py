@@ -102,7 +102,7 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
         read = Trace.from_json(dict(value)).nodes  # the schema, and that it is a trace at all
         trace = _TRACE.validate_python({**value, "nodes": []})
         for node, written in zip(read, value["nodes"], strict=True):
-            if len(node.answers) > ROWS:
+            if isinstance(node.answers, list) and len(node.answers) > ROWS:
                 raise InvalidRequest(f"option reuse: a node has {len(node.answers)} answers; at most {ROWS} are read")
             if len(json.dumps(written)) <= REUSED_CHARACTERS:
                 trace.nodes.append(_NODE.validate_python(written))  # one by one: a pass over all holds the loop

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
 import itertools
 import json
@@ -225,6 +226,31 @@ def test_options_that_are_no_options_are_refused_with_a_reason(options: str) -> 
         Limits().lowered(wanted.get("limits", {}))
         read_trace(wanted["reuse"])
     assert len(str(refused.value)) < 500
+
+
+WRITTEN = trace_of([Node("1", "atomic", "?", documents=[Passage("1", "t", "x")], answers=["a"], detail={"count": 1})])
+VALUES: list[Any] = [None, True, 1, -1, 1.5, "", "a", [], [[]], [1], {}, {"a": 1}]
+
+
+def _places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The path to every value that a JSON value holds."""
+    keys = value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    for key in keys:
+        yield (*path, key)
+        yield from _places(value[key], (*path, key))
+
+
+@pytest.mark.parametrize("path", list(_places(WRITTEN)), ids=str)
+def test_a_trace_with_any_value_at_any_place_is_read_or_refused(path: tuple[Any, ...]) -> None:
+    for value in VALUES:
+        trace: Any = copy.deepcopy(WRITTEN)
+        *parents, key = path
+        place = trace
+        for parent in parents:
+            place = place[parent]
+        place[key] = value
+        with suppress(errors.InvalidRequest):
+            read_trace(trace)
 
 
 # --- numbers ---
