@@ -47,6 +47,7 @@ PATHS += [
 
 # how a request may end: gRPC's codes, none of which says that a fault of the server's was met
 TYPED = frozenset({"OK", "INVALID_ARGUMENT", "UNAVAILABLE", "NOT_FOUND", "UNIMPLEMENTED", "CANCELLED"})
+TYPED |= {"RESOURCE_EXHAUSTED"}  # Triton repeats the model name it does not know: a long one is more than gRPC sends
 REFUSED = frozenset({"UNAVAILABLE"})  # what is asked with a wrong token
 LEFT = frozenset({"LEFT"})
 

@@ -43,7 +43,9 @@ SECONDS = 60.0  # without an answer a request hangs
 FAULT = re.compile(r"ServingError|Traceback|Failed to process the request|\bAt:\n")
 GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  # gRPC's words for a server that died
 PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
-GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory after the first half: a tenth, or what an allocator rounds to
+PARTS = 4  # of the attack: memory is read after each
+GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory: a tenth of the first half's most, or what an allocator rounds to
+SLACK = 512 << 20  # what Triton's allocator keeps for a while of some requests: 110, 196, 597, 221 MB were seen in turn
 STATES = "revelator_in_flight"
 
 
@@ -117,19 +119,22 @@ def test_after_thousands_of_hostile_requests_all_is_as_before(attacked: Home, py
         world = World(_timeless(before.trace.to_json()), attacked.secret, HELD, pytestconfig.getoption("--deadly"))
         attacked.endpoint.gate(HELD, "ledgers")
         processes = attacked.processes()
-        half = first + requests // 2
-        ends = asyncio.run(_attack(attacked, range(first, half), seed, world))
-        wait_until_free(attacked)
-        early = attacked.memory()
-        ends += asyncio.run(_attack(attacked, range(half, first + requests), seed, world))
-        wait_until_free(attacked)
+        ends: Counter[str] = Counter()
+        memory: list[dict[str, int]] = []
+        for part in range(PARTS):
+            numbers = range(first + requests * part // PARTS, first + requests * (part + 1) // PARTS)
+            ends += asyncio.run(_attack(attacked, numbers, seed, world))
+            wait_until_free(attacked)
+            memory.append(attacked.memory())
         assert attacked.processes().keys() == processes.keys()
-        late = attacked.memory()
         print(f"\n{dict(ends.most_common())}")
-        print("\n".join(f"{name}: {size / 1e6:.1f} -> {late[name] / 1e6:.1f} MB" for name, size in early.items()))
-        grown = {
-            name: late[name] - size for name, size in early.items() if late[name] > max(GROWTH * size, size + NOISE)
-        }
+        grown = {}
+        for name in memory[0]:
+            sizes = [read[name] for read in memory]
+            print(f"{name}: {', '.join(f'{size / 1e6:.1f}' for size in sizes)} MB")
+            early, late = max(sizes[: PARTS // 2]), min(sizes[PARTS // 2 :])
+            if late > max(GROWTH * early, early + (SLACK if name == "tritonserver" else NOISE)):
+                grown[name] = late - early
         assert not grown, f"seed {seed}: {grown} bytes more"
         asyncio.run(_fill(attacked))
         after = client.ask(QUESTIONS[0], plan=QUESTIONS[0])
