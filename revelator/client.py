@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
 from concurrent.futures import Future
-from contextlib import aclosing, closing
+from contextlib import aclosing, closing, suppress
 from contextvars import Context
 from queue import Empty, SimpleQueue
 from typing import Any, Unpack
@@ -173,7 +173,7 @@ class Client:
             self._submitting.async_stream_infer(**look)
             result, error = _next(arrived, LOOK_SECONDS)
         finally:
-            self._submitting.stop_stream(cancel_requests=True)
+            self._submitting.stop_stream()
         if result is None:
             raise error or InferenceServerException("no answer to a look")
         return result.as_numpy("event")[0].decode()
@@ -208,21 +208,23 @@ class Client:
         client = self._connect()
         client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=timeout)
         call = self._begin(STREAM_MODEL, lambda: arrived.put((None, InferenceServerException("it died"))))
+        ended = False
         try:
             client.async_stream_infer(**with_call(asked, call))
-            kind = None
-            while kind != "finished":
+            while not ended:
                 result, error = _next(arrived, timeout)
                 if call.died:
                     raise death(self.url)
                 if error is not None:
+                    ended = True
                     raise our_error(error, self.url, timeout)
                 event = event_of(result)
-                kind = event.kind
+                ended = event.kind == "finished"
                 yield event
         finally:
             self._looks.finish(call)
-            client.stop_stream(cancel_requests=True)
+            # A stream that has its last event is left to end: Triton before 25.04 can crash when it is cancelled then.
+            client.stop_stream(cancel_requests=not ended)
             client.close()
 
 
@@ -304,15 +306,17 @@ class AsyncClient:
             return (await self._client.infer(**look, client_timeout=LOOK_SECONDS)).as_numpy("answer")[0].decode()
         answers = self._client.stream_infer(_once(look), stream_timeout=LOOK_SECONDS)
         try:
-            async for result, error in answers:
-                if error is not None:
-                    raise error
-                return result.as_numpy("event")[0].decode()
+            arrived = [answer async for answer in answers]  # to the stream's end: see `_events`
         except grpc.RpcError as error:
             raise InferenceServerException(error.details(), str(error.code())) from error
         finally:
             answers.cancel()
-        raise InferenceServerException("no answer to a look")
+        if not arrived:
+            raise InferenceServerException("no answer to a look")
+        result, refusal = arrived[0]
+        if refusal is not None:
+            raise refusal
+        return result.as_numpy("event")[0].decode()
 
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
@@ -342,11 +346,15 @@ class AsyncClient:
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
         call = self._begin(STREAM_MODEL, lambda: answers.cancel())
         answers = self._client.stream_infer(_once(with_call(asked, call)), stream_timeout=timeout)
+        ended = False
         try:
             async for result, error in answers:
                 if error is not None:
+                    ended = True
                     raise our_error(error, self.url, timeout)
-                yield event_of(result)
+                event = event_of(result)
+                ended = event.kind == "finished"
+                yield event
         except asyncio.CancelledError:
             if call.died:
                 raise death(self.url) from None
@@ -356,6 +364,9 @@ class AsyncClient:
             raise our_error(status, self.url, timeout) from error
         finally:
             self._looks.finish(call)
+            if ended:  # Triton before 25.04 can crash when a stream is cancelled in the moment of its last event
+                with suppress(grpc.RpcError):
+                    _ = [answer async for answer in answers]
             answers.cancel()
 
 

@@ -77,16 +77,18 @@ class TritonModels:
 
         answers = self._client.stream_infer(requests())
         try:
-            async for result, error in answers:
-                if error is not None:
-                    raise _named(model, error) from error
-                traffic.current().answered[model].add(result.get_response().model_version)
-                return result
+            arrived = [answer async for answer in answers]  # to the stream's end: cancelled then, Triton can crash
         except InferenceServerException as error:
             raise _named(model, error) from error
         finally:
             answers.cancel()
-        raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
+        if not arrived:
+            raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
+        result, refusal = arrived[0]
+        if refusal is not None:
+            raise _named(model, refusal) from refusal
+        traffic.current().answered[model].add(result.get_response().model_version)
+        return result
 
 
 def _tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
