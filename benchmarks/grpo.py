@@ -30,9 +30,9 @@ from evaluation.measures.bootstrap import bootstrap
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.language import parse
+from revelator.rows import Row, read_split, sample_rows, verify_set
 from serving.engines.engine import Engine
 from training.answers import is_hard, read_answers
-from training.instructions import Instruction, pinned, read_split, verify_set
 from training.rewards import TRANSLATE, Answers, executed
 
 FOLDER = click.Path(path_type=Path, exists=True)
@@ -57,7 +57,7 @@ def main(
     verify_set(set_folder)
     plans = [row for row in read_split(set_folder, split) if row.task == TRANSLATE]
     hard = [row for row in plans if is_hard(parse(json.loads(row.gold)), answers)]
-    chosen = sorted(pinned(hard, rows), key=lambda row: len(row.prompt))
+    chosen = sorted(sample_rows(hard, rows), key=lambda row: len(row.prompt))
     before = right(adapter, chosen, answers)
     table = Table("seed", "", "before", "after", "change", "MLflow run", title=f"{len(chosen)} hard rows of {split}")
     changes: dict[str, list[np.ndarray]] = {name: [] for name in before}
@@ -83,7 +83,7 @@ def train(set_folder: Path, world: Path, adapter: Path, config: str, seed: str, 
     return out
 
 
-def right(adapter: Path, rows: list[Instruction], answers: Answers) -> dict[str, np.ndarray]:
+def right(adapter: Path, rows: list[Row], answers: Answers) -> dict[str, np.ndarray]:
     """For each row whether its greedy plan is `exact`, gold's tree word for word, and `executed`, to gold's values."""
     engine = Engine(read_manifest(adapter).base_name, adapter, threads=1)
     written: list[str] = []

@@ -20,8 +20,6 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data_gen.builder import Record
-from data_gen.instruction_set import read_manifest, read_records
 from data_gen.rewording import in_other_words
 from evaluation.commands import THREADS
 from evaluation.measures.bootstrap import bootstrap
@@ -31,6 +29,7 @@ from revelator.artifact import read_manifest as read_adapter
 from revelator.cli import run
 from revelator.errors import ConfigError
 from revelator.language import parse
+from revelator.rows import Row, read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
@@ -51,10 +50,10 @@ class Asked:
     scores: tuple[PlanScore, PlanScore]
 
 
-def of_dev(folder: Path, source: str | None, limit: int | None) -> list[tuple[Record, str]]:
+def of_dev(folder: Path, source: str | None, limit: int | None) -> list[tuple[Row, str]]:
     """Dev plans with several leaves, each with its question in other words. Raises ConfigError where there are none."""
     read_manifest(folder)
-    rows = [row for row in read_records(folder, "dev") if row.task == PLANNED and len(row.shape) > 1]
+    rows = [row for row in stream_rows(folder, "dev") if row.task == PLANNED and len(row.shape) > 1]
     rows = [row for row in rows if source in (None, row.source)]
     worded = [(row, in_other_words(row.question, json.loads(row.entities), Random(row.id))) for row in rows]
     changed = [(row, text) for row, text in worded if text != row.question]
@@ -64,7 +63,7 @@ def of_dev(folder: Path, source: str | None, limit: int | None) -> list[tuple[Re
     return changed[:limit]
 
 
-def planned(engine: Engine, rows: Sequence[tuple[Record, str]]) -> Iterator[Asked]:
+def planned(engine: Engine, rows: Sequence[tuple[Row, str]]) -> Iterator[Asked]:
     """Each question with its two plans, as a server writes them."""
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]

@@ -24,7 +24,6 @@ from rich.table import Table
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.builder import relevance_pairs
-from data_gen.instruction_set import read_manifest, read_records
 from data_gen.sources import read_musique
 from evaluation.commands import THREADS
 from evaluation.measures.bootstrap import Interval, bootstrap_of
@@ -33,6 +32,7 @@ from evaluation.rows import progress_bar
 from revelator.artifact import read_manifest as read_adapter
 from revelator.cli import run
 from revelator.errors import ConfigError
+from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
@@ -65,7 +65,7 @@ def pairs(question: AnnotatedQuestion) -> Iterator[Pair]:
 def of_dev(folder: Path, musique: Path) -> list[Pair]:
     """The pairs of the set's dev questions that have paragraphs. Raises ConfigError where there are none."""
     read_manifest(folder)
-    dev = {record.group for record in read_records(folder, "dev")}
+    dev = {record.group for record in stream_rows(folder, "dev")}
     rows = list(read_musique(musique))
     questions = [row for row in rows if isinstance(row, AnnotatedQuestion) and row.passages]
     if not questions:

@@ -17,13 +17,12 @@ from pathlib import Path
 
 import click
 
-from data_gen.builder import Record
-from data_gen.instruction_set import read_records
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import DECIDING
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.cli import run
 from revelator.durable import sha256_text
+from revelator.rows import Row, stream_rows
 from revelator.tasks import TASKS
 from serving.protocols import Completion
 
@@ -110,7 +109,7 @@ def predict(
     done = {row.id for rows in (found.plans, found.labels, found.texts) for row in rows}
     with progress_bar() as progress:
         for task in TASKS:
-            records = list(read_records(set_folder, split, task))
+            records = list(stream_rows(set_folder, split, task))
             if each is not None:
                 records = heapq.nsmallest(each, records, key=lambda r: sha256_text(r.id))
             records = sorted((r for r in records if r.id not in done), key=lambda r: len(r.prompt))
@@ -124,7 +123,7 @@ def predict(
                 progress.advance(bar, len(batch))
 
 
-def plan_row(record: Record, completion: Completion) -> PlanRow:
+def plan_row(record: Row, completion: Completion) -> PlanRow:
     gold = json.loads(record.gold)
     return PlanRow(
         id=record.id,
@@ -140,7 +139,7 @@ def plan_row(record: Record, completion: Completion) -> PlanRow:
     )
 
 
-def text_row(record: Record, completion: Completion) -> TextRow:
+def text_row(record: Row, completion: Completion) -> TextRow:
     return TextRow(
         id=record.id,
         task=record.task,
@@ -155,7 +154,7 @@ def text_row(record: Record, completion: Completion) -> TextRow:
     )
 
 
-def label_row(record: Record, completion: Completion) -> LabelRow:
+def label_row(record: Row, completion: Completion) -> LabelRow:
     first = completion.probabilities[(TASKS[record.task].labels or ("",))[0]]
     return LabelRow(record.id, record.task, record.source, record.group, record.label, completion.text, first)
 

@@ -62,10 +62,10 @@ def score(
       revelator score base --set runs/sets/world --world runs/world --limit 100 --decoding free
     """
     from evaluation.adapters.predictions import predict, read_predicted
+    from revelator.rows import verify_set
     from serving.engines.engine import Engine
     from serving.engines.revelator_model import complete
     from training.answers import read_answers
-    from training.instructions import verify_set
 
     answers = read_answers(world) if world else {}
     folder, _ = adapter_folder(adapter, name, home, tracking_uri)

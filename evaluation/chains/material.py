@@ -16,10 +16,10 @@ from pathlib import Path
 import click
 
 from data_gen.annotated import AnnotatedQuestion, Evidence
-from data_gen.instruction_set import read_records
 from evaluation.published import all_questions
 from revelator.cli import run
 from revelator.durable import sha256_text, write_bytes
+from revelator.rows import stream_rows
 from serving.retrieval.passages import read_corpus
 
 FOLDER = click.Path(path_type=Path)
@@ -38,7 +38,7 @@ def passages(questions: Iterable[AnnotatedQuestion], corpora: Iterable[Path]) ->
 @click.argument("corpora", nargs=-1, type=FOLDER)
 def main(set_folder: Path, out: Path, corpora: tuple[Path, ...]) -> None:
     """Write dev questions and passages."""
-    dev_ids = {record.group for record in read_records(set_folder, "dev")}
+    dev_ids = {record.group for record in stream_rows(set_folder, "dev")}
     questions = list(all_questions(set_folder))
     dev = {q.id: replace(q, split="dev") for q in reversed(questions) if q.id in dev_ids}  # the first file counts
     texts = {sha256_text(f"{p.title}\0{' '.join(p.text.split())}"): p for p in passages(questions, corpora)}

@@ -20,7 +20,6 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from data_gen.instruction_set import read_manifest, read_records
 from data_gen.logic.questions import FREE
 from evaluation.adapters.targets import TARGETS
 from evaluation.facts import made_by
@@ -31,6 +30,7 @@ from evaluation.rows import progress_bar
 from evaluation.sections import put, text_with
 from revelator.durable import sha256_file
 from revelator.language.logic import Query, parse, terms
+from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from serving.engines.engine import Engine
 from serving.engines.revelator_model import complete
@@ -62,7 +62,7 @@ def of_set(folder: Path, split: str, limit: int) -> Iterator[Asked]:
     """The first `limit` questions of each part of a set's split, in the set's order, which is random."""
     read_manifest(folder)
     taken: dict[str, int] = {}
-    for record in read_records(folder, split, "translate_logic"):
+    for record in stream_rows(folder, split, "translate_logic"):
         gold = parse(json.loads(record.gold))
         size = len(terms(gold))
         known = "3 terms, 32 templates" if size == 3 else "1-2 terms" if size < 3 else "4-6 terms"

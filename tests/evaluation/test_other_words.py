@@ -10,8 +10,8 @@ from click.testing import CliRunner
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.instruction_set import read_records
 from evaluation.other_words import main, of_dev, planned, table
+from revelator.rows import stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from tests.data_gen.conftest import MUSIQUE
 from tests.evaluation.test_scoring import Recited
@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_dev_questions_with_several_hops_are_asked_in_other_words_that_keep_their_names(folder: Path) -> None:
     asked = of_dev(folder, None, None)
-    dev = {row.id for row in read_records(folder, "dev") if row.shape == "A * B"}
+    dev = {row.id for row in stream_rows(folder, "dev") if row.shape == "A * B"}
     assert asked and {row.id for row, _ in asked} <= dev
     for row, text in asked:
         assert text != row.question and all(name in text for name in json.loads(row.entities))

@@ -14,9 +14,9 @@ from click.testing import CliRunner
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.instruction_set import read_records
 from evaluation.paragraphs import STEP, WHOLE, Pair, area, judged, main, of_dev, pairs, table
 from revelator.errors import ConfigError
+from revelator.rows import stream_rows
 from tests.data_gen.conftest import MUSIQUE
 from tests.evaluation.test_scoring import Recited
 from tests.serving.toy_model import write_base
@@ -39,7 +39,7 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 def test_each_step_is_asked_about_its_own_page_and_those_of_nobody(files: tuple[Path, Path]) -> None:
     asked = of_dev(*files)
-    dev, train = ({record.group for record in read_records(files[0], split)} for split in ("dev", "train"))
+    dev, train = ({record.group for record in stream_rows(files[0], split)} for split in ("dev", "train"))
     assert {pair.group for pair in asked} == dev and dev.isdisjoint(train) and len(dev) < len(train)
     for group in dev:
         own = [pair for pair in asked if pair.group == group]
