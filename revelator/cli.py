@@ -15,8 +15,8 @@ import click
 from revelator.errors import RevelatorError
 
 COMMANDS = {
-    "parse": "revelator.language.commands:parse",
-    "check": "revelator.language.commands:check",
+    "parse": "revelator.plans.commands:parse",
+    "check": "revelator.plans.commands:check",
     "data": "data_gen.commands:data",
     "train": "training.commands:train",
     "promote": "evaluation.promotion.command:promote",
@@ -24,7 +24,6 @@ COMMANDS = {
     "merge": "training.merge:merge",
     "grade": "evaluation.commands:grade",
     "evaluate": "evaluation.harness.command:evaluate",
-    "score": "evaluation.adapters.score:score",
     "recall": "evaluation.retrieval.command:recall",
     "report": "evaluation.report.command:report",
     "costs": "evaluation.costs.command:costs",
@@ -36,7 +35,6 @@ COMMANDS = {
     "ask": "serving.commands.ask:ask",
     "inspect": "serving.commands.inspect:inspect",
     "demo": "evaluation.chains.demo:demo",
-    "real": "evaluation.chains.real:real",
     "self-train": "evaluation.self_training.command:self_train",
 }
 

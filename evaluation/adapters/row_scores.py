@@ -7,9 +7,8 @@ from dataclasses import asdict
 
 from evaluation.measures.metrics import normalise, plan_score, tree_score
 from evaluation.measures.query_metrics import query_score
-from revelator import art
 from revelator.errors import TaskOutputError
-from revelator.language import logic, parse
+from revelator.plans import art, logic, parse
 from revelator.rows import Row
 from revelator.tasks import TASKS
 

@@ -18,8 +18,8 @@ from evaluation.adapters.scores import Scores, TaskScore
 from evaluation.measures.metrics import roc_auc
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 from serving.protocols import Completion
 
 BATCH = 32

@@ -10,7 +10,7 @@ from evaluation.adapters.scores import DECIDING
 from evaluation.adapters.scoring import pinned_rows, score
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
-from serving.engines.engine import Written
+from serving.models.engine import Written
 from tests.training.toy import toy_row, write_set
 
 PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")

@@ -36,7 +36,7 @@ from revelator.durable import sha256_file
 from revelator.errors import ArtifactError
 from revelator.rows import read_split, sample_rows
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
+from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
 from training.callbacks import Report

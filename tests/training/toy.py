@@ -11,10 +11,10 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator import rows
-from revelator.art import Art, Relate
 from revelator.artifact import base_digest, grammar_hash, write_manifest
 from revelator.durable import write_json
-from revelator.language import logic, parse
+from revelator.plans import logic, parse
+from revelator.plans.art import Art, Relate
 from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,
