@@ -7,7 +7,7 @@ of a run's metrics with confusion and calibration, without the bootstrap; proces
 10 s for 100,000 predictions. Gold plans are read once for all systems that a benchmark is put to, and stand apart.
 
 Harness: the same questions through the same executor over services that answer at once, alone and with everything that
-`revelator evaluate` adds (gold, scores, row, fsync); the difference a question. The limit is 2 ms.
+`revelator eval run` adds (gold, scores, row, fsync); the difference a question. The limit is 2 ms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`revelator score`: an adapter's answers to the rows of one or more sets, and how far they reach each target."""
+"""`revelator model score`: an adapter's answers to the rows of one or more sets, and how far they reach each target."""
 
 from __future__ import annotations
 
@@ -57,9 +57,9 @@ def score(
 
     \b
     Examples:
-      revelator score --set runs/real/sets/real
-      revelator score runs/adapters/mine --set runs/sets/real --set runs/sets/world --split dev --json
-      revelator score base --set runs/sets/world --world runs/world --limit 100 --decoding free
+      revelator model score --set runs/real/sets/real
+      revelator model score runs/adapters/mine --set runs/sets/real --set runs/sets/world --split dev --json
+      revelator model score base --set runs/sets/world --world runs/world --limit 100 --decoding free
     """
     from evaluation.adapters.predictions import predict, read_predicted
     from serving.engines.engine import Engine

@@ -85,7 +85,7 @@ def steps(home: Path, data: Path, base: str, adapter: Path | None, rules: Path) 
         Step(
             "promote",
             "gate on every task, and make the version champion",
-            ("promote", "--set", str(built), "--rules", os.path.relpath(rules), *at_home),
+            ("model", "promote", "--set", str(built), "--rules", os.path.relpath(rules), *at_home),
             None,
             needs=(made, built_made, rules),
         ),
@@ -107,7 +107,7 @@ def steps(home: Path, data: Path, base: str, adapter: Path | None, rules: Path) 
         Step(
             "deploy",
             "deploy the champion into the Triton model repository",
-            ("deploy", "--index", str(index), *at_home),
+            ("model", "deploy", "--index", str(index), *at_home),
             None,
             needs=(made, index_made),
         ),
@@ -141,7 +141,7 @@ def champion_version(made: Path) -> int:
         raise ArtifactError(
             f"the champion, version {found.version}, is not the adapter of this run",
             where=str(made.parent),
-            hint="promote this one (`revelator promote`), or measure in a --home of its own",
+            hint="promote this one (`revelator model promote`), or measure in a --home of its own",
         )
     return found.version
 

@@ -40,7 +40,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
     planned = system in ("auto", "logic")
     run = Run(
         config={"benchmark": benchmark, "strategy": system, "concurrency": 2},
-        command=f"revelator evaluate {benchmark}.yaml --strategy '{system}'",
+        command=f"revelator eval run {benchmark}.yaml --strategy '{system}'",
         benchmark={
             "name": benchmark,
             "version": "1",

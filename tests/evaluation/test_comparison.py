@@ -33,7 +33,7 @@ def made(
     }
     ids = tuple(f"q{n}" for n in range(10))
     run = Run(
-        {"n": str(folder)}, f"revelator evaluate {benchmark}.yaml", about, {"kind": kind, "name": system},
+        {"n": str(folder)}, f"revelator eval run {benchmark}.yaml", about, {"kind": kind, "name": system},
         more.get("ablation", {}), ids, code="01" * 32, machine="two cores", generator="embedded",
     )  # fmt: skip
     begin(folder, run)
@@ -90,7 +90,7 @@ def test_operators_stand_beside_the_papers_by_negations(text: str) -> None:
 
 def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text: str) -> None:
     assert "Not run: self-ask, ircot, adaptive-rag, probtree. Each prompts a language model" in text
-    assert "`revelator evaluate MuSiQue dev.yaml`" in text and "; `revelator report RUNS`" in text
+    assert "`revelator eval run MuSiQue dev.yaml`" in text and "; `revelator eval report RUNS`" in text
 
 
 def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
