@@ -194,5 +194,5 @@ def read_times(path: Path) -> ServiceTimes:
             raise ValueError(f"format {value['format']!r}")
         return ServiceTimes(**value["times"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        hint = "revelator costs measure RUN --out FILE"
+        hint = "revelator eval cost measure RUN --out FILE"
         raise ArtifactError(f"no service times: {error}", where=str(path), hint=hint) from error

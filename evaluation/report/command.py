@@ -52,9 +52,9 @@ def report(
     """Write one self-contained HTML page and a Markdown summary of RUNS.
 
     RUNS are folders of whole runs (`revelator eval run`) and of retrieval alone (`revelator eval recall`), in the
-    order of the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most different
-    cases with both plans side by side, and how each figure is made again. The page asks for nothing from any network.
-    Figures, tables and page are logged to MLflow, under the registered version that a run measured.
+    order of the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most
+    different cases with both plans side by side, and how each figure is made again. The page asks for nothing from
+    any network. Figures, tables and page are logged to MLflow, under the registered version that a run measured.
 
     \b
     Examples:

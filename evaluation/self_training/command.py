@@ -214,7 +214,7 @@ def gain(
     from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():
-        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")
+        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     digest = verify_set(set_folder)["digest"]
     chosen = {record.id for record in read_records(set_folder, "dev") if source in (None, record.source)}
     if not chosen:

@@ -159,7 +159,7 @@ def write_retrieval(folder: Path) -> Path:
     about = {
         "kind": "retrieval",
         "config_hash": "9" * 64,
-        "command": "revelator recall",
+        "command": "revelator eval recall",
         "set": "1" * 64,
         "version": "1",
     }

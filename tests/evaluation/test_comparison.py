@@ -60,7 +60,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         made(place / "least", "logical ranking", [0, 2], "ITLR", "ranking",
              ablation={"operators": {"conjunction": "min", "disjunction": "max", "negation": "reciprocal"}}),
     ]  # fmt: skip
-    return section(load(folders)[0], "revelator report RUNS", "2026-01-02")
+    return section(load(folders)[0], "revelator eval report RUNS", "2026-01-02")
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -116,5 +116,5 @@ def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
     for run in [*runs, tmp_path / "some" / "d"]:
         run.mkdir(parents=True)
         (run / "run.json").write_text("{}")
-    said = asked(["report", *map(str, runs), "--out", "a page"], runs)
-    assert said == f"revelator report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"
+    said = asked(["eval", "report", *map(str, runs), "--out", "a page"], runs)
+    assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"

@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index:
         index="", url="127.0.0.1:1", system={"strategy": "auto"}, ablation={"end": False}
     )
     assert "127.0.0.1:1" in why(index="", url="127.0.0.1:1", system={"strategy": "single"})
-    with pytest.raises(ConfigError, match="revelator grade latest"):
+    with pytest.raises(ConfigError, match="revelator model grade latest"):
         call(Path("latest"))
 
 
