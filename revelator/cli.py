@@ -40,7 +40,6 @@ COMMANDS: dict[str, Command | Group] = {
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
-    "real": Command("evaluation.chains.real:real", "What does the whole way reach on MuSiQue and 2WikiMultiHopQA?"),
     "index": Group("Passages to search: BM25, vectors, or both.", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
         "search": Command("serving.commands.index_search:search", "Which passages does a query find?"),
@@ -71,7 +70,6 @@ COMMANDS: dict[str, Command | Group] = {
     "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
         "grade": Command("evaluation.commands:grade", "How well does an adapter do each task?"),
-        "score": Command("evaluation.adapters.score:score", "How near does an adapter come to each target?"),
         "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
@@ -87,8 +85,8 @@ COMMANDS: dict[str, Command | Group] = {
         "recall": Command("evaluation.retrieval.command:recall", "What does retrieval alone find?"),
     }),
     "plan": Group("Plans in the three plan languages.", {
-        "parse": Command("revelator.language.commands:parse", "Which plan does a text spell?"),
-        "check": Command("revelator.language.commands:check", "Can a plan be executed, and if not, why?"),
+        "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
+        "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
         "tree": Group("Trees of atomic calls.", {
             "check": Command("serving.commands.art:check", "Can a tree be run, and which number has each node?"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from rich.table import Table
 
 import data_gen
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.chains.answers import score
 from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
+from evaluation.harness.formats import FORMATS
+from evaluation.harness.question_scores import answer_values
 from evaluation.measures.metrics import AnswerScore
 from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
@@ -24,7 +26,7 @@ from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
 from serving.retrieval.settings import FORMAT as INDEX_FORMAT
@@ -124,6 +126,13 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
     return asked
 
 
+def score(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
+    """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
+    values are aliases of one answer."""
+    how, text = FORMATS[question.source], "; ".join(answers)
+    return AnswerScore(**answer_values(text, answers, question.answers, how.normaliser, is_list=how.lists))
+
+
 def met(points: AnswerScore) -> str:
     return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
 
@@ -156,7 +165,7 @@ The demo left everything below `{home}`. First put the command on your path: `so
 * **Look into the instruction set**: `revelator data inspect {home}/sets/world`; the questions with their gold plans
   are in `{home}/world/questions.jsonl`
 * **What the server said**: `{home}/logs/`
-* **The same on MuSiQue and 2WikiMultiHopQA**: `make real` (needs their published files)
+* **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
 * **Your own documents, base model, language model**: README.md, "Use it on your own"
 """
 

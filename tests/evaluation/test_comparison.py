@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from evaluation.chains.results import page_text
 from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.report.command import asked
 from evaluation.report.comparison import SECTION, section
 from evaluation.report.runs import load
-from evaluation.sections import kept, put
+from evaluation.sections import put
 from revelator.errors import ConfigError
-from tests.evaluation.test_results import measured
 
 BENCHMARK = "MuSiQue dev"
 
@@ -93,16 +91,15 @@ def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text
     assert "`revelator eval run MuSiQue dev.yaml`" in text and "; `revelator eval report RUNS`" in text
 
 
-def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
+def test_a_section_is_written_between_its_marks_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
     page = tmp_path / "results.md"
-    page.write_text(kept(page_text(measured()), page))
+    marks = "".join(f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("world", SECTION))
+    page.write_text(f"# Results\n{marks}## Reproduce\n")
     put(page, "world", "| a | table |")
     put(page, SECTION, "## Compared\n\n1 \\1 g<0>")
     once = page.read_text()
     assert "<!-- comparison -->\n## Compared\n\n1 \\1 g<0>\n<!-- end of comparison -->" in once
     assert "<!-- world -->\n| a | table |\n<!-- end of world -->" in once and "## Reproduce" in once
-    page.write_text(kept(page_text(measured()), page))
-    assert page.read_text() == once
     put(page, SECTION, "## Later")
     assert "## Later" in page.read_text() and "## Compared" not in page.read_text()
     page.write_text("# Another page\n")
