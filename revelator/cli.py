@@ -21,10 +21,10 @@ from revelator.errors import RevelatorError
 
 
 class Command(NamedTuple):
-    """A command that is imported on use: `place` is `module:attribute`, `question` what it answers, in one line."""
+    """A command that is imported on use: `place` is `module:attribute`, `about` the question that it answers."""
 
     place: str
-    question: str
+    about: str
 
 
 class Group(NamedTuple):
@@ -127,9 +127,7 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, kind in (("Commands", Command), ("Groups of commands", Group)):
-            rows = [
-                (name, entry[1 if kind is Command else 0]) for name, entry in self.lazy.items() if type(entry) is kind
-            ]
+            rows = [(name, entry.about) for name, entry in self.lazy.items() if isinstance(entry, kind)]
             if rows:
                 with formatter.section(title):
                     formatter.write_dl(rows)
