@@ -78,14 +78,14 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "grade",
             "grade it on the test split, whose names are all new",
-            ("grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
+            ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
             None,
             needs=(adapter,),
         ),
         Step(
             "promote",
             "gate on every task, and make the version champion",
-            ("promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
+            ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
             None,
             needs=(adapter, rules),
         ),
@@ -100,7 +100,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "deploy",
             "deploy the champion into the Triton model repository",
-            ("deploy", "--index", str(index), *at_home),
+            ("model", "deploy", "--index", str(index), *at_home),
             None,
             needs=(adapter, index_made),
         ),
