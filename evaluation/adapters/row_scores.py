@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from evaluation.measures.metrics import normalise, plan_score, tree_score
-from evaluation.measures.query_metrics import query_score
+from evaluation.metrics.answers import normalise
+from evaluation.metrics.plans import plan_score, query_score, tree_score
 from revelator.errors import TaskOutputError
 from revelator.plans import art, logic, parse
 from revelator.rows import Row

@@ -19,7 +19,7 @@ from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values
-from evaluation.measures.metrics import AnswerScore
+from evaluation.metrics.answers import AnswerScore
 from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
@@ -78,14 +78,14 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "grade",
             "grade it on the test split, whose names are all new",
-            ("grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
+            ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
             None,
             needs=(adapter,),
         ),
         Step(
             "promote",
             "gate on every task, and make the version champion",
-            ("promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
+            ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
             None,
             needs=(adapter, rules),
         ),
@@ -100,7 +100,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "deploy",
             "deploy the champion into the Triton model repository",
-            ("deploy", "--index", str(index), *at_home),
+            ("model", "deploy", "--index", str(index), *at_home),
             None,
             needs=(adapter, index_made),
         ),

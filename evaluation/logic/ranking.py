@@ -17,7 +17,7 @@ from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.logic.queries import Case
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases
-from evaluation.measures.metrics import ndcg
+from evaluation.metrics.retrieval import ndcg
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError
 from revelator.plans import logic

@@ -31,7 +31,7 @@ def made(
     }
     ids = tuple(f"q{n}" for n in range(10))
     run = Run(
-        {"n": str(folder)}, f"revelator evaluate {benchmark}.yaml", about, {"kind": kind, "name": system},
+        {"n": str(folder)}, f"revelator eval run {benchmark}.yaml", about, {"kind": kind, "name": system},
         more.get("ablation", {}), ids, code="01" * 32, machine="two cores", generator="embedded",
     )  # fmt: skip
     begin(folder, run)
@@ -58,7 +58,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         made(place / "least", "logical ranking", [0, 2], "ITLR", "ranking",
              ablation={"operators": {"conjunction": "min", "disjunction": "max", "negation": "reciprocal"}}),
     ]  # fmt: skip
-    return section(load(folders)[0], "revelator report RUNS", "2026-01-02")
+    return section(load(folders)[0], "revelator eval report RUNS", "2026-01-02")
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -88,7 +88,7 @@ def test_operators_stand_beside_the_papers_by_negations(text: str) -> None:
 
 def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text: str) -> None:
     assert "Not run: self-ask, ircot, adaptive-rag, probtree. Each prompts a language model" in text
-    assert "`revelator evaluate MuSiQue dev.yaml`" in text and "; `revelator report RUNS`" in text
+    assert "`revelator eval run MuSiQue dev.yaml`" in text and "; `revelator eval report RUNS`" in text
 
 
 def test_a_section_is_written_between_its_marks_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
@@ -113,5 +113,5 @@ def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
     for run in [*runs, tmp_path / "some" / "d"]:
         run.mkdir(parents=True)
         (run / "run.json").write_text("{}")
-    said = asked(["report", *map(str, runs), "--out", "a page"], runs)
-    assert said == f"revelator report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"
+    said = asked(["eval", "report", *map(str, runs), "--out", "a page"], runs)
+    assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"

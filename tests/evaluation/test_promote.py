@@ -1,4 +1,4 @@
-"""`revelator promote`, `revelator rollback` and `revelator grade` on a real registry with toy adapters."""
+"""`revelator model promote`, `rollback` and `grade` on a real registry with toy adapters."""
 
 import json
 from dataclasses import dataclass
