@@ -14,7 +14,7 @@ from itertools import combinations
 
 from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.plans import Dependent, Expression, bind, check, leaves, substitute, to_letters
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art, numbered, references
