@@ -19,7 +19,7 @@ from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values
-from evaluation.measures.metrics import AnswerScore
+from evaluation.metrics.answers import AnswerScore
 from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder

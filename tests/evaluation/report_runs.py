@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
