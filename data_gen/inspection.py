@@ -11,7 +11,7 @@ from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.table import Table
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.rows import Row, stream_rows
 from revelator.tasks import TASKS
 from revelator.terminal import printable, shown

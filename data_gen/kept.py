@@ -23,8 +23,7 @@ import revelator
 from data_gen.engines import Engine
 from data_gen.prepare import Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.alone import work_folder
-from revelator.durable import code_digest, write_bytes
+from revelator.files import code_digest, work_folder, write_bytes
 from revelator.rows import table_of
 
 ABOUT = b"prepared"

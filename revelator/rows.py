@@ -17,8 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from revelator.durable import sha256_file, sha256_text, staged_folder, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file, sha256_text, staged_folder, write_json
 from revelator.tasks import TASKS, prompt_hash
 
 if TYPE_CHECKING:

@@ -17,8 +17,8 @@ import click
 from rich.console import Console
 
 from revelator.artifact import base_folder, disk_errors, read_manifest
-from revelator.durable import write_bytes
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.files import write_bytes
 from revelator.registry import home_folder
 from revelator.rows import verify_set
 from training.checkpoints import RUN, last_whole, sole_writer

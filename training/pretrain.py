@@ -36,7 +36,7 @@ import torch
 from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revelator.durable import sha256_file, staged_folder, write_json
+from revelator.files import sha256_file, staged_folder, write_json
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS
 from training.mixture import WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles

@@ -15,8 +15,8 @@ from data_gen.build import build
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file
 from revelator.rows import stream_rows
 
 CONTEXT = [["Tin Comet", ["Harrow Pictures distributed it."]], ["Quill", ["A feather."]]]

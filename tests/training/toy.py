@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, Llama
 
 from revelator import rows
 from revelator.artifact import base_digest, grammar_hash, write_manifest
-from revelator.durable import write_json
+from revelator.files import write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
 from revelator.rows import COLUMNS, Row
