@@ -17,8 +17,6 @@ from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
 
-UNKNOWN = "unknown"  # a step without an answer, as refine and end are told of it
-
 
 async def merge_plan(run: Run, plan: PlanRun) -> None:
     """A chain answers with its last stage, a list with its parts' answers one after the other, unless the question
@@ -36,8 +34,8 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
 async def merge_steps(run: Run) -> None:
     """The answer of the loop: an operation over its steps, the generator, or the last step's own answer."""
     node = run.open("merge")
-    known = [step for step in run.steps if step.answer != UNKNOWN]
-    parts = [Part((step.question,), (Member({}, tuple(step.answer.split("; "))),)) for step in known]
+    known = [step for step in run.steps if step.answers]
+    parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
     with run.recorder.running(node):
         merged = await _computed(run.question, parts) if len(parts) > 1 else None
         merged = merged or await _by_generator(run, node, tuple(known))
@@ -55,7 +53,7 @@ async def settle(run: Run) -> None:
 
 def _steps(plan: PlanRun) -> tuple[Step, ...]:
     ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered(leaf)]
-    return tuple(Step(one.node.asked or one.node.question, "; ".join(one.answers)) for one in ended)
+    return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
 async def _by_code(question: str, parts: list[Part]) -> Merged | None:

@@ -19,7 +19,7 @@ from revelator.language.expression import without_placeholders
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
 from serving.executor.limits import Limits
-from serving.executor.merging import UNKNOWN, merge_plan, merge_steps
+from serving.executor.merging import merge_plan, merge_steps
 from serving.executor.plan import PlanRun
 from serving.executor.run import Run
 from serving.executor.threads import apart
@@ -128,7 +128,7 @@ async def iterate(run: Run) -> None:
             break
         asked.add(question)
         node = await _step(run, question)
-        run.steps.append(Step(question, "; ".join(node.answers) or UNKNOWN))
+        run.steps.append(Step(question, tuple(node.answers)))
         if await _enough(run):
             break
     await merge_steps(run)

@@ -92,7 +92,7 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
         _write(node, (str(counts[0]),) if exact else merged.answers, merged.method)
     elif needs_judgement(question) and len(parts) > 1:
-        steps = tuple(Step(one.question, "; ".join(one.answers)) for one in known)
+        steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
     else:
         _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")

@@ -44,7 +44,7 @@ def language_model(handler: Handler) -> None:
     elif "tree of smaller ones" in user:
         reply = f"Here it is: {json.dumps({ASKED: [FIRST, 'Where was #1 born?']})}"
     elif "split into smaller ones" in user:
-        reply = answer(re.findall(r'"answer": "([^"]*)"', data)[-1])
+        reply = answer(re.findall(r'"answers": \["([^"]*)"', data)[-1])
     else:
         title, value = FACTS.get(asked, ("", ""))
         reply = answer(value) if title and f'"title": "{title}"' in data else answer("")
