@@ -38,7 +38,7 @@ from evaluation.measures.bootstrap import Interval
 from evaluation.measures.calibration import calibration_error
 from evaluation.measures.metrics import ANSWER_RULES, answer_score, title_scores
 from evaluation.measures.plan_graph import sketch
-from serving import collector
+from serving import pauses
 from serving.executor import Executor
 
 PLAN = "Which work followed {}? * Who wrote {{sequel}}? * Where was {{writer}} born?"
@@ -111,7 +111,7 @@ def metrics(rows: int) -> None:
             found = title_scores(row.retrieved, row.gold_titles, (2, 5, 10))
             scores.append({**answer, **found, **plan_values(plan, one.plan, names, own=True)})
 
-    collector.settle()
+    pauses.tune_collector()
     print(f"metrics of {rows:,} predictions, processor time; the collector is set as an evaluation sets it")
     reading = timed("  gold plans of 3 leaves, read once a benchmark", rows, gold_plans)
     sketch.cache_clear()

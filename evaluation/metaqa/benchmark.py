@@ -28,11 +28,10 @@ from evaluation.measures.metrics import list_score
 from evaluation.metaqa.plans import plan, topic_of
 from revelator.errors import DataError
 from revelator.trace import Trace
+from serving.executor.trees import answer_by_tree
 from serving.generators import EmbeddedGenerator
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.run import execute
+from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
 
 FILE = click.Path(path_type=Path)
@@ -146,7 +145,7 @@ async def _one(hops: int, row: dict[str, Any], sources: Sources, beside: dict[st
 async def answer(question: str, sources: Sources) -> Trace:
     """Plan and run; a question that no rule plans has an empty trace."""
     tree = plan(question)
-    return await execute(tree, sources, EmbeddedGenerator()) if tree else Trace(question, "atomic")
+    return await answer_by_tree(tree, sources, EmbeddedGenerator()) if tree else Trace(question, "atomic")
 
 
 def report(asked: Sequence[Asked]) -> dict[str, Any]:
