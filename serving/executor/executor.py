@@ -54,8 +54,8 @@ class Executor:
 
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
     and the generator; trees of atomic operators run over `sources`; `logical` takes logical queries; `ended` is called
-    with each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement wants.
-    `turn` is entered around the work on a question; the wait for it is part of the question's time.
+    with each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement
+    wants. `turn` is entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
