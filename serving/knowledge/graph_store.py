@@ -23,8 +23,8 @@ from urllib.parse import quote
 import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
-from revelator import durable
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
+from revelator.files import sha256_file, sha256_folder, staged_folder, write_json
 from serving.knowledge.labels import Label, LabelIndex, best_relations, key_of, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, local_name
 
@@ -46,7 +46,7 @@ def build_graph(
     if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
         raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
     vocabulary = vocabulary or Vocabulary()
-    with durable.staged_folder(out) as stage:
+    with staged_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
         for path in inputs:
             _load(store, path)
@@ -62,7 +62,7 @@ def build_graph(
             "triples": len(store),
             "labels": labels,
             "relations": sorted({label.text for label in relations if label.main}),
-            "inputs": [{"name": path.name, "sha256": durable.sha256_file(path)} for path in inputs],
+            "inputs": [{"name": path.name, "sha256": sha256_file(path)} for path in inputs],
             "vocabulary": {
                 "label": vocabulary.label.value,
                 "aliases": [node.value for node in vocabulary.aliases],
@@ -70,9 +70,9 @@ def build_graph(
             },
         }
         del store  # writes its last files, and releases the lock before the folder moves
-        manifest["files"] = durable.sha256_folder(stage)
+        manifest["files"] = sha256_folder(stage)
         manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
-        durable.write_json(stage / "manifest.json", manifest)
+        write_json(stage / "manifest.json", manifest)
     return manifest
 
 
@@ -209,7 +209,7 @@ def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
         file = folder / name
         if not file.is_file() or file.stat().st_size != size:
             raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=HINT)
-        if verify and durable.sha256_file(file) != manifest["files"][name]:
+        if verify and sha256_file(file) != manifest["files"][name]:
             raise ArtifactError("has changed since it was built", where=str(file), hint=HINT)
     return manifest
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.plans.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
 from revelator.trace import Passage
 from serving.retrieval import terms
