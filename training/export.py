@@ -1,4 +1,4 @@
-"""`revelator model merge`: an adapter put into its bf16 base for good, as a folder that any engine loads."""
+"""What training hands on: an adapter's folder and its version; base and adapter merged into one model."""
 
 from __future__ import annotations
 
@@ -6,18 +6,73 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from revelator import registry
-from revelator.artifact import MANIFEST, base_folder, disk_errors, verify_adapter, verify_files
+from revelator.artifact import (
+    MANIFEST,
+    AdapterManifest,
+    base_folder,
+    disk_errors,
+    lasting_name,
+    verify_adapter,
+    verify_files,
+    write_manifest,
+)
 from revelator.errors import ConfigError
-from revelator.files import sha256_file, staged_folder, write_json
+from revelator.files import sha256_file, staged_folder, write_bytes, write_json
 from revelator.registry import CHAMPION, NAME, home_folder
+from training.config import Run
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
 
 FOLDER = click.Path(path_type=Path)
-RECORD = "merged.json"  # what the folder was made from; written last
+RECORD = "merged.json"  # what a merged model was made from; written last
+
+
+class TrainingInputs(Protocol):
+    """What a stage has read, as far as its adapter's folder and MLflow tell it."""
+
+    @property
+    def base_digest(self) -> str: ...
+    @property
+    def manifest(self) -> dict[str, Any]: ...
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase: ...
+
+
+def use_lasting_names(adapter_config: Any, base: str) -> None:
+    """Makes PEFT's configuration the same in every process and on every machine."""
+    adapter_config.base_model_name_or_path = lasting_name(base)
+    adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
+
+
+def complete_adapter(folder: Path, config: Run, inputs: TrainingInputs, run_id: str) -> AdapterManifest:
+    """Writes what lies beside the weights of an adapter, its manifest last."""
+    inputs.tokenizer.save_pretrained(folder)
+    write_bytes(folder / "config.yaml", config.to_yaml().encode())
+    return write_manifest(
+        folder,
+        base_name=lasting_name(config.base),
+        base_digest=inputs.base_digest,
+        data_digest=inputs.manifest["digest"],
+        run_id=run_id,
+    )
+
+
+def register_version(config: Run, manifest: AdapterManifest) -> int:
+    """Registers the adapter at `config.out` and returns its version, which may be registered already."""
+    assert config.out is not None and config.set_folder is not None
+    tags = {
+        "set_folder": str(config.set_folder.resolve()),
+        "data_digest": manifest.data_digest,
+        "base": manifest.base_name,
+        "stage": config.stage,
+    }
+    return registry.register_adapter(config.out, NAME, manifest.run_id, tags)
 
 
 @click.command()
