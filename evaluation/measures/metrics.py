@@ -24,9 +24,10 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import ArrayLike
 
-from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
+from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied
 from revelator.errors import ExpressionError
 from revelator.plans import Expression, art, check, leaves, letters_key, parse
+from revelator.plans.art import structure_key
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -160,7 +161,7 @@ def tree_score(output: str, gold: art.Art) -> TreeScore:
     except ExpressionError:
         return TreeScore(False, False, False)
     valid = not art.check(tree)
-    return TreeScore(valid, valid and structure_of(tree) == structure_of(gold), tree == gold)
+    return TreeScore(valid, valid and structure_key(tree) == structure_key(gold), tree == gold)
 
 
 @lru_cache(maxsize=65_536)

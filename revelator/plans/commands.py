@@ -11,14 +11,12 @@ from typing import Any
 import click
 
 from revelator.errors import ConfigError, ExpressionError
-from revelator.plans.checking import Diagnostic, Rules, doubts
+from revelator.plans.bnf import MAX_CHARACTERS, leaves, render
+from revelator.plans.bnf import parse as parse_expression
+from revelator.plans.checking import Rules, doubts
 from revelator.plans.checking import check as check_expression
 from revelator.plans.drawing import to_json, to_letters, to_mermaid, to_tree
-from revelator.plans.expression import leaves
-from revelator.plans.faults import excerpt
-from revelator.plans.parser import MAX_CHARACTERS
-from revelator.plans.parser import parse as parse_expression
-from revelator.plans.rendering import render
+from revelator.plans.faults import Diagnostic, excerpt
 from revelator.terminal import printable
 
 MOST_BYTES = 4 * (MAX_CHARACTERS + 1) + 2  # of a text that is just too long, in UTF-8, and the end of its line

@@ -12,8 +12,9 @@ import click
 from rich.console import Console
 
 from revelator.errors import DataError
-from revelator.plans.art import Art, parse, schema_text, to_tree
+from revelator.plans.art import Art, parse, to_tree
 from revelator.plans.art import check as faults_of
+from revelator.plans.grammar import grammar_text
 from revelator.terminal import printable
 from revelator.trace import Trace
 
@@ -96,7 +97,7 @@ def schema() -> None:
     Example:
       revelator art schema > art.schema.json
     """
-    click.echo(schema_text(), nl=False)
+    click.echo(grammar_text("art.schema.json"), nl=False)
 
 
 def _read(path: Path) -> Art:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from revelator.plans import Atomic, art, logic, render
-from revelator.plans.expression import without_placeholders
+from revelator.plans.bnf import without_placeholders
 from revelator.tasks import TASKS
 
 

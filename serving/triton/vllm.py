@@ -4,7 +4,7 @@ The backend is decoupled, so every prompt is a stream of its own that carries on
 streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
 token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
 down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to a regular expression
-(`revelator.plans.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
+(`revelator.plans.decoding`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
 parse in the end is the question itself, degraded, as with the engine.
 """
 
@@ -22,7 +22,7 @@ import numpy as np
 
 from revelator.errors import ConfigError, ExpressionError
 from revelator.plans import art, check, logic, parse
-from revelator.plans.regular import plan_expression
+from revelator.plans.decoding import plan_expression
 from revelator.tasks import TASKS
 from serving.models.degraded import question_itself
 from serving.protocols import Completion

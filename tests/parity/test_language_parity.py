@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Lark, Transformer, UnexpectedToken
+from revelator.plans.lalr import _Given, lalr
 
 from evaluation.measures.plan_graph import sketch
 from revelator.errors import ExpressionError
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
-from revelator.plans.expression import without_names
-from revelator.plans.lalr import _Given, lalr
+from revelator.plans.bnf import _Builder as PlanBuilder
+from revelator.plans.bnf import without_names
 from revelator.plans.lexer import tokens
-from revelator.plans.logic_parser import _Builder as QueryBuilder
-from revelator.plans.logic_parser import _tokens
-from revelator.plans.parser import _Builder as PlanBuilder
+from revelator.plans.logic import _Builder as QueryBuilder
+from revelator.plans.logic import _tokens
 from serving.executor.limits import depth
 
 SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']

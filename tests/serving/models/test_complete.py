@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from revelator.errors import Cancelled
-from revelator.plans.decoding import Grammar
+from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import Engine, Written
 from serving.models.revelator_model import BEAMS, PLAN_TOKENS, complete
