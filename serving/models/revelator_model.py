@@ -31,14 +31,14 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. How plans are decoded:
 
-    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`); where
-      none checks, and at a temperature, as with `grammar`;
+    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`);
+      where none checks, and at a temperature, as with `grammar`;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `names`: held to it, with the question's own words and function words alone;
     * `free`: token by token, held to nothing.
 
-    What cannot be closed within `max_new_tokens` (by default as many as gold needs) is the question itself as a plan of
-    one leaf, as one term or as one search, `degraded`; braces of placeholders go.
+    A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs) is replaced by the fallback
+    of its language, the question itself, and is `degraded`.
     """
     if decoding not in DECODINGS:
         raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
