@@ -47,11 +47,11 @@ class Served:
 
 
 def served(folder: Path) -> Served:
-    """Raises ConfigError when `folder` is no version folder of `revelator deploy --engine vllm`."""
+    """Raises ConfigError when `folder` is no version folder of `revelator model deploy --engine vllm`."""
     try:
         return Served(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        hint = "write it with `revelator deploy --engine vllm`"
+        hint = "write it with `revelator model deploy --engine vllm`"
         raise ConfigError(f"not readable: {error}", where=str(folder / FACTS), hint=hint) from error
 
 

@@ -40,7 +40,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
     planned = system in ("auto", "logic")
     run = Run(
         config={"benchmark": benchmark, "strategy": system, "concurrency": 2},
-        command=f"revelator evaluate {benchmark}.yaml --strategy '{system}'",
+        command=f"revelator eval run {benchmark}.yaml --strategy '{system}'",
         benchmark={
             "name": benchmark,
             "version": "1",
@@ -159,7 +159,7 @@ def write_retrieval(folder: Path) -> Path:
     about = {
         "kind": "retrieval",
         "config_hash": "9" * 64,
-        "command": "revelator recall",
+        "command": "revelator eval recall",
         "set": "1" * 64,
         "version": "1",
     }
