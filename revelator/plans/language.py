@@ -25,6 +25,10 @@ def _no_doubts(plan: Any) -> tuple[Diagnostic, ...]:
     return ()
 
 
+def _no_letters(plan: Any) -> None:
+    return None
+
+
 def _as_found(text: str, fault: Diagnostic) -> Diagnostic:
     return fault
 
@@ -46,12 +50,14 @@ class PlanLanguage:
     shape: Callable[[Any], str]  # equal for plans that differ in words, and in the order of what has none
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
+    count_leaves: Callable[[Any], int]
     grammar: Callable[[Iterable[str] | None], Grammar]  # what a decoder is held to; to these words too, if it can be
     most_tokens: int  # that a plan takes, decoded token by token
     beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
     locate: Callable[[str, Any], Diagnostic] = _as_found
     doubts: Callable[[Any], tuple[Diagnostic, ...]] = _no_doubts
+    letters: Callable[[Any], str | None] = _no_letters  # the shape for people, in a language that has such a spelling
     regular_expression: Callable[[], str] | None = None  # the part of it for servers that take no grammar of ours
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
@@ -65,13 +71,30 @@ class PlanLanguage:
         """The words that its parts ask with, names as they stand."""
         return words_in(self.asked_text(plan))
 
-    def diagnose(self, text: str) -> tuple[Diagnostic, ...]:
-        """What keeps a text from being a plan that can be executed, with offsets in this text; empty if it is one."""
+    def verdict(self, text: str) -> dict[str, Any]:
+        """What is to be said about a text, as plain values: whether it is `valid`, that is parses and can be executed,
+        its `canonical` text, `letters` and number of `leaves`, and the `diagnostics` and `doubts` with offsets in it.
+        """
+        doubts: tuple[Diagnostic, ...] = ()
         try:
             plan = self.parse(text)
         except ExpressionError as error:
-            return (Diagnostic.of_error(error),)
-        return tuple(self.locate(text, fault) for fault in self.check(plan))
+            diagnostics = [Diagnostic.of_error(error)]
+            canonical = letters = None
+            leaves = 0
+        else:
+            diagnostics = [self.locate(text, fault) for fault in self.check(plan)]
+            doubts = () if diagnostics else self.doubts(plan)
+            canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
+        return {
+            "expression": text,
+            "valid": not diagnostics,
+            "canonical": canonical,
+            "letters": letters,
+            "leaves": leaves,
+            "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
+            "doubts": [vars(doubt) for doubt in doubts],
+        }
 
 
 def _leaf_texts(plan: bnf.Expression) -> str:
@@ -101,11 +124,13 @@ BNF = PlanLanguage(
     shape=drawing.letters_key,
     fallback=lambda question: bnf.Atomic(bnf.without_placeholders(question)),
     asked_text=_leaf_texts,
+    count_leaves=lambda plan: len(bnf.leaves(plan)),
     grammar=plan_grammar,
     most_tokens=256,
     beam_tokens=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
     doubts=checking.doubts,
+    letters=drawing.to_letters,
     regular_expression=plan_expression,
     counts_in_merge=True,
 )
@@ -118,6 +143,7 @@ LOGIC = PlanLanguage(
     shape=logic.shape_key,
     fallback=logic.Term,
     asked_text=_term_texts,
+    count_leaves=lambda query: len(logic.literals(query)),
     grammar=lambda words: logic_grammar(),
     most_tokens=256,
     beam_tokens=128,
@@ -132,6 +158,7 @@ ART = PlanLanguage(
     shape=art.structure_key,
     fallback=_search_for,
     asked_text=_node_texts,
+    count_leaves=lambda tree: sum(not node.children for node in art.numbered(tree)),
     grammar=lambda words: art_grammar(),
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,

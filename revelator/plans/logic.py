@@ -154,6 +154,22 @@ def normal_form(query: Query, negated: bool = False) -> Query:
     return joined(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
 
 
+def to_tree(query: Query) -> str:
+    """An indented tree, one operator or term a line."""
+    return "\n".join(_tree_lines(query, "", ""))
+
+
+def _tree_lines(query: Query, first: str, rest: str) -> Iterator[str]:
+    if isinstance(query, Term):
+        yield first + render(query)
+        return
+    yield first + type(query).__name__.upper()
+    below = (query.operand,) if isinstance(query, Not) else query.operands
+    for place, operand in enumerate(below):
+        last = place == len(below) - 1
+        yield from _tree_lines(operand, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
 def render(query: Query) -> str:
     """The one canonical text that parses into `query`; a single line whatever the terms hold."""
     return _text(query, "")
