@@ -23,7 +23,7 @@ from data_gen.kept import keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.durable import sha256_file
+from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted

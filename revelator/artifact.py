@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from revelator.durable import sha256_file, sha256_folder, sha256_text, write_json
 from revelator.errors import ArtifactError
+from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
 from revelator.plans.language import grammar_hash
 from revelator.tasks import prompt_hash
 

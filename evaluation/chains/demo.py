@@ -19,13 +19,13 @@ from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values
-from evaluation.measures.metrics import AnswerScore
+from evaluation.metrics.answers import AnswerScore
 from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
-from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
+from revelator.files import write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show

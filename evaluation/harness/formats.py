@@ -14,7 +14,7 @@ from data_gen.sources import READERS, Refused, fields
 from data_gen.sources.files import file_rows
 from data_gen.sources.hotpot import read_hotpot
 from data_gen.sources.rows import Outcome, read_annotated
-from evaluation.measures.plan_graph import Sketch, sketch
+from evaluation.metrics.plan_graph import Sketch, sketch
 from evaluation.questions import KINDS
 from revelator.errors import DataError
 

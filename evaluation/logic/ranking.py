@@ -17,9 +17,9 @@ from evaluation.harness.folder import Cost, QuestionRow
 from evaluation.logic.queries import Case
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases
-from evaluation.measures.metrics import ndcg
-from revelator.durable import sha256_file
+from evaluation.metrics.retrieval import ndcg
 from revelator.errors import ConfigError
+from revelator.files import sha256_file
 from revelator.plans import logic
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose

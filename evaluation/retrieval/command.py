@@ -41,8 +41,8 @@ from evaluation.retrieval.queries import (
     shape_of,
 )
 from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
-from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
@@ -284,7 +284,8 @@ class Leaves:
         self._generator = EmbeddedGenerator()
 
     async def __call__(self, question: AnnotatedQuestion, plan: str, corpus: Corpus) -> list[str]:
-        from serving.executor import Executor, Limits
+        from revelator.limits import Limits
+        from serving.executor import Executor
 
         retriever = Searching(corpus.of(question))
         executor = Executor(self._revelator, retriever, self._generator, Limits(deadline_ms=PATIENCE))

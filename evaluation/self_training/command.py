@@ -14,8 +14,8 @@ from rich.console import Console
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
+from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
 
@@ -126,7 +126,8 @@ def round_(
     from evaluation.self_training import rounds
     from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
-    from serving.executor import Executor, Limits
+    from revelator.limits import Limits
+    from serving.executor import Executor
     from serving.generators import EmbeddedGenerator
     from serving.models.engine import Engine
     from serving.models.revelator_model import LocalRevelator

@@ -17,16 +17,23 @@ from typing import Any
 
 from revelator.errors import ExpressionError, TaskOutputError
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
+from revelator.trace import join_answers
 
+UNKNOWN = "unknown"  # stands in a prompt for the answer of a step that has none
 DOCUMENT_CHARACTERS = 600  # about 130 words: the lead of a Wikipedia article; keeps ten judgements in one small batch
 
 
 @dataclass(frozen=True)
 class Step:
-    """A sub-question that has been answered; several values are joined by "; "."""
+    """A sub-question that was asked, with its answers: none where nothing was found."""
 
     question: str
-    answer: str
+    answers: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The answers as a prompt shows them."""
+        return join_answers(self.answers) or UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
@@ -147,7 +147,7 @@ def write_retrieval(folder: Path) -> Path:
     """A measurement of retrieval alone with all four ways."""
     from evaluation.retrieval.page import metrics_of
     from evaluation.retrieval.queries import WAYS, Ranked
-    from revelator.durable import write_json
+    from revelator.files import write_json
 
     draw = random.Random(5)
     rows = []

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.measures.plan_graph import sketch
+from evaluation.metrics.plan_graph import sketch
 from revelator.errors import ExpressionError
+from revelator.limits import depth
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.bnf import without_names
-from serving.executor.limits import depth
 
 SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
 PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)

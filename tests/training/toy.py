@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator.artifact import base_digest, write_manifest
-from revelator.durable import sha256_file, sha256_text, write_json
+from revelator.files import sha256_file, sha256_text, write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
 from revelator.plans.language import grammar_hash
@@ -68,7 +68,7 @@ def toy_rows(split: str, count: int) -> list[dict[str, str]]:
 def _examples(person: str, place: str, known: bool):
     question = f"Where was the mayor of {place} born?"
     plan = parse(f"Who is the mayor of {place}? * Where was {{mayor}} born?")
-    steps = (Step(f"Who is the mayor of {place}?", person),) if known else ()
+    steps = (Step(f"Who is the mayor of {place}?", (person,)),) if known else ()
     yield "translate_bnf", TranslateInput(question), plan
     yield "translate_logic", TranslateInput(f"papers on {place} but not {person}"), _query(place, person)
     yield "translate_art", TranslateInput(question), _tree(question, place)
