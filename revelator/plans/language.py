@@ -47,7 +47,7 @@ class PlanLanguage:
     parse: Callable[[str], Any]
     render: Callable[[Any], str]
     check: Callable[[Any], tuple[Any, ...]]
-    shape: Callable[[Any], str]  # equal for plans that differ in words, and in the order of what has none
+    shape: Callable[[Any], str]  # of a plan that checks: equal whatever its words, and the order of what has none
     fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
     asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
     count_leaves: Callable[[Any], int]

@@ -125,11 +125,10 @@ class Task:
         return None if self.language and self.language.check(value) else value
 
     def outcome(self, output: str) -> object:
-        """What two outputs must agree in to come to the same: the shape of a plan, else the typed value; an output that
-        does not parse stands for itself."""
-        try:
-            value = self.parse(output)
-        except (TaskOutputError, ExpressionError):
+        """What two outputs must agree in to come to the same: the shape of a plan, else the typed value. An output that
+        is not sound stands for itself."""
+        value = self.sound(output)
+        if value is None:
             return output
         return self.language.shape(value) if self.language else value
 
