@@ -76,7 +76,7 @@ class TeacherConfig(Strict):
     examples: int = Field(4, ge=0, le=32)
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5
-    records: dict[str, TaskConfig] = Field(default_factory=dict)  # bounds of the set's records, as `tasks` of a set's configuration
+    records: dict[str, TaskConfig] = Field(default_factory=dict)  # bounds of its records, as a set's `tasks`
 
 
 class TeachConfig(TeacherConfig):

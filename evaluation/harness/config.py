@@ -12,10 +12,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, RootModel, field_validator, model_validator
 
 from revelator.config import FilePath, Strict, check_config, read_yaml
+from revelator.limits import Strategy
 from serving.protocols import Decoding
 from serving.retrieval.logical import Conjunction, Disjunction, Negation
 
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
@@ -133,7 +133,7 @@ class RunConfig(Strict):
     its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked; a baseline asks its
     inner models, with the secret of the server's home folder `home`.
 
-    `corpora` are the files that the index must have been built from. `limits` are those of `serving.executor.Limits`.
+    `corpora` are the files that the index must have been built from. `limits` are those of `revelator.limits.Limits`.
     """
 
     benchmark: BenchmarkConfig

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Literal
 
 import pytest
+from pydantic import Field
 
 from revelator.config import REFERENCE, FilePath, Strict, read_config
 from revelator.errors import ConfigError
@@ -19,7 +20,7 @@ class Part(Strict):
 class Whole(Strict):
     name: str
     parts: tuple[Part, ...] = ()
-    sizes: dict[str, int] = {}
+    sizes: dict[str, int] = Field(default_factory=dict)
 
 
 @pytest.fixture
@@ -47,9 +48,7 @@ def file(tmp_path: Path) -> Path:
         (r'{name: x, parts: [{path: "a\uD83D"}]}', "surrogate pair is not a character"),
     ],
 )
-def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(
-    text: str, says: str, file: Path
-) -> None:
+def test_what_is_wrong_is_named_with_field_value_and_reason_and_the_reference(text: str, says: str, file: Path) -> None:
     file.write_text(text)
     with pytest.raises(ConfigError, match=says) as caught:
         read_config(file, Whole)
