@@ -73,7 +73,7 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
-        "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
+        "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
     "eval": Group("Systems on benchmarks: answers, scores, costs.", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
@@ -88,10 +88,7 @@ COMMANDS: dict[str, Command | Group] = {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
-        "tree": Group("Trees of atomic calls.", {
-            "check": Command("serving.commands.art:check", "Can a tree be run, and which number has each node?"),
-            "schema": Command("serving.commands.art:schema", "Which JSON is a tree?"),
-        }),
+        "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),
 }
 # fmt: on

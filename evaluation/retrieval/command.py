@@ -23,7 +23,6 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from data_gen.annotated import AnnotatedQuestion
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI, adapter_folder
 from evaluation.published import CORPORA as PUBLISHED
 from evaluation.published import all_questions
@@ -40,6 +39,7 @@ from evaluation.retrieval.queries import (
     shape_of,
 )
 from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
+from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION

@@ -11,9 +11,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
+from data_gen.config import load_config
 from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
+from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
 from revelator.plans import parse, to_letters

@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, normal_form, parse
-from revelator.plans.logic_expression import joined
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, joined, normal_form, parse
 from serving.retrieval.calibration import Calibration, fit, self_labelled
 from serving.retrieval.fusion import convex, reciprocal_ranks
 from serving.retrieval.logical import SMALLEST, Operators, best, compose

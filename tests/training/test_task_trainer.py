@@ -39,11 +39,11 @@ from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
-from training.callbacks import Report
 from training.checkpoints import BEST
 from training.config import TrainConfig
-from training.merge import merge_adapter
-from training.task_trainer import TaskTrainer, projecting, read_best
+from training.export import merge_adapter
+from training.sft import TaskTrainer, project_only, read_best
+from training.tracking import Report
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 SETTINGS = {
@@ -126,7 +126,7 @@ def test_logits_are_those_of_the_learnt_positions_and_whole_again_afterwards(bas
     learnt = torch.zeros(2, 5, dtype=torch.bool)
     learnt[0, 3:] = learnt[1, 2] = True
     whole = model(ids).logits
-    with projecting(model, learnt):
+    with project_only(model, learnt):
         torch.testing.assert_close(model(ids).logits, whole[:, :-1][learnt])
     torch.testing.assert_close(model(ids).logits, whole)
 
