@@ -164,7 +164,7 @@ def test_the_adapter_of_the_best_mean_score_is_kept_and_of_equal_scores_that_of_
     for score, loss in ((0.5, 1.0), (0.4, 0.1), (0.5, 0.9), (0.5, 0.9), (0.6, 2.0)):
         with torch.no_grad():
             next(p for p in trainer.model.parameters() if p.requires_grad).add_(1.0)
-        trainer._keep_best({"eval_score": score, "eval_loss": loss})
+        trainer._save_if_best({"eval_score": score, "eval_loss": loss})
         kept.append(sha256_file(trainer.work / BEST / ADAPTER_WEIGHTS))
     assert kept[0] == kept[1] and kept[2] == kept[3] and len(set(kept)) == 3
     assert read_best(trainer.work) == {"score": 0.6, "loss": 2.0, "step": 0}
