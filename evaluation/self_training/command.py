@@ -14,6 +14,7 @@ from rich.console import Console
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
+from evaluation.rows import progress_bar
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
 from revelator.plans import parse, to_letters
@@ -207,7 +208,7 @@ def gain(
         --set runs/real/sets/real --source musique
     """
     from data_gen.instruction_set import read_records
-    from evaluation.adapters.scoring import progress_bar, score
+    from evaluation.gate.scores import score_adapter
     from evaluation.self_training.rounds import RECORD, gains, record
     from revelator.artifact import read_manifest
     from serving.models.engine import Engine
@@ -223,8 +224,8 @@ def gain(
     scores = []
     for folder in (before, after):
         engine = Engine(read_manifest(folder).base_name, folder, threads=threads)
-        with progress_bar(Console(stderr=True)) as progress:
-            scores.append(score(engine, rows, progress, f"{folder.name}: "))
+        with progress_bar() as progress:
+            scores.append(score_adapter(engine, rows, progress, f"{folder.name}: "))
     tasks = {task: gains(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
     record(round_folder, {"gain": {**digests, "set": digest, "source": source, "tasks": tasks}})

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.adapters.scores import DECIDING, Scores, TaskScore
+from evaluation.gate.scores import DECIDING, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
