@@ -26,14 +26,14 @@ from evaluation.options import (
 )
 from evaluation.rows import progress_bar
 from revelator import promotions, registry
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
+from revelator.files import sha256_file
 from revelator.registry import CHAMPION, Version
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
     from evaluation.gate.scores import Scores
-    from training.instructions import Instruction
+    from revelator.rows import Row
 
 SET_HELP = "Instruction set.  [default: the one it was trained on]"
 SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
@@ -273,7 +273,7 @@ def _named_set(given: Path | None, tags: dict[str, str]) -> Path:
     return folder
 
 
-def _score(adapter: Adapter, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:
+def _score(adapter: Adapter, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
     from evaluation.gate.scores import score_adapter
 
     engine = open_engine(adapter, base, threads)
@@ -281,9 +281,7 @@ def _score(adapter: Adapter, base: str | None, rows: list[Instruction], threads:
         return score_adapter(engine, rows, progress, title)
 
 
-def _score_champion(
-    champion: Version, home: Path, base: str | None, rows: list[Instruction], threads: int | None
-) -> Scores:
+def _score_champion(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
     try:
         return _score(fetch_version(champion, home), base, rows, threads, f"champion {champion.version}: ")
     except ArtifactError as error:

@@ -17,18 +17,17 @@ import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
-from data_gen.instruction_set import read_records
 from evaluation.metrics.answers import normalise
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.plans import plan_score, query_score, tree_score
 from evaluation.rows import append_rows, read_rows
-from revelator.durable import write_json
 from revelator.errors import ConfigError, TaskOutputError
+from revelator.files import write_json
 from revelator.plans import art, logic, parse
+from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from serving.protocols import Decoding
-from training.instructions import Instruction, pinned, read_split, verify_set
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine
@@ -98,21 +97,18 @@ class TaskScore:
 Scores = dict[str, TaskScore]
 
 
-def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | None = None) -> list[Instruction]:
+def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | None = None) -> list[Row]:
     """At most `limit` rows a task of a verified set, the first by the hash of their id; with 0 all of them. Raises
     ConfigError where no row is from `source`."""
     verify_set(set_folder)
-    rows = read_split(set_folder, split)
-    if source:
-        chosen = {record.id for record in read_records(set_folder, split) if record.source == source}
-        rows = [row for row in rows if row.id in chosen]
+    rows = [row for row in read_split(set_folder, split) if source in (None, row.source)]
     if not rows:
         hint = f"revelator data inspect {set_folder}"
         raise ConfigError(f"no {split} rows of {source}", where="--source", hint=hint)
-    return pinned(rows, limit or len(rows))
+    return sample_rows(rows, limit or len(rows))
 
 
-def score_row(row: Instruction, output: str) -> dict[str, bool]:
+def score_row(row: Row, output: str) -> dict[str, bool]:
     """The scores of one row's output, by name; the same names for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
@@ -137,7 +133,7 @@ def _comparable(value: str | list[str]) -> list[str]:
 
 def grade_rows(
     engine: Engine,
-    rows: Sequence[Instruction],
+    rows: Sequence[Row],
     progress: Progress | None = None,
     title: str = "",
     *,
@@ -150,7 +146,7 @@ def grade_rows(
     from serving.models.revelator_model import complete
 
     graded = {row.id: row for row in done}
-    by_task: dict[str, list[Instruction]] = {}
+    by_task: dict[str, list[Row]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
     for task, own in by_task.items():
@@ -167,7 +163,7 @@ def grade_rows(
     return [graded[row.id] for row in rows]
 
 
-def _grade(row: Instruction, output: str, probabilities: dict[str, float]) -> GradedRow:
+def _grade(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
     scores = {name: float(value) for name, value in score_row(row, output).items()}
     first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else math.nan
     return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
@@ -202,9 +198,7 @@ def _score_task(task: str, rows: Sequence[GradedRow]) -> TaskScore:
     return TaskScore(task, len(rows), scores, tuple(row.id for row in rows), values)
 
 
-def score_adapter(
-    engine: Engine, rows: Sequence[Instruction], progress: Progress | None = None, title: str = ""
-) -> Scores:
+def score_adapter(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
     """Scores by task of what the engine writes for the rows."""
     return score_tasks(grade_rows(engine, rows, progress, title))
 
