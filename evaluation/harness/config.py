@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, m
 from data_gen.config import FilePath, read_config
 from revelator.limits import Strategy
 from serving.protocols import Decoding
-from serving.retrieval.logical import Conjunction, Disjunction, Negation
+from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
 EXAMPLES = "evaluation/configs"
 

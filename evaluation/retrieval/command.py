@@ -47,7 +47,7 @@ from revelator.registry import CHAMPION
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
 from serving.retrieval import IndexSettings
-from serving.retrieval.settings import Kind
+from serving.retrieval.index_folder import Kind
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine

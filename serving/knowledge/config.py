@@ -32,6 +32,15 @@ from serving.retrieval import Index, LocalRetriever
 
 Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
+_KINDS = "kind must be text, graph, sparql or web"
+WORDS = {  # pydantic's own would show the value or name a class
+    "model_type": "a mapping is needed",
+    "model_attributes_type": "a mapping is needed",
+    "path_type": "a path is needed",
+    "too_short": "at least one source is needed",
+    "union_tag_invalid": _KINDS,
+    "union_tag_not_found": _KINDS,
+}
 
 
 def _iri(text: str) -> str:
@@ -47,16 +56,6 @@ def _language(text: str) -> str:
 
 Iri = Annotated[str, AfterValidator(_iri)]
 Language = Annotated[str, AfterValidator(_language)]
-
-_KINDS = "kind must be text, graph, sparql or web"
-WORDS = {  # pydantic's own would show the value or name a class
-    "model_type": "a mapping is needed",
-    "model_attributes_type": "a mapping is needed",
-    "path_type": "a path is needed",
-    "too_short": "at least one source is needed",
-    "union_tag_invalid": _KINDS,
-    "union_tag_not_found": _KINDS,
-}
 
 
 class _Settings(BaseModel):
