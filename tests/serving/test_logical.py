@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, normal_form, parse
-from revelator.plans.logic_expression import joined
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, joined, normal_form, parse
 from serving.retrieval.dense import best_places
 from serving.retrieval.index import combine_convexly, fuse_ranks
 from serving.retrieval.logic import SMALLEST, Operators, compose
