@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import httpx
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -215,7 +215,7 @@ def read_options(text: str) -> Options:
         raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", where="options", hint=error.hint) from error
-    return Options(**value)
+    return cast(Options, value)
 
 
 def _invalid_option(error: ValidationError) -> InvalidRequest:
