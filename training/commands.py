@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,8 @@ def train(
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
     settings = _resolve(config, sets, out, home, changes)
+    if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
+        raise ModuleNotFoundError(name="accelerate")
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home, tracking_uri)
     result |= {"seconds": round(time.monotonic() - began, 1)}
