@@ -31,8 +31,8 @@ from rich.table import Table
 
 from revelator.client import AsyncClient, Client
 from serving.triton import control
-from serving.triton.install import find_server
-from serving.triton.secrets import control_secret
+from serving.triton.access import read_control_token
+from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 
 CODE = Path(__file__).parent / "fixed" / "models" / "answered.py"
@@ -61,7 +61,11 @@ def serving() -> Iterator[str]:
         (version / "model.py").write_bytes(CODE.read_bytes())
         (version.parent / "config.pbtxt").write_bytes(CONFIG.read_bytes())
         server = TritonServer(
-            find_server(work), work / "models", read_ports("auto"), work / "triton.log", token=control_secret(work)
+            find_installation(work),
+            work / "models",
+            read_ports("auto"),
+            work / "triton.log",
+            token=read_control_token(work),
         )
         with server:
             control.load(work, server.url, "executor", 1)

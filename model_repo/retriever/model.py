@@ -6,9 +6,18 @@ from pathlib import Path
 
 from revelator.errors import RevelatorError
 from serving.retrieval import Index
-from serving.triton.backend import Inner, array, failure, is_given, parameters, response, strings, texts
-from serving.triton.inner import QUERY_BYTES
-from serving.triton.searches import Search, search
+from serving.triton.inside.backend import (
+    QUERY_BYTES,
+    Inner,
+    array,
+    failure,
+    is_given,
+    parameters,
+    response,
+    strings,
+    texts,
+)
+from serving.triton.inside.retriever import Search, search
 
 
 class TritonPythonModel:

@@ -6,16 +6,24 @@ import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError
 from serving import collector
-from serving.triton.backend import Inner, array, failure, parameters, response, texts
-from serving.triton.completions import Client, Completions, Row
-from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES
+from serving.triton.inside.backend import (
+    PROMPT_BYTES,
+    PROMPTS_BYTES,
+    Inner,
+    array,
+    failure,
+    parameters,
+    response,
+    texts,
+)
+from serving.triton.inside.revelator import Client, CompletionService, Row
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.inner = Inner(args)
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.completions = Completions(folder, parameters(args)["decoding"])
+        self.completions = CompletionService(folder, parameters(args)["decoding"])
         collector.give_back_often()
 
     def execute(self, requests):

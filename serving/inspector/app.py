@@ -1,10 +1,10 @@
 """The inspector's routes.
 
     GET  /                          the page; /web/… its files
-    GET  /api/servers               whom one can ask, and the versions they serve
-    POST /api/check                 {"text", "language"} → what `revelator check` says, each fault with its excerpt
+    GET  /api/servers               the servers that can be asked, and the versions they serve
+    POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
     POST /api/runs                  `asking.Wanted` → JSON lines: the events, then {"kind": "saved", "run": id}
-    GET  /api/runs                  the runs that are kept, newest first
+    GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
@@ -19,8 +19,9 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -29,18 +30,29 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from revelator import art
 from revelator._wire import write_error
-from revelator.errors import RevelatorError
-from serving.http.bodies import read_body
-from serving.http.protection import LOOPBACK, Protection
-from serving.http.statuses import described, headers_of
-from serving.inspector.asking import Asking, Wanted, begun
+from revelator.errors import ExpressionError, RevelatorError
+from revelator.language import Diagnostic, logic
+from revelator.language.commands import verdict_of
+from revelator.language.faults import excerpt
+from revelator.trace import PlanLanguage
+from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
+from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.chat import Chat
-from serving.inspector.checking import Plan, verdict
 from serving.inspector.runs import Runs
-from serving.inspector.servers import Server
 
 WEB = Path(__file__).with_name("web")
+MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
+
+
+class Plan(BaseModel):
+    """The body of `POST /api/check`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str = Field(max_length=MOST)
+    language: PlanLanguage = "bnf"
 
 
 def create_app(
@@ -65,7 +77,7 @@ def create_app(
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, token=token)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
 
 
@@ -84,22 +96,22 @@ class Pages:
 
     async def check(self, request: Request) -> Response:
         plan = await read_body(request, Plan)
-        return JSONResponse(await asyncio.to_thread(verdict, plan.text, plan.language))
+        return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
         asking = Asking(self._servers, self._runs, await read_body(request, Wanted))
-        events = await begun(asking.events())
+        events = await await_first_event(asking.events())
 
-        async def told() -> AsyncIterator[str]:
+        async def lines() -> AsyncIterator[str]:
             try:
                 async for event in events:
                     yield _line(event.to_json())
                 yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
             except Exception as error:
                 run = asking.id if asking.saved else None
-                yield _line({"kind": "error", "run": run, **json.loads(write_error(described(error)[0]))})
+                yield _line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
 
-        return StreamingResponse(told(), media_type="application/x-ndjson")
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def list_runs(self, request: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(self._runs.summaries))
@@ -119,6 +131,39 @@ def _line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    told, status = described(error)
+async def _error_response(request: Request, error: Exception) -> Response:
+    told, status = describe_error(error)
     return JSONResponse({"error": json.loads(write_error(told))}, status, headers_of(told))
+
+
+def check_text(text: str, language: PlanLanguage = "bnf") -> dict[str, Any]:
+    """`expression, valid, canonical, diagnostics` of a text, and the `doubts` about a plan that checks.
+
+    Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
+    """
+    found = verdict_of(text) if language == "bnf" else _check_other(text, language)
+    return {**found, "diagnostics": _pointed(text, found["diagnostics"]), "doubts": _pointed(text, found["doubts"])}
+
+
+def _pointed(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]
+
+
+def _check_other(text: str, language: Literal["logic", "art"]) -> dict[str, Any]:
+    canonical, faults = None, []
+    try:
+        if language == "logic":
+            query = logic.parse(text)
+            canonical, faults = logic.render(query), [vars(d) for d in logic.check(query)]
+        else:
+            tree = art.parse(text)
+            canonical = art.render(tree)
+            faults = [_whole(text, fault) for fault in art.check(tree)]
+    except ExpressionError as error:
+        faults = [vars(Diagnostic(error.code, error.message, error.start, error.end, error.hint or ""))]
+    return {"expression": text, "valid": not faults, "canonical": canonical, "diagnostics": faults, "doubts": []}
+
+
+def _whole(text: str, fault: art.Fault) -> dict[str, Any]:
+    """A tree's fault names its node by number, not by its place in the text."""
+    return vars(Diagnostic(fault.code, f"{fault.place}: {fault.message}", 0, len(text), fault.hint))

@@ -28,7 +28,7 @@ VLLM, VLLM_FACTS = "revelator_vllm", "revelator.json"
 EMBEDDED = "embedded"
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
-RELEASE = "version.json"  # there too: what the folder consists of
+CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 
 
 @dataclass(frozen=True)

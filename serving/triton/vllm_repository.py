@@ -3,7 +3,7 @@
     config.pbtxt          the backend's inputs and outputs, written out: `revelator serve` completes no configuration
     1/model.json          vLLM's engine arguments
     1/multi_lora.json     the name of each version's adapter, and its folder; read once, when the model is loaded
-    1/revelator.json      what our client needs (`serving.triton.vllm.Served`); written last
+    1/revelator.json      what our client needs (`serving.models.vllm.VllmFacts`); written last
     adapters/N/           the adapter of version N, verified
 
 A request names the adapter, so two versions are compared, and one rolled back, without a second copy of the base.
@@ -25,10 +25,10 @@ from revelator.artifact import base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
+from serving.models.vllm import VllmFacts
 from serving.triton import repository
 from serving.triton.repository import VLLM as MODEL
 from serving.triton.repository import VLLM_FACTS as FACTS
-from serving.triton.vllm import Served
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
 INPUTS = {
@@ -86,7 +86,7 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     durable.write_bytes(folder / "config.pbtxt", _config().encode())
     durable.write_json(folder / "1" / "model.json", chosen)
     durable.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    durable.write_json(folder / "1" / FACTS, vars(Served(first, names, tokens)))
+    durable.write_json(folder / "1" / FACTS, vars(VllmFacts(first, names, tokens)))
     return folder
 
 

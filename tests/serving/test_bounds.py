@@ -32,7 +32,7 @@ from serving.executor import Limits
 from serving.executor.choices import Answered, Choice, choose
 from serving.knowledge.sources import Sources
 from serving.knowledge.strategy import AtomicStrategy
-from serving.triton.options import REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
+from serving.triton.inside.options import REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 

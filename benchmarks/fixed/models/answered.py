@@ -3,7 +3,7 @@
 import json
 
 from revelator.trace import Node, Passage, Trace, Usage
-from serving.triton.backend import response, strings
+from serving.triton.inside.backend import response, strings
 
 QUESTION, PLAN = "Who founded the company that distributed UHF?", "Who distributed UHF? * Who founded {distributor}?"
 DOCUMENTS = [

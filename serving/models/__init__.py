@@ -1,0 +1,1 @@
+"""What answers: revelator, retriever and generator, in this process, behind Triton or behind an endpoint."""

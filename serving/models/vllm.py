@@ -1,0 +1,133 @@
+"""The revelator behind Triton's vLLM backend: the executor's client for it.
+
+The backend is decoupled, so every prompt is a stream of its own that carries one answer; vLLM puts prompts of all
+streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
+token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
+down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to a regular expression
+(`revelator.language.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
+parse in the end is the question itself, degraded, as with the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from revelator import art
+from revelator.errors import ConfigError, ExpressionError
+from revelator.language import check, logic, parse
+from revelator.language.regular import plan_expression
+from revelator.tasks import TASKS
+from serving.engines.degraded import question_itself
+from serving.models.triton import TritonModels, strings
+from serving.protocols import Completion
+from serving.triton.repository import VLLM as MODEL
+from serving.triton.repository import VLLM_FACTS as FACTS
+
+PLAN_TOKENS, TREE_TOKENS = 256, 448
+
+
+@dataclass(frozen=True)
+class VllmFacts:
+    """What `revelator.json` beside model.json says.
+
+    `adapter` is the name in multi_lora.json of the version that answers unless another is asked for; `versions` maps
+    each version to such a name; `label_tokens` each label to its first token.
+    """
+
+    adapter: str
+    versions: dict[str, str]
+    label_tokens: dict[str, int]
+
+
+def read_facts(folder: Path) -> VllmFacts:
+    """Raises ConfigError when `folder` is no version folder of `revelator deploy --engine vllm`."""
+    try:
+        return VllmFacts(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        hint = "write it with `revelator deploy --engine vllm`"
+        raise ConfigError(f"not readable: {error}", where=str(folder / FACTS), hint=hint) from error
+
+
+class VllmRevelator:
+    """`serving.protocols.Revelator` over the Triton model `revelator_vllm`.
+
+    `version` chooses among the registry versions that are served over one base; None is the deployed one.
+    """
+
+    def __init__(self, models: TritonModels, facts: VllmFacts, version: int | None = None) -> None:
+        if version is not None and str(version) not in facts.versions:
+            known = ", ".join(facts.versions)
+            raise ConfigError(f"version {version} is not served by vLLM", where=MODEL, hint=f"versions are {known}")
+        self._models, self._facts = models, facts
+        self._adapter = facts.adapter if version is None else facts.versions[str(version)]
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        """One stream a prompt, all at once; the first error ends the others."""
+        rows = [asyncio.create_task(self._one(task, prompt, temperature)) for prompt in prompts]
+        try:
+            return await asyncio.gather(*rows)
+        finally:
+            for row in rows:
+                row.cancel()
+
+    async def _one(self, task: str, prompt: str, temperature: float) -> Completion:
+        labels = TASKS[task].labels
+        sampling = self._choice(labels) if labels else self._writing(task, temperature)
+        result = await self._models.first(
+            MODEL,
+            text_input=strings([prompt]),
+            stream=np.array([False]),
+            exclude_input_in_output=np.array([True]),
+            sampling_parameters=strings([json.dumps(sampling | {"lora_name": self._adapter})]),
+            return_logprobs=np.array([bool(labels)]),
+            return_num_input_tokens=np.array([True]),
+            return_num_output_tokens=np.array([True]),
+        )
+        read, wrote = (int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output"))
+        if labels:
+            found = self._probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
+            return Completion(max(found, key=found.__getitem__), found, read)
+        text = result.as_numpy("text_output")[0].decode().strip()
+        if readable(task, text):
+            return Completion(text, {}, read, wrote)
+        return Completion(question_itself(task, prompt), {}, read, wrote, degraded=True)
+
+    def _choice(self, labels: Sequence[str]) -> dict[str, Any]:
+        allowed = [self._facts.label_tokens[label] for label in labels]
+        return {"temperature": 0, "max_tokens": 1, "logprobs": len(labels), "allowed_token_ids": allowed}
+
+    def _writing(self, task: str, temperature: float) -> dict[str, Any]:
+        tokens = TREE_TOKENS if task == "translate_art" else PLAN_TOKENS
+        sampling = {"temperature": temperature, "max_tokens": tokens}
+        if task != "translate_bnf":
+            return sampling
+        return sampling | {"structured_outputs": json.dumps({"regex": f" {plan_expression()}"})}
+
+    def _probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
+        """Over the labels alone; one that vLLM does not name has none."""
+        named = {int(token): math.exp(entry["logprob"]) for token, entry in logprobs[0].items()}
+        own = {label: named.get(self._facts.label_tokens[label], 0.0) for label in labels}
+        return {label: value / sum(own.values()) for label, value in own.items()}
+
+
+def readable(task: str, text: str) -> bool:
+    """Does a written plan, query or tree parse and check? Other tasks' texts are read by who asked for them."""
+    try:
+        match task:
+            case "translate_bnf":
+                return not check(parse(text))
+            case "translate_logic":
+                return not logic.check(logic.parse(text))
+            case "translate_art":
+                return not art.check(art.parse(text))
+    except ExpressionError:
+        return False
+    return True
