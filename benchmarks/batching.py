@@ -21,9 +21,9 @@ import click
 
 from revelator.trace import Passage
 from serving.batching import BatchedRevelator
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import LocalRevelator
 from serving.executor import Executor
+from serving.models.engine import Engine
+from serving.models.revelator_model import LocalRevelator
 from serving.protocols import GenerateRequest, Reading, Revelator
 
 

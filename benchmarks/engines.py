@@ -29,12 +29,12 @@ import torch
 from transformers import AutoTokenizer, DynamicCache, StaticCache
 
 from revelator.artifact import base_folder
-from revelator.language.decoding import plan_grammar
+from revelator.plans.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving.engines.constrained import Constraint
-from serving.engines.engine import Engine
-from serving.engines.onnx_model import OnnxModel
-from serving.engines.transformers_model import TransformersModel
+from serving.models.constrained import Constraint
+from serving.models.engine import Engine
+from serving.models.onnx_model import OnnxModel
+from serving.models.transformers_model import TransformersModel
 
 ASKED = [
     "In which country was the director of the film Tin Comet born?",

@@ -29,8 +29,8 @@ from rich.table import Table
 from evaluation.measures.bootstrap import bootstrap
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
-from revelator.language import parse
-from serving.engines.engine import Engine
+from revelator.plans import parse
+from serving.models.engine import Engine
 from training.answers import is_hard, read_answers
 from training.instructions import Instruction, pinned, read_split, verify_set
 from training.rewards import TRANSLATE, Answers, executed

@@ -22,7 +22,7 @@ from pathlib import Path
 import faiss
 import numpy as np
 
-from revelator.language.logic import parse
+from revelator.plans.logic import parse
 from serving.retrieval.bounded import search_bounded
 from serving.retrieval.logical import DEFAULT, best, compose
 from serving.retrieval.products import nearest, products

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from revelator import language
+from revelator import plans
 from revelator.errors import DataError, ExpressionError
 from revelator.tasks import TASKS
 
@@ -78,7 +78,7 @@ class AnnotatedQuestion:
         yield from (step.question for step in self.steps)
         if self.expression:
             try:
-                yield from (leaf.text for leaf in language.leaves(language.parse(self.expression)))
+                yield from (leaf.text for leaf in plans.leaves(plans.parse(self.expression)))
             except ExpressionError:
                 return
 

@@ -22,9 +22,9 @@ from data_gen.config import SetConfig
 from data_gen.mention import mention
 from data_gen.substitution import planned_names
 from data_gen.trees import tree_of_step
-from revelator import art, language
+from revelator import plans
 from revelator.durable import sha256_text
-from revelator.language import logic
+from revelator.plans import art, logic
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -76,7 +76,7 @@ def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: S
 
     `group` is the question that it came from.
     """
-    letters = language.to_letters(language.parse(question.expression)) if question.expression else ""
+    letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(planned_names(question), ensure_ascii=False)
     for name in tasks or TASKS:
         bounds = config.task(name)
@@ -179,9 +179,9 @@ def relevance_pairs(question: AnnotatedQuestion) -> Iterator[tuple[int | None, i
 
 def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     if question.expression:
-        plan = language.parse(question.expression)
+        plan = plans.parse(question.expression)
     elif question.route == "compound" and len(question.parts) > 1:
-        plan = language.Sequence(tuple(language.Atomic(part) for part in question.parts))
+        plan = plans.Sequence(tuple(plans.Atomic(part) for part in question.parts))
     else:
         return
     yield Example("translate_bnf", "0", TranslateInput(question.question), plan)
@@ -224,7 +224,7 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
         id=f"{question.id}/step{index}",
         question=step.question,
         route="single",
-        expression=language.render(language.Atomic(step.question)),
+        expression=plans.render(plans.Atomic(step.question)),
         steps=(step,),
         answers=tuple(step.answer.split("; ")),
         passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),

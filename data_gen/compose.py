@@ -27,7 +27,7 @@ from data_gen.substitution import load_names
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from data_gen.world.generate import check_place
 from data_gen.writing import writing
-from revelator import language
+from revelator import plans
 from revelator.durable import sha256_file, staged_folder, write_json
 from revelator.errors import DataError
 
@@ -85,7 +85,7 @@ def compose(
                 if question is None or admission.fault(question):
                     continue
                 write(question)
-                graphs[language.to_letters(language.parse(question.expression))] += 1
+                graphs[plans.to_letters(plans.parse(question.expression))] += 1
                 progress()
         manifest = {
             "kind": KIND,

@@ -18,7 +18,7 @@ from data_gen.annotation import GoldStep, UnplannableError, plan
 from data_gen.clauses import UNREADABLE, Clause, clause
 from data_gen.wording import asked_relations, names_of, tidy
 from revelator.errors import DataError
-from revelator.language import doubts, parse
+from revelator.plans import doubts, parse
 
 # How many single questions stand in each chain, and whether another question follows the one that joins two chains.
 GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {

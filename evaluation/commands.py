@@ -101,7 +101,7 @@ def named_set(given: Path | None, tags: dict[str, str]) -> Path:
 
 def scored(folder: Path | None, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:
     from evaluation.adapters.scoring import progress_bar, score
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
     named = read_manifest(folder).base_name if folder else "tiny"
     engine = Engine(base or named, folder, threads=threads)

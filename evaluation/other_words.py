@@ -30,10 +30,10 @@ from evaluation.rows import progress_bar
 from revelator.artifact import read_manifest as read_adapter
 from revelator.cli import run
 from revelator.errors import ConfigError
-from revelator.language import parse
+from revelator.plans import parse
 from revelator.tasks import TASKS, TranslateInput
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 
 PLANNED = "translate_bnf"
 BATCH = 16

@@ -34,8 +34,8 @@ from revelator.artifact import read_manifest as read_adapter
 from revelator.cli import run
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 
 BATCH = 32
 STEP, WHOLE = "a step's question", "the whole question"

@@ -15,8 +15,8 @@ import click
 from revelator.errors import RevelatorError
 
 COMMANDS = {
-    "parse": "revelator.language.commands:parse",
-    "check": "revelator.language.commands:check",
+    "parse": "revelator.plans.commands:parse",
+    "check": "revelator.plans.commands:check",
     "data": "data_gen.commands:data",
     "train": "training.commands:train",
     "promote": "evaluation.promotion.command:promote",

@@ -21,7 +21,7 @@ from data_gen.logic.templates import Truth, combinations, drawn, filled, templat
 from data_gen.logic.topics import LITTLE, Topic
 from data_gen.logic.wording import phrases, word
 from revelator.errors import DataError
-from revelator.language.logic import Query, render, terms
+from revelator.plans.logic import Query, render, terms
 
 TEACHER = "templates"
 SOURCE, FREE = "logic", "logic-free"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 
-from revelator.language.logic import And, Not, Or, Query, Term, holds, parse, terms
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, terms
 
 NEGATED = 0.35  # chance of NOT before a term of a drawn shape
 FLAT = 0.25  # chance that a drawn shape has one operator throughout

@@ -11,7 +11,7 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.annotation import UnplannableError, plan
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import language
+from revelator import plans
 
 ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside them: no question is asked
 
@@ -36,6 +36,6 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         split="",
         question=asked,
         route="complex" if many else "single",
-        expression=planned.expression if many else language.render(language.Atomic(asked)),
+        expression=planned.expression if many else plans.render(plans.Atomic(asked)),
         entities=planned.entities,
     )

@@ -11,7 +11,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.leakage import normalise
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import language
+from revelator import plans
 
 DESCRIPTION = re.compile(r'\(description "((?:[^"\\]|\\.)*)"\)|\(description ([^"()]+)\)')
 
@@ -28,7 +28,7 @@ def single(
         split="",
         question=asked,
         route="single",
-        expression=language.render(language.Atomic(asked)),
+        expression=plans.render(plans.Atomic(asked)),
         steps=(AnnotatedStep(asked, answers[0], title),),
         answers=answers,
         passages=passages,

@@ -20,7 +20,7 @@ from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from data_gen.trees import compared, tree
 from revelator.errors import DataError
-from revelator.language import parse
+from revelator.plans import parse
 
 LICENCE = "Apache-2.0"
 TYPES = ("compositional", "inference", "comparison", "bridge_comparison")

@@ -19,7 +19,7 @@ from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.prompting import Prompts, task_data
 from data_gen.teacher.sampling import Decision, DroppedError, decide, operators, sameness
-from revelator.language import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
 
 

@@ -17,7 +17,7 @@ from data_gen.mention import mention
 from data_gen.teacher.sampling import DroppedError
 from data_gen.validators import coverage_fault, plan_fault, query_fault, tree_fault
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.language import Expression, leaves, placeholders, render
+from revelator.plans import Expression, leaves, placeholders, render
 from revelator.tasks import TASKS
 
 UNKNOWN = "unknown"

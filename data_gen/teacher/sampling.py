@@ -12,7 +12,7 @@ from data_gen.teacher.client import Client, Message
 from data_gen.teacher.config import SamplingConfig
 from data_gen.teacher.prompting import STRUCTURE, last_line
 from revelator.errors import RevelatorError
-from revelator.language import Expression, letters_key
+from revelator.plans import Expression, letters_key
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from data_gen.world.straightforward import draw
 from data_gen.world.terms import Plan, ids, inputs_below, names_in, plan
 from data_gen.world.trees import tree_of
 from data_gen.world.view import View
-from revelator.language import Atomic, leaves, render, to_letters
+from revelator.plans import Atomic, leaves, render, to_letters
 
 LICENCE = "Apache-2.0"
 ROUTES = {"straightforward": 0.14, "single": 0.18, "compound": 0.18, "complex": 0.5}

@@ -17,7 +17,7 @@ from data_gen.world.graph import ARTICLE, Entity, Value
 from data_gen.world.prose import possess
 from data_gen.world.relations import Relation, Wording
 from data_gen.world.view import View
-from revelator.language import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
+from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
 WORD = re.compile(r"[a-z]{4,}")

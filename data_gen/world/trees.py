@@ -10,8 +10,8 @@ from dataclasses import replace
 from data_gen.trees import how_many, nodes, same, tree, which
 from data_gen.world.drawing import Draft
 from data_gen.world.terms import Asked, Named, Plan, Term, names_in
-from revelator.art import Art, Filter, Relate
-from revelator.language import Expression
+from revelator.plans import Expression
+from revelator.plans.art import Art, Filter, Relate
 
 
 def tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> str:

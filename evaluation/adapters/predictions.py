@@ -168,8 +168,8 @@ def label_row(record: Record, completion: Completion) -> LabelRow:
 def main(set_folder: Path, adapter: Path, base: str, out: Path) -> None:
     """Predict every dev record."""
     from revelator.artifact import read_manifest
-    from serving.engines.engine import Engine
-    from serving.engines.revelator_model import complete
+    from serving.models.engine import Engine
+    from serving.models.revelator_model import complete
 
     engine = Engine(base or read_manifest(adapter).base_name, adapter)
     predict(set_folder, out, lambda task, prompts: complete(engine, task, prompts))

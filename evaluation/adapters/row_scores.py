@@ -8,9 +8,8 @@ from dataclasses import asdict
 from data_gen.builder import Record
 from evaluation.measures.metrics import normalise, plan_score, tree_score
 from evaluation.measures.query_metrics import query_score
-from revelator import art
 from revelator.errors import TaskOutputError
-from revelator.language import logic, parse
+from revelator.plans import art, logic, parse
 from revelator.tasks import TASKS
 from training.instructions import Instruction
 

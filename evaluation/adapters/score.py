@@ -62,8 +62,8 @@ def score(
       revelator score base --set runs/sets/world --world runs/world --limit 100 --decoding free
     """
     from evaluation.adapters.predictions import predict, read_predicted
-    from serving.engines.engine import Engine
-    from serving.engines.revelator_model import complete
+    from serving.models.engine import Engine
+    from serving.models.revelator_model import complete
     from training.answers import read_answers
     from training.instructions import verify_set
 

@@ -24,7 +24,7 @@ from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
 from serving.retrieval.settings import FORMAT as INDEX_FORMAT

@@ -14,7 +14,7 @@ from evaluation.measures.metrics import answer_score, list_score, normalise, tit
 from evaluation.measures.plan_graph import Sketch, edit_distance, entity_coverage, sketch
 from evaluation.retrieval.recall import gold_titles
 from revelator.errors import ExpressionError
-from revelator.language import logic
+from revelator.plans import logic
 from revelator.trace import Node, Trace
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}

@@ -26,7 +26,7 @@ from evaluation.logic.world import world_cases
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.measures.metrics import ndcg
 from revelator import durable
-from revelator.language.logic import negations, terms
+from revelator.plans.logic import negations, terms
 from serving.retrieval import Index, IndexSettings, build_index
 from serving.retrieval.calibration import Calibration, fit
 from serving.retrieval.encoder import Encoder

@@ -21,7 +21,7 @@ from evaluation.logic.world import world_cases
 from evaluation.measures.metrics import ndcg
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError
-from revelator.language import logic
+from revelator.plans import logic
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose
 

@@ -24,7 +24,7 @@ from pathlib import Path
 from data_gen.logic.templates import filled, templates
 from evaluation.logic.queries import Case, in_words
 from revelator.errors import DataError
-from revelator.language.logic import holds
+from revelator.plans.logic import holds
 from serving.retrieval import STOP_WORDS, terms
 
 WORDS = 80  # of a document: about 128 tokens of a small encoder

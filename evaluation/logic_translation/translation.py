@@ -30,10 +30,10 @@ from evaluation.published import table as published
 from evaluation.rows import progress_bar
 from evaluation.sections import put, text_with
 from revelator.durable import sha256_file
-from revelator.language.logic import Query, parse, terms
+from revelator.plans.logic import Query, parse, terms
 from revelator.tasks import TASKS, TranslateInput
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 
 BATCH = 32
 WRITTEN = "written.tsv"

@@ -25,9 +25,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
-from revelator import art
 from revelator.errors import ExpressionError
-from revelator.language import Expression, check, leaves, letters_key, parse
+from revelator.plans import Expression, art, check, leaves, letters_key, parse
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from data_gen.leakage import normalise
-from revelator.language import Expression, bind, check, leaves, letters_key, parse
+from revelator.plans import Expression, bind, check, leaves, letters_key, parse
 from serving.executor.limits import depth
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken

@@ -14,10 +14,10 @@ from itertools import combinations
 
 from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
-from revelator.art import Art, numbered, references
 from revelator.durable import sha256_text
-from revelator.language import Dependent, Expression, bind, check, leaves, substitute, to_letters
-from revelator.language import Sequence as ListOf
+from revelator.plans import Dependent, Expression, bind, check, leaves, substitute, to_letters
+from revelator.plans import Sequence as ListOf
+from revelator.plans.art import Art, numbered, references
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from evaluation.measures.metrics import normalise
 from revelator.errors import ExpressionError
-from revelator.language.logic import And, Not, Or, Query, Term, check, equivalent, parse
-from revelator.language.logic_expression import joined
+from revelator.plans.logic import And, Not, Or, Query, Term, check, equivalent, parse
+from revelator.plans.logic_expression import joined
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from revelator.art import Art, Filter, Relate
+from revelator.plans.art import Art, Filter, Relate
 
 TOPIC = re.compile(r"\[(.+)\]")
 T = "TOPIC"

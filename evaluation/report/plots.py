@@ -16,7 +16,7 @@ from evaluation.report.runs import Loaded, Retrieval, measure_name
 from evaluation.retrieval.page import NAMES
 from evaluation.retrieval.queries import WAYS
 from revelator.errors import ExpressionError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS
 
 DEPTH = 20  # documents of a recall curve

@@ -50,7 +50,7 @@ from serving.retrieval import IndexSettings
 from serving.retrieval.settings import Kind
 
 if TYPE_CHECKING:
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
 BATCH = 32  # questions compiled together
 AT_ONCE = 2  # questions executed at a time
@@ -136,7 +136,7 @@ def recall(
     corpora = _corpora([*dev, *others], index_folder, data, out, settings)
 
     from revelator.artifact import read_manifest as read_adapter
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
     engine = Engine(base or (read_adapter(folder).base_name if folder else "tiny"), folder, threads=threads)
     about = {
@@ -214,7 +214,7 @@ def begin(out: Path, about: dict[str, Any], more: dict[str, Any]) -> None:
 
 def compile_all(questions: Sequence[AnnotatedQuestion], path: Path, engine: Engine) -> dict[str, str]:
     """The plan of each question by its id, as a server writes it."""
-    from serving.engines.revelator_model import complete
+    from serving.models.revelator_model import complete
 
     known = {row.id: row.plan for row in read_rows(path, Plan)}
     todo = [question for question in questions if question.id not in known]
@@ -277,8 +277,8 @@ class Leaves:
     """Runs a plan with the embedded reader, and says what its leaves were asked."""
 
     def __init__(self, engine: Engine) -> None:
-        from serving.engines.revelator_model import LocalRevelator
         from serving.generators import EmbeddedGenerator
+        from serving.models.revelator_model import LocalRevelator
 
         self._revelator = LocalRevelator(engine)
         self._generator = EmbeddedGenerator()

@@ -25,7 +25,7 @@ from data_gen.annotated import AnnotatedQuestion
 from evaluation.measures.metrics import ndcg
 from evaluation.measures.plan_match import dice
 from revelator.errors import ExpressionError
-from revelator.language import Expression, bind, check, leaves, parse, placeholders, substitute, to_letters
+from revelator.plans import Expression, bind, check, leaves, parse, placeholders, substitute, to_letters
 from serving.retrieval import terms
 
 WAYS = {

@@ -16,7 +16,7 @@ from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
 
 FOLDER = click.Path(path_type=Path)
@@ -126,10 +126,10 @@ def round_(
     from evaluation.self_training import rounds
     from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
-    from serving.engines.engine import Engine
-    from serving.engines.revelator_model import LocalRevelator
     from serving.executor import Executor, Limits
     from serving.generators import EmbeddedGenerator
+    from serving.models.engine import Engine
+    from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.local import LocalRetriever
 
@@ -210,7 +210,7 @@ def gain(
     from evaluation.adapters.scoring import progress_bar, score
     from evaluation.self_training.rounds import RECORD, gains, record
     from revelator.artifact import read_manifest
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
     from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():

@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from revelator.art import Art, parse, schema_text, to_tree
-from revelator.art import check as faults_of
 from revelator.errors import DataError
+from revelator.plans.art import Art, parse, schema_text, to_tree
+from revelator.plans.art import check as faults_of
 from revelator.terminal import printable
 from revelator.trace import Trace
 

@@ -13,7 +13,7 @@ from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revelator.language import logic as language
+from revelator.plans import logic as language
 from revelator.terminal import printable
 from revelator.trace import Passage
 from serving.retrieval import Index, IndexSettings, build_index, read_manifest

@@ -30,12 +30,11 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from revelator import art
 from revelator._wire import write_error
 from revelator.errors import ExpressionError, RevelatorError
-from revelator.language import Diagnostic, logic
-from revelator.language.commands import verdict_of
-from revelator.language.faults import excerpt
+from revelator.plans import Diagnostic, art, logic
+from revelator.plans.commands import verdict_of
+from revelator.plans.faults import excerpt
 from revelator.trace import PlanLanguage
 from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
 from serving.inspector.asking import Asking, Server, Wanted, await_first_event

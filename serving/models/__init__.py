@@ -1,1 +1,1 @@
-"""What answers: revelator, retriever and generator, in this process, behind Triton or behind an endpoint."""
+"""Models in this process: a base with an adapter on ONNX Runtime or transformers, and the revelator over it."""

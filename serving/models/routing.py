@@ -17,7 +17,7 @@ from pathlib import Path
 
 from revelator.durable import sha256_text
 from revelator.errors import RevelatorError
-from revelator.language import check, letters_key
+from revelator.plans import check, letters_key
 from revelator.tasks import TASKS
 from serving.models.releases import Choice, current_choice, use_choice
 from serving.protocols import Completion, Revelator

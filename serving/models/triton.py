@@ -7,8 +7,8 @@ in a queue. Prompts of one task travel together in the batch dimension, so ten r
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import asdict
 from types import TracebackType
 from typing import Any, Literal
@@ -24,12 +24,12 @@ from revelator.channel import channel
 from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
-from serving.models import releases
+from serving.models.releases import current_choice
 from serving.protocols import Completion, GenerateRequest, Reading
-from serving.triton.access import SECRET_PARAMETER
-from serving.triton.inside.processes import ProcessGuard
 
 _NOT_LOADED = "Request for unknown model"  # Triton's word for a model or a version that is not there, or not any more
+SECRET_PARAMETER = "inner"  # of a request to an inner model
+Guard = Callable[[], AbstractAsyncContextManager[None]]
 MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 
@@ -64,8 +64,8 @@ class TritonModels:
         except InferenceServerException as error:
             if version and _NOT_LOADED in error.message():
                 return await self.infer(model, **inputs)
-            raise _named(model, error) from error
-        releases.current_choice().answered[model].add(result.get_response().model_version)
+            raise _with_model(model, error) from error
+        current_choice().answered[model].add(result.get_response().model_version)
         return result
 
     async def first(self, model: str, **inputs: np.ndarray) -> InferResult:
@@ -79,15 +79,15 @@ class TritonModels:
         try:
             arrived = [answer async for answer in answers]  # to the stream's end: cancelled then, Triton can crash
         except InferenceServerException as error:
-            raise _named(model, error) from error
+            raise _with_model(model, error) from error
         finally:
             answers.cancel()
         if not arrived:
             raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
         result, refusal = arrived[0]
         if refusal is not None:
-            raise _named(model, refusal) from refusal
-        releases.current_choice().answered[model].add(result.get_response().model_version)
+            raise _with_model(model, refusal) from refusal
+        current_choice().answered[model].add(result.get_response().model_version)
         return result
 
 
@@ -99,7 +99,7 @@ def _tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
     return tensors
 
 
-def _named(model: str, error: InferenceServerException) -> Exception:
+def _with_model(model: str, error: InferenceServerException) -> Exception:
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if type(found) is Unavailable and found.where is None:
@@ -127,7 +127,7 @@ class RemoteRevelator:
         n = len(prompts)
         result = await self._models.infer(
             "revelator",
-            releases.current_choice().version,
+            current_choice().version,
             task=strings([task] * n, n, 1),
             prompt=strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),
@@ -161,15 +161,18 @@ class RemoteRetriever:
 
 
 class RemoteGenerator:
-    """`serving.protocols.Generator` over the Triton model `generator`; `lives` ends calls that its death left open."""
+    """`serving.protocols.Generator` over the Triton model `generator`.
 
-    def __init__(self, models: TritonModels, lives: ProcessGuard | None = None) -> None:
+    `guard` is entered around each call; it may end the call when the generator's process has died.
+    """
+
+    def __init__(self, models: TritonModels, guard: Guard = nullcontext) -> None:
         self._models = models
-        self._lives = lives
+        self._guard = guard
 
     async def answer(self, request: GenerateRequest) -> Reading:
         text = json.dumps(asdict(request), ensure_ascii=False)
-        async with self._lives.call() if self._lives else nullcontext():
+        async with self._guard():
             result = await self._models.infer("generator", request=strings([text]))
         value: dict[str, Any] = json.loads(result.as_numpy("reading")[0])
         return Reading(**{**value, "answers": tuple(value["answers"])})

@@ -4,7 +4,7 @@ The backend is decoupled, so every prompt is a stream of its own that carries on
 streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
 token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
 down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to a regular expression
-(`revelator.language.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
+(`revelator.plans.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
 parse in the end is the question itself, degraded, as with the engine.
 """
 
@@ -20,17 +20,15 @@ from typing import Any
 
 import numpy as np
 
-from revelator import art
 from revelator.errors import ConfigError, ExpressionError
-from revelator.language import check, logic, parse
-from revelator.language.regular import plan_expression
+from revelator.plans import art, check, logic, parse
+from revelator.plans.regular import plan_expression
 from revelator.tasks import TASKS
-from serving.engines.degraded import question_itself
+from serving.models.degraded import question_itself
 from serving.models.triton import TritonModels, strings
 from serving.protocols import Completion
-from serving.triton.repository import VLLM as MODEL
-from serving.triton.repository import VLLM_FACTS as FACTS
 
+MODEL, FACTS_FILE = "revelator_vllm", "revelator.json"
 PLAN_TOKENS, TREE_TOKENS = 256, 448
 
 
@@ -50,10 +48,10 @@ class VllmFacts:
 def read_facts(folder: Path) -> VllmFacts:
     """Raises ConfigError when `folder` is no version folder of `revelator deploy --engine vllm`."""
     try:
-        return VllmFacts(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
+        return VllmFacts(**json.loads((folder / FACTS_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         hint = "write it with `revelator deploy --engine vllm`"
-        raise ConfigError(f"not readable: {error}", where=str(folder / FACTS), hint=hint) from error
+        raise ConfigError(f"not readable: {error}", where=str(folder / FACTS_FILE), hint=hint) from error
 
 
 class VllmRevelator:

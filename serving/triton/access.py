@@ -94,7 +94,6 @@ CLOSED = Exposure()
 Name = Literal[".control-token", ".inner-token"]
 CONTROL: Name = ".control-token"
 INNER: Name = ".inner-token"
-SECRET_PARAMETER = "inner"  # of a request to an inner model
 
 
 def read_control_token(home: Path) -> str:

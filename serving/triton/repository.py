@@ -20,11 +20,12 @@ import serving
 from revelator import durable
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from serving.models.vllm import FACTS_FILE
+from serving.models.vllm import MODEL as VLLM
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
-VLLM, VLLM_FACTS = "revelator_vllm", "revelator.json"
 EMBEDDED = "embedded"
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
@@ -155,7 +156,7 @@ def _limits(home: Path, settings: Settings) -> dict[str, str]:
 def _vllm(home: Path) -> dict[str, str]:
     """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
     folder = repository(home) / VLLM / "1"
-    return {"vllm": str(folder.resolve())} if (folder / VLLM_FACTS).is_file() else {}
+    return {"vllm": str(folder.resolve())} if (folder / FACTS_FILE).is_file() else {}
 
 
 def _cache(home: Path, settings: Settings) -> dict[str, str]:

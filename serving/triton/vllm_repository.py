@@ -25,10 +25,8 @@ from revelator.artifact import base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
-from serving.models.vllm import VllmFacts
+from serving.models.vllm import FACTS_FILE, MODEL, VllmFacts
 from serving.triton import repository
-from serving.triton.repository import VLLM as MODEL
-from serving.triton.repository import VLLM_FACTS as FACTS
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
 INPUTS = {
@@ -82,11 +80,11 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
         **engine,
     }
     first = names[str(versions[0].version)]
-    (folder / "1" / FACTS).unlink(missing_ok=True)
+    (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
     durable.write_bytes(folder / "config.pbtxt", _config().encode())
     durable.write_json(folder / "1" / "model.json", chosen)
     durable.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    durable.write_json(folder / "1" / FACTS, vars(VllmFacts(first, names, tokens)))
+    durable.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
     return folder
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from data_gen.annotation import GoldStep, UnplannableError, leaf_order, plan, shape
 from data_gen.mention import mention, recased
 from data_gen.wording import ask, names_of, tidy
-from revelator.language import bind, check, leaves, parse, to_letters
+from revelator.plans import bind, check, leaves, parse, to_letters
 
 
 def chain(*references: tuple[int, ...]) -> list[GoldStep]:

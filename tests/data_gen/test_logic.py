@@ -21,7 +21,7 @@ from data_gen.logic.topics import Topic, read_topics
 from data_gen.logic.wording import word
 from data_gen.validators import query_fault
 from revelator.errors import DataError
-from revelator.language.logic import Query, check, holds, parse, terms
+from revelator.plans.logic import Query, check, holds, parse, terms
 
 TEXTS = ("tin mines", "Orn Fell", "river ferries", "kilns", "Lake Sedge", "salt tax")
 

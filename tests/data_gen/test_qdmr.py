@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from data_gen.annotation import UnplannableError, plan
 from data_gen.nouns import plural, singular
 from data_gen.qdmr import gold_steps
-from revelator.language import bind, check, leaves, parse, render
+from revelator.plans import bind, check, leaves, parse, render
 
 
 def expression(decomposition: str, question: str = "Which?") -> str:

@@ -14,7 +14,7 @@ from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read
 from data_gen.sources.files import file_rows
 from data_gen.sources.json_rows import Malformed
 from revelator.errors import DataError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from tests.data_gen.published import VALUES, places, put
 
 

@@ -11,7 +11,7 @@ from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.substitution import load_names, shared_names, substitute_names
 from data_gen.validators import replay_fault
 from revelator.errors import DataError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 
 QUESTION = AnnotatedQuestion(
     id="1",

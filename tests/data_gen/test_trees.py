@@ -21,8 +21,8 @@ from data_gen.substitution import substitute_names
 from data_gen.trees import call_of, is_writable, tree
 from data_gen.validators import tree_fault
 from data_gen.world.generate import generate
-from revelator.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
-from revelator.art.decoding import art_grammar
+from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
+from revelator.plans.art_decoding import art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 

@@ -12,7 +12,7 @@ from data_gen.build import build
 from data_gen.config import SetConfig
 from evaluation.logic_translation.translation import answers, of_set, section, table, written
 from revelator.artifact import EMBEDDED_BASE
-from revelator.language.logic import Term, check, render, terms
+from revelator.plans.logic import Term, check, render, terms
 from revelator.tasks import TASKS
 from tests.evaluation.test_scoring import Recited
 

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from data_gen.leakage import question_hash
 from evaluation.metaqa.benchmark import main, read_questions
 from evaluation.metaqa.plans import plan
-from revelator.art import check, spelled
+from revelator.plans.art import check, spelled
 
 KB = [
     ("Tin Comet", "directed_by", "Ada Quill"),

@@ -21,7 +21,7 @@ from evaluation.measures.metrics import (
     title_key,
     title_recall,
 )
-from revelator.language import parse
+from revelator.plans import parse
 
 TEXTS = st.text(max_size=30)
 RULES = st.sampled_from(sorted(ANSWER_RULES))

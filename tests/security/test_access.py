@@ -19,8 +19,9 @@ from tritonclient.utils import InferenceServerException
 from revelator.channel import TOKEN, ControlToken
 from revelator.client import Client
 from revelator.errors import ConfigError
+from serving.models.triton import SECRET_PARAMETER
 from serving.triton import control
-from serving.triton.access import CONTROL, INNER, SECRET_PARAMETER, read_control_token, read_secret
+from serving.triton.access import CONTROL, INNER, read_control_token, read_secret
 from serving.triton.inside.backend import PROMPT_BYTES, PROMPTS_BYTES, QUERY_BYTES, READING_BYTES
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"

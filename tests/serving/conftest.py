@@ -8,7 +8,8 @@ import pytest
 import tritonclient.grpc as grpc_client
 
 from revelator.client import Client
-from serving.triton.access import INNER, SECRET_PARAMETER, read_secret
+from serving.models.triton import SECRET_PARAMETER
+from serving.triton.access import INNER, read_secret
 
 FAST = "Where is Sarnath?"
 WAIT = 30.0

@@ -17,21 +17,21 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator.artifact import base_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.language import check, parse
-from revelator.language.decoding import Grammar
-from revelator.language.regular import plan_expression
+from revelator.plans import check, parse
+from revelator.plans.decoding import Grammar
+from revelator.plans.regular import plan_expression
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
-from serving.engines.constrained import Vocabulary
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
 from serving.models import releases
+from serving.models.constrained import Vocabulary
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 from serving.models.triton import TritonModels, strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
 from serving.triton.vllm_repository import _rank
 from tests import conftest
-from tests.serving.engines.test_constrained import SIGNS, write
+from tests.serving.models.test_constrained import SIGNS, write
 
 STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"

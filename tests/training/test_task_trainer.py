@@ -35,7 +35,7 @@ from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
+from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
 from training.callbacks import Report

@@ -16,7 +16,8 @@ import triton_python_backend_utils as pb_utils
 
 from revelator._wire import grpc_code, write_error
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
-from serving.triton.access import INNER, SECRET_PARAMETER, read_secret, require_secret
+from serving.models.triton import SECRET_PARAMETER
+from serving.triton.access import INNER, read_secret, require_secret
 from serving.triton.inside.processes import start_heartbeat
 
 # What an inner model accepts at most, before it reads a request: it has one instance, and others wait for it.

@@ -82,7 +82,7 @@ class QuestionService:
     async def open(self, stack: AsyncExitStack) -> None:
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
         planner: Revelator = VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._routed(models, stack)
-        services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator"))
+        services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
         atomic = AtomicStrategy.open(self.sources, services[1])
         stack.push_async_callback(atomic.close)
         logical = RemoteRetriever(models, "logic")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from revelator.art import Art, Relate, Search, render
 from revelator.cli import revelator
 from revelator.errors import ExpressionError
+from revelator.plans.art import Art, Relate, Search, render
 
 CHAIN = Art(
     "Which films did the director of Tin Comet direct?",
