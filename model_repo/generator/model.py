@@ -4,8 +4,8 @@ import json
 from dataclasses import asdict
 
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import READING_BYTES, Inner, parameters, response, strings, text
-from serving.triton.inside.generator import ReadingService
+from serving.triton.inside.backend import Inner, parameters, response, strings, text
+from serving.triton.inside.generator import READING_BYTES, ReadingService
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 

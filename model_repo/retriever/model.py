@@ -6,18 +6,8 @@ from pathlib import Path
 
 from revelator.errors import RevelatorError
 from serving.retrieval import Index
-from serving.triton.inside.backend import (
-    QUERY_BYTES,
-    Inner,
-    array,
-    failure,
-    is_given,
-    parameters,
-    response,
-    strings,
-    texts,
-)
-from serving.triton.inside.retriever import Search, search
+from serving.triton.inside.backend import Inner, array, failure, is_given, parameters, response, strings, texts
+from serving.triton.inside.retriever import QUERY_BYTES, Search, search
 
 
 class TritonPythonModel:

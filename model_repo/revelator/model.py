@@ -6,17 +6,8 @@ import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError
 from serving import collector
-from serving.triton.inside.backend import (
-    PROMPT_BYTES,
-    PROMPTS_BYTES,
-    Inner,
-    array,
-    failure,
-    parameters,
-    response,
-    texts,
-)
-from serving.triton.inside.revelator import Client, CompletionService, Row
+from serving.triton.inside.backend import Inner, array, failure, parameters, response, texts
+from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES, Client, CompletionService, Row
 
 
 class TritonPythonModel:
@@ -36,14 +27,14 @@ class TritonPythonModel:
         try:
             self.inner.check(request)
             client = Client(request.is_cancelled)
-            if client.left():
+            if client.has_left():
                 raise Cancelled("the client went away while the request waited")
             temperatures = array(request, "temperature").ravel().tolist()
             prompts = texts(request, "prompt", PROMPT_BYTES)
             if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
                 raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
             cells = zip(texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
-            return [Row(*cell, client.left) for cell in cells], None
+            return [Row(*cell, client.has_left) for cell in cells], None
         except RevelatorError as error:
             return [], error.with_traceback(None)  # whose frames hold the request
 

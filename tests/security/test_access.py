@@ -22,7 +22,9 @@ from revelator.errors import ConfigError
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton import control
 from serving.triton.access import CONTROL, INNER, read_control_token, read_secret
-from serving.triton.inside.backend import PROMPT_BYTES, PROMPTS_BYTES, QUERY_BYTES, READING_BYTES
+from serving.triton.inside.generator import READING_BYTES
+from serving.triton.inside.retriever import QUERY_BYTES
+from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"
 FAST = "Where is Sarnath?"

@@ -20,10 +20,6 @@ from serving.models.triton import SECRET_PARAMETER
 from serving.triton.access import INNER, read_secret, require_secret
 from serving.triton.inside.processes import start_heartbeat
 
-# What an inner model accepts at most, before it reads a request: it has one instance, and others wait for it.
-PROMPT_BYTES, PROMPTS_BYTES = 131_072, 524_288  # each prompt, and all of one request; 1 MB takes a tokenizer 1.5 s
-QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
-READING_BYTES = 8_388_608  # question and passages
 log = logging.getLogger(__name__)
 start_heartbeat()
 

@@ -11,10 +11,11 @@ from serving.generators import EmbeddedGenerator, EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
 from serving.triton.repository import EMBEDDED
 
+READING_BYTES = 8_388_608  # question and passages
 _REQUEST = TypeAdapter(GenerateRequest)
 
 
-class Readings:
+class ReadingService:
     """The embedded reader, or the model `model` at an OpenAI-compatible `endpoint` (its key: OPENAI_API_KEY)."""
 
     def __init__(self, endpoint: str, model: str) -> None:

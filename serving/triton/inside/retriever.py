@@ -12,6 +12,7 @@ from serving.retrieval import Index
 from serving.retrieval.logical_search import search_logical
 from serving.triton.inside.batches import run_together
 
+QUERY_BYTES = 131_072  # a logical query of 20,000 characters in any script
 MOST_PASSAGES = 1_000  # of one search
 
 

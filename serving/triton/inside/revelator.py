@@ -17,6 +17,7 @@ from serving.protocols import Completion, Decoding
 from serving.triton.inside.batches import run_together
 from serving.triton.repository import ADAPTER, CONTENTS_FILE
 
+PROMPT_BYTES, PROMPTS_BYTES = 131_072, 524_288  # each prompt, and all of one request; 1 MB takes a tokenizer 1.5 s
 TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
 LOOK_SECONDS = 0.02
 
@@ -30,7 +31,7 @@ class Client:
         self._next_look = clock()
         self._left = False
 
-    def left(self) -> bool:
+    def has_left(self) -> bool:
         if not self._left and self._clock() >= self._next_look:
             self._left = self._is_cancelled()
             self._next_look = self._clock() + LOOK_SECONDS
@@ -58,7 +59,7 @@ class Row:
         return None
 
 
-class Completions:
+class CompletionService:
     """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
 
     def __init__(self, folder: Path, decoding: Decoding = "beams") -> None:

@@ -92,4 +92,4 @@ def test_a_canary_answers_its_share_is_compared_and_then_promoted_or_withdrawn(s
         deploy(served.home, first)  # somebody deploys while the canary is under way
         assert releases.read_release(served.home).canary is None
         with pytest.raises((Conflict, ConfigError)):
-            back._look()
+            back._reload_if_lost()

@@ -261,11 +261,11 @@ def test_an_unexpected_error_is_logged_and_said_without_its_frames(
 def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
     now, looks = 0.0, iter([False, False, True])
     client = Client(lambda: next(looks), clock=lambda: now)
-    assert not client.left() and not client.left()
+    assert not client.has_left() and not client.has_left()
     now = LOOK_SECONDS
-    assert not client.left()
+    assert not client.has_left()
     now = 2 * LOOK_SECONDS
-    assert client.left() and client.left()
+    assert client.has_left() and client.has_left()
 
 
 def test_an_adapter_of_another_base_is_refused_by_digest(tmp_path: Path, toy_base: Path, adapter: Path) -> None:
