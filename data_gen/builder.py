@@ -23,7 +23,7 @@ from data_gen.mention import mention
 from data_gen.substitution import planned_names
 from data_gen.trees import tree_of_step
 from revelator import plans
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.plans import art, logic
 from revelator.tasks import (
     TASKS,

@@ -28,8 +28,8 @@ from data_gen.teacher.work import QUESTIONS, Admission, rows
 from data_gen.world.generate import check_place
 from data_gen.writing import writing
 from revelator import plans
-from revelator.durable import sha256_file, staged_folder, write_json
 from revelator.errors import DataError
+from revelator.files import sha256_file, staged_folder, write_json
 
 KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted

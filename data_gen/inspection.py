@@ -13,7 +13,7 @@ from rich.table import Table
 
 from data_gen.builder import Record
 from data_gen.instruction_set import read_records
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.tasks import TASKS
 from revelator.terminal import printable, shown
 

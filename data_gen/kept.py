@@ -24,8 +24,7 @@ from data_gen.engines import Engine
 from data_gen.instruction_set import SCHEMA
 from data_gen.prepare import Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.alone import work_folder
-from revelator.durable import code_digest, write_bytes
+from revelator.files import code_digest, work_folder, write_bytes
 
 ABOUT = b"prepared"
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from revelator.files import write_bytes
 
 SECTION = re.compile(r"<!-- (?P<name>[\w-]+) -->\n(?P<text>.*?)<!-- end of (?P=name) -->", re.DOTALL)
 
@@ -31,11 +31,6 @@ def text_with(page: Path, name: str) -> str:
 def put(page: Path, name: str, section: str) -> None:
     """Writes `section` between the marks of a page. Raises ConfigError for a page that has none of that name."""
     write_bytes(page, _with(text_with(page, name), {name: f"{section.strip()}\n"}).encode())
-
-
-def kept(text: str, page: Path) -> str:
-    """`text` of a page with the sections that stand in the page now."""
-    return _with(text, sections(page.read_text(encoding="utf-8"))) if page.is_file() else text
 
 
 def _with(text: str, written: dict[str, str]) -> str:

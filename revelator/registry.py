@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revelator.artifact import MANIFEST, disk_errors, verify_files
-from revelator.durable import sha256_file, staged_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.files import sha256_file, staged_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -197,7 +197,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
         raise ArtifactError(
             f"{name!r} has no version or alias {asked!r}; versions: {numbers}",
             where="model registry",
-            hint="give one of these numbers, `latest`, or promote one: `revelator promote`",
+            hint="give one of these numbers, `latest`, or promote one: `revelator model promote`",
         )
     return Version(name, int(found.version), found.tags.get("run_id", ""), found.source or "", dict(found.tags))
 

@@ -6,8 +6,8 @@ import json
 from dataclasses import asdict
 
 from data_gen.builder import Record
-from evaluation.measures.metrics import normalise, plan_score, tree_score
-from evaluation.measures.query_metrics import query_score
+from evaluation.metrics.answers import normalise
+from evaluation.metrics.plans import plan_score, query_score, tree_score
 from revelator.errors import TaskOutputError
 from revelator.plans import art, logic, parse
 from revelator.tasks import TASKS

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import Scores, TaskScore
-from evaluation.measures.metrics import roc_auc
+from evaluation.metrics.labels import roc_auc
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from serving.models.revelator_model import complete

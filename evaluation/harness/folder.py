@@ -25,8 +25,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from evaluation.harness.checks import check_ids
-from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import read_lines, sha256_file, sha256_text, write_json
 from revelator.trace import Trace
 
 FORMAT = 1
@@ -166,7 +166,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
             where=str(folder),
             hint="name another folder for this run, or ask with what that one was begun with",
         )
-    cut_torn_line(folder / QUESTIONS)
+    read_lines(folder / QUESTIONS)  # drops a last line that a kill cut short
     return read_questions(folder, there, whole=False)
 
 
@@ -197,7 +197,7 @@ def read_run(folder: Path) -> Run:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        hint = "`revelator evaluate CONFIG.yaml --out DIR` makes one"
+        hint = "`revelator eval run CONFIG.yaml --out DIR` makes one"
         raise ArtifactError("this is no run: run.json is missing", where=str(folder), hint=hint) from error
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot be read: {error}", where=str(path)) from error
@@ -232,19 +232,12 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """Raises ArtifactError where the run has none yet, or its rows were changed since."""
     path = folder / METRICS
     if not path.exists():
-        hint = "run the same `revelator evaluate` again: it goes on where it stopped"
+        hint = "run the same `revelator eval run` again: it goes on where it stopped"
         raise ArtifactError("the run is not whole: metrics.json is missing", where=str(folder), hint=hint)
     metrics = json.loads(path.read_text(encoding="utf-8"))
     if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):
         raise ArtifactError("questions.jsonl was changed after it was measured", where=str(folder))
     return metrics
-
-
-def cut_torn_line(path: Path) -> None:
-    """Removes a last line that a kill cut short."""
-    whole, _, torn = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
-    if torn:
-        write_bytes(path, whole + b"\n" if whole else b"")
 
 
 class RowWriter:

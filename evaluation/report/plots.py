@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from evaluation.measures.bootstrap import bootstrap_columns
-from evaluation.measures.metrics import title_recall
+from evaluation.metrics.bootstrap import bootstrap_columns
+from evaluation.metrics.retrieval import title_recall
 from evaluation.published import TITLES
 from evaluation.report import charts
 from evaluation.report.charts import Figure, Series

@@ -1,4 +1,4 @@
-"""`revelator recall`: which gold paragraphs the whole question finds, and which the leaves of its compiled plan.
+"""`revelator eval recall`: which gold paragraphs the whole question finds, and which the leaves of its compiled plan.
 
 OUT/run.json         what is measured: digests of set, adapter, index and corpora, command, machine
 OUT/plans.jsonl      the model's plan of each dev question, appended batch by batch
@@ -41,8 +41,8 @@ from evaluation.retrieval.queries import (
     shape_of,
 )
 from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
-from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
@@ -112,15 +112,15 @@ def recall(
 ) -> None:
     """Measure retrieval alone: gold paragraphs found by the whole question, and by the leaves of its plan.
 
-    Each way to ask has the same number of documents. ADAPTER, as of `revelator grade`, compiles dev questions, split
+    Each way to ask has the same number of documents. ADAPTER, as of `model grade`, compiles dev questions, split
     off by the hash of their id and never trained on; its leaves are asked with gold answers filled in, and as the
     executor asks them with its own. No generator is needed. What was killed goes on with the same command.
 
     \b
     Examples:
-      revelator recall --home runs/real --data ../shared/data --page docs/retrieval.md
-      revelator recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
-      revelator recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
+      revelator eval recall --home runs/real --data ../shared/data --page docs/retrieval.md
+      revelator eval recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
+      revelator eval recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
     """
     set_folder = set_folder or home / "sets" / "real"
     if index_folder is None and kind == "bm25":  # so that all corpora of a measurement are searched alike

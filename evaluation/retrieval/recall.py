@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.measures.metrics import title_key
+from evaluation.metrics.retrieval import title_key
 from serving.retrieval import Index
 
 DEPTH = 10

@@ -1,4 +1,4 @@
-"""`revelator self-train`: rounds in which a model's own plans become training data, and what they brought."""
+"""`revelator data self-train`: rounds in which a model's own plans become training data, and what they brought."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from rich.console import Console
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources import READERS
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
+from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
 
@@ -50,10 +50,10 @@ def self_train() -> None:
 
     \b
     Examples:
-      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
-        --beside data_gen/configs/real.yaml --out runs/self/1
+      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
+        --index runs/real/indexes/real --beside data_gen/configs/real.yaml --out runs/self/1
       revelator train real --set runs/self/1/set --out runs/self/1-adapter
-      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real
     """
 
@@ -115,9 +115,9 @@ def round_(
 
     \b
     Examples:
-      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
-        --limit 300 --out runs/self/1
-      revelator self-train round 3hop2.jsonl --adapter runs/real/adapters/real --letters "(A + B) * C" \\
+      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
+        --index runs/real/indexes/real --limit 300 --out runs/self/1
+      revelator data self-train round 3hop2.jsonl --adapter runs/real/adapters/real --letters "(A + B) * C" \\
         --agreement 0 --coverage 1 --limit 5000 --out runs/self/3
     """
     given = click.get_current_context().get_parameter_source
@@ -203,7 +203,7 @@ def gain(
 
     \b
     Example:
-      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real --source musique
     """
     from data_gen.instruction_set import read_records
@@ -214,7 +214,7 @@ def gain(
     from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():
-        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")
+        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     digest = verify_set(set_folder)["digest"]
     chosen = {record.id for record in read_records(set_folder, "dev") if source in (None, record.source)}
     if not chosen:

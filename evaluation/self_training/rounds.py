@@ -29,11 +29,11 @@ from data_gen.sources import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS, Admission, rows
 from evaluation.adapters.scores import TaskScore
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.self_training.proposing import Propose
-from revelator.durable import write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import write_bytes, write_json
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Node, Trace, in_order
 

@@ -1,4 +1,4 @@
-"""The commands `revelator parse` and `revelator check`."""
+"""The commands `revelator plan parse` and `revelator plan check`."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def parse(expression: str, form: str) -> None:
 
     \b
     Examples:
-      revelator parse "Who directed UHF? * When was {director} born?"
-      revelator parse "(A? + B?) * Which of {a} and {b} is older?" --format letters
-      cat plan.txt | revelator parse - --format mermaid
+      revelator plan parse "Who directed UHF? * When was {director} born?"
+      revelator plan parse "(A? + B?) * Which of {a} and {b} is older?" --format letters
+      cat plan.txt | revelator plan parse - --format mermaid
     """
     text = _standard_input().rstrip("\n") if expression == "-" else _argument(expression)
     _write(FORMATS[form](parse_expression(text)) + "\n")
@@ -65,9 +65,9 @@ def check(expression: str, rules: Rules, as_json: bool) -> None:
 
     \b
     Examples:
-      revelator check "Who directed UHF? * When was {director} born?"
-      revelator check --rules paper --json "Who is {x}?"
-      revelator check - < expressions.txt > verdicts.jsonl
+      revelator plan check "Who directed UHF? * When was {director} born?"
+      revelator plan check --rules paper --json "Who is {x}?"
+      revelator plan check - < expressions.txt > verdicts.jsonl
     """
     texts = _lines() if expression == "-" else iter([_argument(expression)])
     shown = _as_json if as_json or expression == "-" else _as_text

@@ -88,12 +88,12 @@ def deploy(
 
     \b
     Examples:
-      revelator deploy
-      revelator deploy --alias 3 --home runs/demo
-      revelator deploy --rollback
-      revelator deploy --alias latest --canary 10%
-      revelator deploy --watch --port 9465
-      revelator deploy --engine vllm --also 3
+      revelator model deploy
+      revelator model deploy --alias 3 --home runs/demo
+      revelator model deploy --rollback
+      revelator model deploy --alias latest --canary 10%
+      revelator model deploy --watch --port 9465
+      revelator model deploy --engine vllm --also 3
     """
     if engine == "vllm":
         deploy_vllm(home, name, alias, also, tracking_uri, as_json)

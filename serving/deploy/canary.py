@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
-from revelator import durable
+from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
 from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
@@ -153,7 +153,7 @@ class Rollout:
 
     def conclude(self, verdict: Verdict) -> None:
         """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
-        durable.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
+        files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.passes:
             deploy(self.home, self.version, keep=self.keep)
         else:

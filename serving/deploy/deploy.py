@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from revelator import durable
+from revelator import files
 from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
@@ -199,12 +199,12 @@ def stage(folder: Path, version: Version) -> VersionContents:
     staged = _read_if_whole(folder, version)
     if staged:
         return staged
-    with durable.staged_folder(folder) as staging:
+    with files.staged_folder(folder) as staging:
         download(version, staging / ADAPTER)
         contents = _verified_contents(staging / ADAPTER, version)
         shutil.copyfile(repository.template(REVELATOR), staging / "model.py")
         repository.compile_code(staging / "model.py")
-        durable.write_json(staging / CONTENTS_FILE, asdict(contents))
+        files.write_json(staging / CONTENTS_FILE, asdict(contents))
     return contents
 
 
@@ -218,7 +218,7 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
     contents = read_contents(folder)
     if contents is None:
         return None
-    is_whole = durable.sha256_folder(folder / ADAPTER) == contents.files
+    is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
     is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
     has_code = (folder / "model.py").read_bytes() == repository.template(REVELATOR).read_bytes()
     if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
@@ -236,7 +236,7 @@ def _verified_contents(adapter: Path, version: Version) -> VersionContents:
         version=version.version,
         run_id=version.run_id,
         base={"name": manifest.base_name, "digest": manifest.base_digest, "folder": str(base)},
-        files=durable.sha256_folder(adapter),
+        files=files.sha256_folder(adapter),
     )
 
 

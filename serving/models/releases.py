@@ -23,9 +23,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
-from revelator import durable
-from revelator.durable import sha256_text
+from revelator import files
 from revelator.errors import ArtifactError
+from revelator.files import sha256_text
 
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
@@ -88,7 +88,7 @@ def read_release(home: Path) -> Release | None:
 
 
 def write_release(home: Path, release: Release) -> None:
-    durable.write_json(home / RELEASE_FILE, asdict(release))
+    files.write_json(home / RELEASE_FILE, asdict(release))
 
 
 @dataclass

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from revelator.durable import sha256_text
 from revelator.errors import RevelatorError
+from revelator.files import sha256_text
 from revelator.plans import check, letters_key
 from revelator.tasks import TASKS
 from serving.models.releases import Choice, current_choice, use_choice

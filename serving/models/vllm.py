@@ -46,11 +46,11 @@ class VllmFacts:
 
 
 def read_facts(folder: Path) -> VllmFacts:
-    """Raises ConfigError when `folder` is no version folder of `revelator deploy --engine vllm`."""
+    """Raises ConfigError when `folder` is no version folder of `revelator model deploy --engine vllm`."""
     try:
         return VllmFacts(**json.loads((folder / FACTS_FILE).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        hint = "write it with `revelator deploy --engine vllm`"
+        hint = "write it with `revelator model deploy --engine vllm`"
         raise ConfigError(f"not readable: {error}", where=str(folder / FACTS_FILE), hint=hint) from error
 
 

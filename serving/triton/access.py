@@ -24,8 +24,8 @@ from pathlib import Path
 from typing import Literal
 
 from revelator.channel import TOKEN_HEADER, Tls, control_token
-from revelator.durable import sync_folder
 from revelator.errors import ConfigError, InvalidRequest
+from revelator.files import sync_folder
 
 LOOPBACK = "127.0.0.1"
 CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols that change the server

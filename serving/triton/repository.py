@@ -17,7 +17,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
-from revelator import durable
+from revelator import files
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from serving.models.vllm import FACTS_FILE
@@ -169,7 +169,7 @@ def write_code(home: Path, name: str, version: int) -> None:
     """This package's model.py into a version folder: an older release may have deployed that version."""
     path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
-        durable.write_bytes(path, code)
+        files.write_bytes(path, code)
     compile_code(path)
 
 
@@ -187,7 +187,7 @@ def write_config(
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
-    durable.write_bytes(
+    files.write_bytes(
         repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
     )
 

@@ -22,7 +22,7 @@ from typing import IO
 import psutil
 from starlette.types import ASGIApp
 
-from revelator import durable
+from revelator import files
 from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.registry import existing
@@ -98,7 +98,7 @@ def models_to_serve(home: Path) -> dict[str, int]:
     version = promoted.version if promoted else None
     if version is None or version not in repository.versions(home, REVELATOR):
         where = str(repository.repository(home) / REVELATOR)
-        hint = f"put the registry's champion there: revelator deploy --home {home}"
+        hint = f"put the registry's champion there: revelator model deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
     vllm = {repository.VLLM: 1} if repository.served_version(home, repository.VLLM) else {}
     return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
@@ -147,7 +147,7 @@ def serve_home(
                 raise
             running = _describe(server, models, http, exposure)
             stack.enter_context(_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
-            durable.write_json(home / SERVE_JSON, asdict(running))
+            files.write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield server, running
             finally:

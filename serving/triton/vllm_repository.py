@@ -20,7 +20,7 @@ from google.protobuf import text_format
 from transformers import AutoConfig, AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelInstanceGroup
 
-from revelator import durable
+from revelator import files
 from revelator.artifact import base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.registry import Version, download
@@ -81,10 +81,10 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
-    durable.write_bytes(folder / "config.pbtxt", _config().encode())
-    durable.write_json(folder / "1" / "model.json", chosen)
-    durable.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    durable.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
+    files.write_bytes(folder / "config.pbtxt", _config().encode())
+    files.write_json(folder / "1" / "model.json", chosen)
+    files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
+    files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
     return folder
 
 
@@ -111,7 +111,7 @@ def _rank(adapter: Path) -> int:
     if rank > RANKS[-1]:
         refused.append(f"rank {rank}, more than {RANKS[-1]}")
     if refused:
-        hint = "merge it into its base with `revelator merge`, and serve that"
+        hint = "merge it into its base with `revelator model merge`, and serve that"
         raise ArtifactError(f"vLLM serves no adapter with {' and '.join(refused)}", where=str(adapter), hint=hint)
     return int(rank)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -14,8 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from revelator import durable
 from revelator.cli import revelator
+from revelator.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -75,9 +76,11 @@ def test_the_commands_that_are_started_have_the_options_that_they_are_given():
         for line in COMPOSE.read_text().replace("exec ", "").splitlines()
         if line.strip().startswith("revelator ")
     ]
-    for command, *options in given:
-        known = CliRunner().invoke(revelator, [command, "--help"]).output
-        assert all(option in known for option in options if option.startswith("--")), command
+    for words in given:
+        command = list(itertools.takewhile(lambda word: not word.startswith("--"), words))
+        known = CliRunner().invoke(revelator, [*command, "--help"])
+        assert known.exit_code == 0
+        assert all(option in known.output for option in words if option.startswith("--")), command
 
 
 def built(folder: str) -> str:
@@ -114,7 +117,7 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
     for served, version, is_ready in ((7, 7, True), (1, 7, False), (77, 7, False), (None, 7, False)):
         (tmp_path / "serve.json").unlink(missing_ok=True)
         if served:
-            durable.write_json(tmp_path / "serve.json", {"models": {"executor": 7, "revelator": served}})
+            write_json(tmp_path / "serve.json", {"models": {"executor": 7, "revelator": served}})
         looked = probe.replace("/srv/revelator", str(tmp_path))
         done = subprocess.run(
             ["sh", "-c", looked], env={"VERSION": str(version), "PATH": os.environ["PATH"]}, check=False

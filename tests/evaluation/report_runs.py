@@ -8,7 +8,7 @@ from typing import Any
 
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
@@ -40,7 +40,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
     planned = system in ("auto", "logic")
     run = Run(
         config={"benchmark": benchmark, "strategy": system, "concurrency": 2},
-        command=f"revelator evaluate {benchmark}.yaml --strategy '{system}'",
+        command=f"revelator eval run {benchmark}.yaml --strategy '{system}'",
         benchmark={
             "name": benchmark,
             "version": "1",
@@ -147,7 +147,7 @@ def write_retrieval(folder: Path) -> Path:
     """A measurement of retrieval alone with all four ways."""
     from evaluation.retrieval.page import metrics_of
     from evaluation.retrieval.queries import WAYS, Ranked
-    from revelator.durable import write_json
+    from revelator.files import write_json
 
     draw = random.Random(5)
     rows = []
@@ -159,7 +159,7 @@ def write_retrieval(folder: Path) -> Path:
     about = {
         "kind": "retrieval",
         "config_hash": "9" * 64,
-        "command": "revelator recall",
+        "command": "revelator eval recall",
         "set": "1" * 64,
         "version": "1",
     }

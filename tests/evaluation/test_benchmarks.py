@@ -16,8 +16,8 @@ from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
 from data_gen.instruction_set import read_records
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file
 
 CONTEXT = [["Tin Comet", ["Harrow Pictures distributed it."]], ["Quill", ["A feather."]]]
 HOTPOT = {
@@ -87,6 +87,11 @@ PUBLISHED: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
     "compound": ([COMPOUND], "squad", {"kind": "2 parts", "route": "compound", "answers": ("Ada Quill", "1941")}),
     "blendqa": ([{"id": "b", "question": "Who?", "answer": "Ada", "type": "KG-Web"}], "atomr", {"kind": "KG-Web"}),
     "crag": ([CRAG], "atomr", {"kind": "static/simple", "answers": ("ada quill", "a. quill")}),
+    "metaqa": (
+        [{"question": "what does [Tom Cullen] act in", "answers": ["Weekend", "Black Mirror"]}],
+        "squad",
+        {"kind": "rows.jsonl", "answers": ("Weekend", "Black Mirror")},
+    ),
     "world": ([OWN], "squad", {"kind": "single"}),
 }
 

@@ -10,8 +10,7 @@ from data_gen.annotated import AnnotatedQuestion
 from data_gen.sources import read_world
 from data_gen.substitution import planned_names
 from data_gen.world.generate import generate
-from evaluation.measures.metrics import TreeScore, tree_score
-from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
+from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, structure_of, tree_score
 from revelator.plans import leaves
 from revelator.plans import parse as plan
 from revelator.plans.art import Art, Filter, Relate, parse, render

@@ -25,12 +25,12 @@ from evaluation.harness.folder import (
     read_run,
 )
 from evaluation.rows import sole_writer
-from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file, write_json
 
 MADE = Run(
     config={"benchmark": {"format": "musique"}, "concurrency": 2},
-    command="revelator evaluate a.yaml",
+    command="revelator eval run a.yaml",
     benchmark={"name": "musique", "version": "1.0", "normaliser": "musique", "files": {"a.jsonl": "1" * 64}},
     system={"kind": "strategy", "name": "auto"},
     ablation={"refine": False},

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Lark, Transformer, UnexpectedToken
 
-from evaluation.measures.plan_graph import sketch
+from evaluation.metrics.plan_graph import sketch
 from revelator.errors import ExpressionError
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems

@@ -87,7 +87,7 @@ def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "bias": "none", **setting}))
     with pytest.raises(ArtifactError, match=says) as caught:
         _rank(tmp_path)
-    assert "revelator merge" in str(caught.value)
+    assert "revelator model merge" in str(caught.value)
 
 
 async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, folder: Path, base: Path) -> None:

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from cachetools import TTLCache
 
-from revelator.durable import sha256_text
 from revelator.errors import DeadlineExceeded, InvalidRequest
+from revelator.files import sha256_text
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import Executor, Limits

@@ -23,8 +23,8 @@ from click.testing import CliRunner
 from revelator import registry
 from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
-from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_folder
 from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, roll_back
 from serving.models import releases
@@ -164,7 +164,7 @@ def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
 def test_serving_before_any_deploy_says_what_to_do(tmp_path):
     with pytest.raises(ArtifactError, match="no version") as refused, serve_home(tmp_path, Ports(), Settings()):
         pass
-    assert "revelator deploy" in str(refused.value)
+    assert "revelator model deploy" in str(refused.value)
 
 
 @pytest.mark.parametrize(

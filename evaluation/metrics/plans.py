@@ -1,26 +1,123 @@
-"""Whether a plan or a tree asks of the right things, whatever its words: names, references, the order of relations.
+"""How a plan, a query or a tree that a model wrote is held against gold, whatever its words.
 
 Word-for-word equality counts another wording of the same relation as wrong, equal letters count any words as right.
-What is held between the two here is what an executor needs: which leaf speaks of which name of the question, which of
-which earlier leaf's answer, and that no two relations have changed places.
+Between the two stands what an executor needs: which leaf speaks of which name of the question, which of which earlier
+leaf's answer, and that no two relations have changed places.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import combinations
 
 from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
-from revelator.durable import sha256_text
-from revelator.plans import Dependent, Expression, bind, check, leaves, substitute, to_letters
+from evaluation.metrics.answers import normalise
+from revelator.errors import ExpressionError
+from revelator.files import sha256_text
+from revelator.plans import (
+    Dependent,
+    Expression,
+    art,
+    bind,
+    check,
+    leaves,
+    letters_key,
+    logic,
+    parse,
+    substitute,
+    to_letters,
+)
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art, numbered, references
+from revelator.plans.logic_expression import joined
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
+
+
+@dataclass(frozen=True)
+class PlanScore:
+    """`valid`: parses and checks (rule set `scoped`); the others hold a parsed plan against gold, checked or not."""
+
+    valid: bool
+    letters: bool  # same shape up to the order of `+`
+    leaves: bool  # same number of leaves
+    exact: bool  # the same tree, word for word
+    bound: bool  # the same, whatever placeholders are called (`bound_alike`)
+    arguments: bool  # the same graph over the same names and placeholders (`arguments_match`)
+    names: bool  # every name that question and gold plan share, copied exactly
+
+
+def plan_score(output: str, gold: Expression, question: str, names: Sequence[str]) -> PlanScore:
+    """Scores the text that a model wrote; a text that does not parse scores nothing. `names`: those that the question
+    and its gold plan share (the column `entities` of a set)."""
+    try:
+        plan = parse(output)
+    except ExpressionError:
+        return PlanScore(False, False, False, False, False, False, False)
+    return PlanScore(
+        valid=not check(plan),
+        letters=letters_key(plan) == letters_key(gold),
+        leaves=len(leaves(plan)) == len(leaves(gold)),
+        exact=plan == gold,
+        bound=bound_alike(plan, gold),
+        arguments=arguments_match(plan, gold, names),
+        names=names_copied(plan, question, names),
+    )
+
+
+@dataclass(frozen=True)
+class TreeScore:
+    """`valid`: parses and checks; `structure` and `exact` hold it against gold."""
+
+    valid: bool
+    structure: bool  # same operators and references, up to the order of what needs nothing of one another
+    exact: bool  # the same tree, word for word
+
+
+def tree_score(output: str, gold: Art) -> TreeScore:
+    """Scores the text that a model wrote; a text that is no tree scores nothing."""
+    try:
+        tree = art.parse(output)
+    except ExpressionError:
+        return TreeScore(False, False, False)
+    valid = not art.check(tree)
+    return TreeScore(valid, valid and structure_of(tree) == structure_of(gold), tree == gold)
+
+
+@dataclass(frozen=True)
+class QueryScore:
+    """`valid`: parses and can be run; `truth`: the same terms, SQuAD's text of them, and the same truth table over
+    them; `exact`: the same query, word for word."""
+
+    valid: bool
+    truth: bool
+    exact: bool
+
+
+def query_score(output: str, gold: logic.Query) -> QueryScore:
+    """Scores the text that a model wrote; a text that does not parse scores nothing."""
+    try:
+        query = logic.parse(output)
+    except ExpressionError:
+        return QueryScore(False, False, False)
+    return QueryScore(
+        not logic.check(query), logic.equivalent(_normalise_terms(query), _normalise_terms(gold)), query == gold
+    )
+
+
+def _normalise_terms(query: logic.Query) -> logic.Query:
+    if isinstance(query, logic.Term):
+        return logic.Term(normalise(query.text) or query.text)
+    if isinstance(query, logic.Not):
+        return logic.Not(_normalise_terms(query.operand))
+    return joined(
+        logic.And if isinstance(query, logic.And) else logic.Or, [_normalise_terms(part) for part in query.operands]
+    )
 
 
 def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
