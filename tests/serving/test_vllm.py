@@ -54,13 +54,13 @@ def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models(folder: Path, served: conftest.Served) -> Iterator[str]:
     """The running server with the stand-in loaded from what was laid out; only the backend's name is another."""
-    live = repository.repository(read_facts.home) / repository.VLLM
+    live = repository.repository(served.home) / repository.VLLM
     shutil.copytree(folder, live)
     shutil.copyfile(STAND_IN, live / "1" / "model.py")
     config = (live / "config.pbtxt").read_text().replace('backend: "vllm"', 'backend: "python"')
     (live / "config.pbtxt").write_text(config.replace("KIND_MODEL", "KIND_CPU"))
-    control.load(read_facts.home, read_facts.url, repository.VLLM, 1)
-    yield read_facts.url
+    control.load(served.home, served.url, repository.VLLM, 1)
+    yield served.url
     shutil.rmtree(live)
 
 
