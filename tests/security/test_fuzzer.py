@@ -57,7 +57,7 @@ class Home:
     ports: dict[str, int]
     commands: list[subprocess.Popen[str]]
     endpoint: Endpoint
-    read_secret: str
+    secret: str
 
     def processes(self) -> dict[tuple[int, float], psutil.Process]:
         """By number and time of start: the commands, the server, the processes of its models."""
