@@ -28,7 +28,7 @@ from serving.knowledge.config import open_sources
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
-from serving.retrieval.settings import read_manifest as read_index
+from serving.retrieval.index_folder import read_manifest as read_index
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import control_client
 

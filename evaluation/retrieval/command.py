@@ -47,7 +47,7 @@ from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
 from serving.retrieval import IndexSettings
-from serving.retrieval.settings import Kind
+from serving.retrieval.index_folder import Kind
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine

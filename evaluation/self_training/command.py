@@ -133,7 +133,7 @@ def round_(
     from serving.models.engine import Engine
     from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
-    from serving.retrieval.local import LocalRetriever
+    from serving.retrieval.index import LocalRetriever
 
     if not questions.is_file():
         raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")

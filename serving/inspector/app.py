@@ -19,7 +19,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
@@ -31,11 +31,9 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from revelator._wire import write_error
-from revelator.errors import ExpressionError, RevelatorError
-from revelator.plans import Diagnostic, art, logic
-from revelator.plans.commands import verdict_of
+from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
-from revelator.trace import PlanLanguage
+from revelator.plans.language import LANGUAGES, LanguageName
 from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
 from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.chat import Chat
@@ -51,7 +49,7 @@ class Plan(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
     text: str = Field(max_length=MOST)
-    language: PlanLanguage = "bnf"
+    language: LanguageName = "bnf"
 
 
 def create_app(
@@ -135,34 +133,14 @@ async def _error_response(request: Request, error: Exception) -> Response:
     return JSONResponse({"error": json.loads(write_error(told))}, status, headers_of(told))
 
 
-def check_text(text: str, language: PlanLanguage = "bnf") -> dict[str, Any]:
-    """`expression, valid, canonical, diagnostics` of a text, and the `doubts` about a plan that checks.
+def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:
+    """What `PlanLanguage.verdict` says about a text, each diagnostic and doubt with its `excerpt`.
 
     Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
     """
-    found = verdict_of(text) if language == "bnf" else _check_other(text, language)
-    return {**found, "diagnostics": _pointed(text, found["diagnostics"]), "doubts": _pointed(text, found["doubts"])}
+    found = LANGUAGES[language].verdict(text)
+    return found | {name: _with_excerpts(text, found[name]) for name in ("diagnostics", "doubts")}
 
 
-def _pointed(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _with_excerpts(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]
-
-
-def _check_other(text: str, language: Literal["logic", "art"]) -> dict[str, Any]:
-    canonical, faults = None, []
-    try:
-        if language == "logic":
-            query = logic.parse(text)
-            canonical, faults = logic.render(query), [vars(d) for d in logic.check(query)]
-        else:
-            tree = art.parse(text)
-            canonical = art.render(tree)
-            faults = [_whole(text, fault) for fault in art.check(tree)]
-    except ExpressionError as error:
-        faults = [vars(Diagnostic(error.code, error.message, error.start, error.end, error.hint or ""))]
-    return {"expression": text, "valid": not faults, "canonical": canonical, "diagnostics": faults, "doubts": []}
-
-
-def _whole(text: str, fault: art.Fault) -> dict[str, Any]:
-    """A tree's fault names its node by number, not by its place in the text."""
-    return vars(Diagnostic(fault.code, f"{fault.place}: {fault.message}", 0, len(text), fault.hint))

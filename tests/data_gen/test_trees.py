@@ -22,7 +22,7 @@ from data_gen.validators import tree_fault
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
-from revelator.plans.art_decoding import art_grammar
+from revelator.plans.json_decoding import art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 
