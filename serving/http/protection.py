@@ -122,6 +122,7 @@ def _parts(url: str) -> SplitResult | None:
 
 
 BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
+APART = 1 << 16  # bytes beyond which a body is read beside the event loop
 BODY_SECONDS = 10.0  # in which a body has to arrive
 
 Body = TypeVar("Body", bound=BaseModel)
@@ -139,6 +140,8 @@ async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) 
     except TimeoutError as error:
         raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from error
     try:
+        if len(body) > APART:
+            return await asyncio.to_thread(kind.model_validate_json, body)
         return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
