@@ -277,7 +277,7 @@ class Leaves:
     """Runs a plan with the embedded reader, and says what its leaves were asked."""
 
     def __init__(self, engine: Engine) -> None:
-        from serving.generators import EmbeddedGenerator
+        from serving.models.generators import EmbeddedGenerator
         from serving.models.revelator_model import LocalRevelator
 
         self._revelator = LocalRevelator(engine)
