@@ -95,7 +95,7 @@ def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> 
         columns = [row.prompt for row in some], [""] * len(some), [task] * len(some), [row.gold for row in some]
         earned = [reward(*columns) for reward in reward_functions(dict.fromkeys(weighed, 1.0), answers)]
         if all(value is None for values in earned for value in values):
-            hint = "which reward fits which task: docs/grpo.md"
+            hint = "which reward fits which task: docs/training.md"
             raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
 
 

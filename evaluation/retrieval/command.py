@@ -118,7 +118,7 @@ def recall(
 
     \b
     Examples:
-      revelator eval recall --home runs/real --data ../shared/data --page docs/retrieval.md
+      revelator eval recall --home runs/real --data ../shared/data --page docs/results.md
       revelator eval recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
       revelator eval recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
     """

@@ -4,7 +4,7 @@
              ─► questions under way with the old version end ─► old version unloaded ─► tag in the registry
 
 Each step leaves a state in which a whole version answers, and running the command again goes on from there: until
-`promotion.json` is replaced the live version answers alone, from then on the new one does. docs/deployment.md says what
+`promotion.json` is replaced the live version answers alone, from then on the new one does. docs/serving.md says what
 the server does meanwhile, and which tests establish that.
 """
 
