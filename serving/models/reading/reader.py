@@ -1,9 +1,9 @@
 """The embedded reader: answers from passages, from figures in the question, or from steps, with no model at all.
 
 It is extractive and deterministic. A question is read into the kind of answer, the names it is about and the relation
-it asks for (`serving.models.reading.question`); every span of the passages that could be such an answer is scored by how the
-sentence relates it to those names (`serving.models.reading.scoring`); a list question takes the spans that are enumerated
-with the best one. What cannot be told is no answer.
+it asks for (`question`); every span of the passages that could be such an answer is scored by how the sentence relates
+it to those names (`scoring`); a list question takes the spans that are enumerated with the best one. What cannot be
+told is no answer.
 """
 
 from __future__ import annotations

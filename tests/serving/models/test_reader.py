@@ -12,7 +12,7 @@ from serving.models.direct import answer_directly
 from serving.models.direct.numbers import number
 from serving.models.reading.names import candidates
 from serving.models.reading.reader import ExtractiveReader
-from serving.models.reading.text import sentences, tokenise
+from serving.models.reading.text import SENTENCE_CHARACTERS, sentences, tokenise
 from serving.protocols import GenerateRequest
 
 READER = ExtractiveReader()
