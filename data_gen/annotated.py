@@ -9,9 +9,9 @@ from typing import Any
 
 from revelator import plans
 from revelator.errors import DataError, ExpressionError
+from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
-SPLITS = ("train", "dev", "test")
 SURROGATE = re.compile("[\ud800-\udfff]")
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import pyarrow
 
+from data_gen.card import card
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, in_this_process
-from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
 from data_gen.kept import keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.artifact import grammar_hash
-from revelator.durable import sha256_file
+from revelator.files import sha256_file
+from revelator.plans.language import grammar_hash
+from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 
@@ -88,7 +89,7 @@ def build(
     with ExitStack() as stack:
         if all(str(_file(source)) in about["inputs"] for source in config.sources):
             engine = stack.enter_context(keeping(engine, target, {name: about[name] for name in ("config", "inputs")}))
-        writer = stack.enter_context(writing(target, about))
+        writer = stack.enter_context(write_set(target, about, card))
         run = Build(writer)
         rows: Counter[int] = Counter()
         for prepared in engine(prepare, 0):

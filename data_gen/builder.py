@@ -23,8 +23,9 @@ from data_gen.mention import mention
 from data_gen.substitution import planned_names
 from data_gen.trees import tree_of_step
 from revelator import plans
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.plans import art, logic
+from revelator.rows import Row
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -40,28 +41,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One row of an instruction set; the columns of `docs/architecture.md`."""
-
-    id: str
-    split: str
-    task: str
-    source: str
-    licence: str
-    teacher: str
-    group: str
-    question: str
-    prompt: str
-    completion: str
-    prompt_hash: str
-    label: str
-    shape: str
-    gold: str
-    entities: str
-    agreement: str = ""  # part of a teacher's samples that agree with this one, as a decimal; "" where none were drawn
-
-
-@dataclass(frozen=True)
 class Example:
     """A task's typed input and gold value; `key` tells examples of one question and task apart."""
 
@@ -71,7 +50,7 @@ class Example:
     gold: Any
 
 
-def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Record]:
+def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Row]:
     """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
 
     `group` is the question that it came from.
@@ -86,14 +65,12 @@ def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: S
                 yield _record(question, example, identity, letters, names, group)
 
 
-def _record(
-    question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str
-) -> Record:
+def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str) -> Row:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
     gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
     agreement = question.agreement.get(example.task)
-    return Record(
+    return Row(
         id=identity,
         split=question.split,
         task=example.task,
@@ -236,7 +213,7 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
 
 
 def _known(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
-    return tuple(Step(step.question, step.answer) for step in steps)
+    return tuple(Step(step.question, (step.answer,)) for step in steps)
 
 
 def fraction(key: str) -> float:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.clauses import Clause, clause
 from data_gen.composition import Composer
-from data_gen.config import FilePath, QuestionSource, read_config
+from data_gen.config import QuestionSource
 from data_gen.sources import READERS
 from data_gen.sources.rows import count
 from data_gen.substitution import load_names
@@ -28,8 +28,9 @@ from data_gen.teacher.work import QUESTIONS, Admission, rows
 from data_gen.world.generate import check_place
 from data_gen.writing import writing
 from revelator import plans
-from revelator.durable import sha256_file, staged_folder, write_json
+from revelator.config import FilePath, read_config
 from revelator.errors import DataError
+from revelator.files import sha256_file, staged_folder, write_json
 
 KIND = "set of composed questions"
 PATIENCE = 100  # draws for each question wanted
@@ -147,7 +148,7 @@ def compose_command(config: Path, out: Path, force: bool, as_json: bool) -> None
     from rich.console import Console
     from rich.progress import Progress
 
-    settings = read_config(config, ComposeConfig, "data_gen/configs/compose")
+    settings = read_config(config, ComposeConfig)
     bar = Progress(console=Console(stderr=True))
     task = bar.add_task("questions", total=settings.size)
     with writing(out), ExitStack() as drawn:

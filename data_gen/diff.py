@@ -13,10 +13,9 @@ from typing import Any
 
 import numpy as np
 import pandas
-import pyarrow.parquet as parquet
 
-from data_gen.instruction_set import COLUMNS, ROW_GROUP, SPLITS, read_manifest
 from data_gen.leakage import digest, question_digest
+from revelator.rows import COLUMNS, SPLITS, column_names, read_columns, read_manifest, read_values
 
 NAMES = ("split", "task", "source", "prompt_hash")
 KINDS = ("added", "removed", "changed")
@@ -28,7 +27,7 @@ def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    columns = [name for name in COLUMNS if all(name in _columns(folder) for folder in (old, new))]
+    columns = [name for name in COLUMNS if all(name in column_names(folder, SPLITS[0]) for folder in (old, new))]
     a, b = _index(old, columns), _index(new, columns)
     both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
     is_changed = both.content_old != both.content_new
@@ -50,14 +49,10 @@ def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     found["same"] = not (found["config"] or found["hashes"] or found["left_out"] or len(both))
     found["samples"] = {kind: _samples(old, new, both[both.kind == kind], samples) for kind in KINDS}
     found["samples"]["moved"] = [
-        {"question": _record(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
+        {"question": read_values(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
         for row in moved.nsmallest(samples, "question").itertuples()
     ]
     return found
-
-
-def _columns(folder: Path) -> Sequence[str]:
-    return parquet.read_schema(folder / "train.parquet").names
 
 
 def _index(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
@@ -69,7 +64,7 @@ def _index_of_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.D
     text_digest = lru_cache(maxsize=1024)(question_digest)
     for split in SPLITS:
         first = 0
-        for batch in parquet.ParquetFile(folder / f"{split}.parquet").iter_batches(ROW_GROUP, columns=columns):
+        for batch in read_columns(folder, split, columns):
             values = {name: batch[name].to_pylist() for name in columns}
             digests = {
                 "id": [digest(id) for id in values["id"]],
@@ -146,18 +141,8 @@ def _samples(old: Path, new: Path, rows: pandas.DataFrame, count: int) -> list[d
     shown = []
     for row in rows.nsmallest(count, "id").itertuples():
         sides = [
-            {} if pandas.isna(place) else _record(folder, split, int(place))
+            {} if pandas.isna(place) else read_values(folder, split, int(place))
             for folder, split, place in ((old, row.split_old, row.row_old), (new, row.split_new, row.row_new))
         ]
         shown.append({"id": (sides[0] or sides[1])["id"], "fields": _changes(*sides)})
     return shown
-
-
-def _record(folder: Path, split: str, place: int) -> dict[str, str]:
-    file = parquet.ParquetFile(folder / f"{split}.parquet")
-    for group in range(file.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        if place < size:
-            return file.read_row_group(group).slice(place, 1).to_pylist()[0]
-        place -= size
-    raise IndexError(place)

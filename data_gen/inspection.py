@@ -11,24 +11,23 @@ from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.table import Table
 
-from data_gen.builder import Record
-from data_gen.instruction_set import read_records
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
+from revelator.rows import Row, stream_rows
 from revelator.tasks import TASKS
 from revelator.terminal import printable, shown
 
 
-def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Record]]:
+def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
     """`count` records a task, drawn by the hash of their id: the same ones at every look."""
     chosen = {}
     for name in [task] if task else list(TASKS):
         chosen[name] = heapq.nsmallest(
-            count, read_records(folder, split, name), key=lambda record: sha256_text(record.id)
+            count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id)
         )
     return chosen
 
 
-def show(console: Console, folder: Path, chosen: dict[str, list[Record]]) -> None:
+def show(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> None:
     """The data card of a set, then the chosen records."""
     console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
     for task, records in chosen.items():

@@ -21,11 +21,10 @@ import pyarrow.parquet as parquet
 import data_gen
 import revelator
 from data_gen.engines import Engine
-from data_gen.instruction_set import SCHEMA
 from data_gen.prepare import Candidate, Prepared, Preparer
 from data_gen.sources import Refused
-from revelator.alone import work_folder
-from revelator.durable import code_digest, write_bytes
+from revelator.files import code_digest, work_folder, write_bytes
+from revelator.rows import table_of
 
 ABOUT = b"prepared"
 
@@ -56,7 +55,7 @@ def _kept(engine: Engine, folder: Path) -> Engine:
 
 
 def _write(folder: Path, prepared: Prepared) -> None:
-    about = asdict(replace(prepared, records=SCHEMA.empty_table()))
+    about = asdict(replace(prepared, records=table_of([])))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})

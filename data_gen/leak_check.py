@@ -11,7 +11,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,20 +66,18 @@ def rows(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
         yield str(name or f"line {line}"), texts(row)
 
 
-def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The records of a set's files, of this release or an earlier one."""
-    import pyarrow.parquet as parquet
+def read(folder: Path) -> Iterator[dict[str, str]]:
+    """The records of a set of this release or an earlier one."""
+    from revelator.rows import SPLITS, read_columns
 
-    for file in (parquet.ParquetFile(folder / name) for name in files if name.endswith(".parquet")):
-        if missing := {"id", *ASKING} - set(file.schema_arrow.names):
-            raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
-        for batch in file.iter_batches(batch_size=2_000, columns=["id", *ASKING]):
+    for split in SPLITS:
+        for batch in read_columns(folder, split, ["id", *ASKING]):
             yield from batch.to_pylist()
 
 
 def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
     """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
-    from data_gen.instruction_set import read_manifest
+    from revelator.rows import read_manifest
 
     if not place.is_dir():
         return rows(place), None
@@ -89,7 +87,7 @@ def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], in
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place, manifest["files"]))
+    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place))
     return records, sum(manifest["records"].values())
 
 

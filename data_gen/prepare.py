@@ -15,9 +15,8 @@ from pathlib import Path
 import pyarrow
 
 from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import Record, fraction, records, sub_questions
+from data_gen.builder import fraction, records, sub_questions
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.instruction_set import table_of
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
 from data_gen.rewording import reworded
 from data_gen.sources import READERS, Refused, Skipped
@@ -26,6 +25,7 @@ from data_gen.sources.rows import Outcome
 from data_gen.substitution import load_names, substitute_names
 from data_gen.validators import first_fault
 from revelator.errors import DataError
+from revelator.rows import Row, table_of
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -107,7 +107,7 @@ class Preparer:
         self.names = load_names(Path(config.augment.names)) if config.augment else []
 
     def __call__(self, chunk: Chunk) -> Prepared:
-        made: list[Record] = []
+        made: list[Row] = []
         source = self.config.sources[chunk.source]
         questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
         return Prepared(
@@ -128,7 +128,7 @@ class Preparer:
         name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
         return replace(question, split=name)
 
-    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Record]) -> Candidate:
+    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""
         candidate = self._with_copies(question, source, question.id, "", made)
         if candidate.fault:
@@ -138,7 +138,7 @@ class Preparer:
         return replace(candidate, others=(*candidate.others, *others))
 
     def _with_copies(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
         candidate = self._candidate(question, source, group, kind, made)
         if candidate.fault or self.config.augment is None:
@@ -158,7 +158,7 @@ class Preparer:
             yield reworded(copy, random.Random(words)) if fraction(words) < augment.reworded else copy
 
     def _candidate(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
         fault, first = self._fault(question), len(made)
         if fault is None:

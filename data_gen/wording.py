@@ -16,7 +16,7 @@ from importlib.resources import files
 import yaml
 
 from data_gen.nouns import singular
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 
 STOP_WORDS = frozenset(
     re.findall(

@@ -8,8 +8,8 @@ from typing import Any
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import SetConfig
-from data_gen.instruction_set import read_manifest
 from data_gen.sources import READERS
+from revelator.rows import read_manifest
 
 TITLES = {"musique": "MuSiQue", "2wiki": "2WikiMultiHopQA"}
 CORPORA = {  # below the folder of published files

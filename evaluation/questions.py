@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from data_gen.annotated import AnnotatedQuestion
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 from revelator.plans import leaves, parse, to_letters
 
 

@@ -88,10 +88,7 @@ COMMANDS: dict[str, Command | Group] = {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
-        "tree": Group("Trees of atomic calls.", {
-            "check": Command("serving.commands.art:check", "Can a tree be run, and which number has each node?"),
-            "schema": Command("serving.commands.art:schema", "Which JSON is a tree?"),
-        }),
+        "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),
 }
 # fmt: on

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 
 WAIT = 30.0  # seconds for another process that is writing
 

@@ -28,8 +28,8 @@ from data_gen.teacher.prompting import Prompts
 from data_gen.teacher.reading import Simple
 from data_gen.teacher.sampling import Decision, DroppedError, decide
 from data_gen.teacher.work import QUESTIONS, Admission, Progress, Work, build_set, opened, rows
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
 
 PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often

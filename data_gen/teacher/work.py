@@ -29,9 +29,8 @@ from data_gen.teacher.cache import Cache
 from data_gen.teacher.client import Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.sampling import DroppedError
-from revelator.alone import held
-from revelator.durable import sync_folder
 from revelator.errors import ConfigError, DataError, RevelatorError
+from revelator.files import hold_lock, sync_folder
 
 ANSWERS = "calls.sqlite"
 QUESTIONS = "questions.jsonl"
@@ -142,7 +141,7 @@ def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Wor
             f"{out} is not empty and no teacher worked there", where="--out", hint="name another folder, or empty it"
         )
     cache = Cache(out / ANSWERS)
-    with held(out / ".lock", "working in this folder", out):
+    with hold_lock(out / ".lock", "working in this folder", out):
         yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
         cache.close()
 

@@ -24,12 +24,12 @@ from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
-from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
+from revelator.files import write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
-from serving.retrieval.settings import FORMAT as INDEX_FORMAT
+from serving.retrieval.index_folder import FORMAT as INDEX_FORMAT
 from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"

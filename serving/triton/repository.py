@@ -17,9 +17,9 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
-from revelator import durable
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.files import write_bytes
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -42,7 +42,7 @@ class Settings:
     decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
-    limits: Mapping[str, float] | None = None  # of serving.executor.Limits: lower ones than its defaults
+    limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
 
 
 def templates() -> Path:
@@ -140,7 +140,7 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
 def _limits(home: Path, settings: Settings) -> dict[str, str]:
     """The limits that were given, else the recorded ones, as JSON."""
-    from serving.executor import Limits
+    from revelator.limits import Limits
 
     if settings.limits is None:
         recorded = recorded_parameters(home, "executor").get("limits")
@@ -168,7 +168,7 @@ def write_code(home: Path, name: str, version: int) -> None:
     """This package's model.py into a version folder: an older release may have deployed that version."""
     path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
-        durable.write_bytes(path, code)
+        write_bytes(path, code)
     compile_code(path)
 
 
@@ -186,9 +186,7 @@ def write_config(
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
-    durable.write_bytes(
-        repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
-    )
+    write_bytes(repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode())
 
 
 def config_with(home: Path, name: str, *versions: int) -> str:

@@ -18,11 +18,11 @@ from data_gen.clauses import DID, DOES, clause
 from data_gen.commands import data
 from data_gen.compose import ComposeConfig
 from data_gen.composition import Composer
-from data_gen.config import read_config
 from data_gen.leakage import question_hash
 from data_gen.sources import read_world
 from data_gen.wording import DOERS, asked_relations, words_of
 from revelator import plans
+from revelator.config import read_config
 from revelator.errors import DataError, RevelatorError
 
 NAMES = ["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "Lake Ira", "Tin Comet", "Ada Quill"]

@@ -11,13 +11,11 @@ import pytest
 
 from revelator.errors import ConfigError, Unavailable
 from revelator.plans.art import Art, Call, Filter, Relate, Search
+from serving.executor.trees import answer_by_tree
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
-from serving.knowledge.operators import direct_query, query_of
-from serving.knowledge.run import execute
-from serving.knowledge.selection import rule_points
-from serving.knowledge.source import Found, Query
-from serving.knowledge.sources import Sources
+from serving.knowledge.operators import Found, Query, direct_query, query_of
+from serving.knowledge.sources import Sources, rule_points
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
@@ -34,7 +32,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
     slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
     broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await execute(TREE, Sources([good, slow, broken], Everyone()), generator)
+    trace = await answer_by_tree(TREE, Sources([good, slow, broken], Everyone()), generator)
     assert trace.answers == ["Jay Levey"]
     told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
     assert told["text"]["outcome"] == "passages"
@@ -46,7 +44,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
 
 async def test_any_exception_of_a_source_is_its_own() -> None:
     good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
-    trace = await execute(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
+    trace = await answer_by_tree(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
 
@@ -178,23 +176,23 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
     ("text", "says"),
     [
         ("sources: []", "sources: "),
-        ("", "the file: a mapping is needed$"),
-        ("3", "the file: a mapping is needed$"),
+        ("", ": file: a mapping is needed$"),
+        ("3", ": file: a mapping is needed$"),
         ("sources: [3]", "sources.0: a mapping is needed$"),
-        ("sources: []", "sources: at least one source is needed$"),
-        ("sources: [{kind: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
-        ("sources: [{name: s3cret}]", "sources.0: kind must be text, graph, sparql or web$"),
+        ("sources: []", "sources: .*at least 1 item"),
+        ("sources: [{kind: s3cret}]", "sources.0: 'kind' must be one of"),
+        ("sources: [{name: s3cret}]", "sources.0: 'kind' must be one of"),
         ("sources: [{kind: text, index: [s3cret]}]", "sources.0.text.index: a path is needed$"),
-        ("sources: [{kind: text, name: *s3cret}]", "no YAML at line 1, column 30$"),
-        ("sources: [{kind: text, name: !s3cret x}]", "no YAML at line 1, column 30$"),
+        ("sources: [{kind: text, name: *s3cret}]", "not YAML at line 1, column 30$"),
+        ("sources: [{kind: text, name: !s3cret x}]", "not YAML at line 1, column 30$"),
         ("sources: [{kind: sparql, language: x s3cret}]", "sources.0.sparql.language: .*subtag is invalid"),
-        ("sources: [{kind: web, api: brave, key: s3cret}]", "key: Extra inputs"),
+        ("sources: [{kind: web, api: brave, key: s3cret}]", "key: there is no such field"),
         ("sources: [{kind: web, api: searxng, url: 'http://u:s3cret@h/'}]", "no user, query or fragment"),
         ("sources: [{kind: graph}]", "folder"),
         ("sources: [{kind: sparql, vocabulary: rdfs, label: 'no iri'}]", "label"),
         ("sources: [{kind: text}]", "no retriever"),
         ("sources: [{kind: sparql}, {kind: sparql}]", "two sources of one name"),
-        ("{", "no YAML"),
+        ("{", "not YAML"),
     ],
 )
 def test_a_wrong_file_is_one_clear_error_that_shows_no_value(tmp_path: Path, text: str, says: str) -> None:

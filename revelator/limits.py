@@ -1,0 +1,95 @@
+"""What a question may be asked with: the strategies, and what one question may cost at most."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, get_args
+
+from revelator.errors import InvalidRequest, PlanError
+from revelator.plans import Atomic, Dependent, Expression, leaves
+
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
+
+ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
+NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Defaults that let any question of the public multi-hop sets through; a request may lower a deployment's own."""
+
+    leaves: int = 32
+    depth: int = 16  # stages of the longest chain
+    fan_out: int = 8  # values that one leaf is asked for
+    concurrency: int = 16  # leaves of one question that run at the same time
+    steps: int = 6  # rounds of the refine loop
+    documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
+    kept: int = 3  # of them, read by the generator
+    relevance_threshold: float = 0.5
+    deadline_ms: float = 30_000.0
+    question_characters: int = 2_000
+    plan_characters: int = 20_000  # of a plan that is given, before it is read
+    leaf_characters: int = 8_000  # of a leaf's question, also once answers stand in for its placeholders
+    placeholders: int = 64  # of a plan, each name counted once a leaf
+    options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
+
+    def lowered(self, wanted: Mapping[str, Any]) -> Limits:
+        """These limits with each one that `wanted` names and that is lower. Raises InvalidRequest."""
+        names = {f.name for f in fields(self)}
+        for name, value in wanted.items():
+            if name not in names:
+                raise InvalidRequest(f"there is no limit {name!r:.60}", hint=f"limits are {', '.join(sorted(names))}")
+            number = isinstance(value, int | float) and not isinstance(value, bool)
+            least = -math.inf if name == "relevance_threshold" else 0
+            if not number or not least < value < math.inf:
+                raise InvalidRequest(f"limit {name} must be a positive number, not {value!r:.60}")
+            if type(getattr(self, name)) is int and not isinstance(value, int):
+                raise InvalidRequest(f"limit {name} must be a whole number, not {value!r:.60}")
+        threshold = {k: v for k, v in wanted.items() if k == "relevance_threshold"}
+        return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | threshold)
+
+    def check_question(self, question: str) -> None:
+        """Raises InvalidRequest for an empty question and for one that is too long."""
+        if len(question) > self.question_characters:
+            raise InvalidRequest(
+                f"the question has {len(question)} characters; "
+                f"the limit question_characters is {self.question_characters}"
+            )
+        if not question.strip():
+            raise InvalidRequest("the question is empty")
+        try:
+            question.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidRequest(f"character {error.start + 1} of the question is half a surrogate pair") from error
+
+    def check_size(self, plan: str | None) -> None:
+        """Raises InvalidRequest for a given plan that is too long to be read at all."""
+        if plan is not None and len(plan) > self.plan_characters:
+            raise InvalidRequest(
+                f"the plan has {len(plan)} characters; the limit plan_characters is {self.plan_characters}"
+            )
+
+    def check_plan(self, expression: Expression) -> None:
+        """Raises PlanError that names the limit."""
+        asked = leaves(expression)
+        if len(asked) > self.leaves:
+            raise PlanError(f"the plan has {len(asked)} leaves; the limit leaves is {self.leaves}")
+        if (longest := max(len(leaf.text) for leaf in asked)) > self.leaf_characters:
+            limit = f"the limit leaf_characters is {self.leaf_characters}"
+            raise PlanError(f"a question of the plan has {longest} characters; {limit}")
+        if (names := sum(len(leaf.placeholders) for leaf in asked)) > self.placeholders:
+            raise PlanError(f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}")
+        if (stages := depth(expression)) > self.depth:
+            raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
+
+
+def depth(expression: Expression) -> int:
+    """Stages of the longest chain: what the plan's wall time is proportional to when leaves take equally long."""
+    if isinstance(expression, Atomic):
+        return 1
+    if isinstance(expression, Dependent):
+        return depth(expression.left) + depth(expression.right)
+    return max(depth(item) for item in expression.items)

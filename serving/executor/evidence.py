@@ -1,0 +1,151 @@
+"""Evidence for one leaf: find documents, judge them, and read an answer from those that are relevant (HANRAG, section
+4.2); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from revelator import spans
+from revelator.errors import ServingError
+from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
+from revelator.tasks import TASKS, RelevanceInput
+from revelator.trace import Node, Passage, Trace, Usage
+from revelator.trace_events import Happening
+from serving.guard import Guard
+from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
+
+Tell = Callable[[Happening, Node], None]
+
+
+@dataclass(frozen=True)
+class Models:
+    """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each.
+
+    `logical` takes logical queries (`revelator.plans.logic`) where `retriever` takes words.
+    """
+
+    revelator: Revelator
+    retriever: Retriever
+    generator: Generator
+    searching: Guard = field(default_factory=lambda: Guard("the retriever"))
+    reading: Guard = field(default_factory=lambda: Guard("the generator"))
+    logical: Retriever | None = None
+
+    async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
+        """At most `k` passages; `node` counts the search and its retries."""
+        node.usage += Usage(retrievals=1)
+        asked = retriever or self.retriever
+        with _timed(node, "search"):
+            return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
+
+    async def generate(self, node: Node, request: GenerateRequest) -> None:
+        """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
+        with _timed(node, request.mode) as call:
+            reading = await self.reading.call(
+                lambda: self.generator.answer(request), lambda: _retried(node, "generator")
+            )
+            call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
+        node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
+        node.sentence = reading.sentence
+        node.detail["generator"] = reading.method
+        if (size := sum(map(len, reading.answers))) > ANSWER_CHARACTERS:
+            raise ServingError(f"the answers have {size} characters; at most {ANSWER_CHARACTERS} are taken")
+        node.answers = list(dict.fromkeys(reading.answers))
+        if len(node.answers) > ANSWERS:
+            node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
+            node.answers = node.answers[:ANSWERS]
+        if not node.answers:
+            node.status, node.error = "failed", "no answer was found"
+
+    async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
+        """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
+        prompts = [TASKS[task].render(value) for value in inputs]
+        with _timed(node, task, len(prompts)) as call:
+            completions = await self.revelator.complete(task, prompts, temperature=temperature)
+            tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
+            call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
+        node.usage += Usage(tokens_in, tokens_out, model_calls=len(prompts))
+        if TASKS[task].labels:
+            node.detail["probabilities"] = [dict(c.probabilities) for c in completions]
+        if any(c.degraded for c in completions):
+            node.detail["degraded"] = True
+        return [c.text for c in completions]
+
+
+@contextmanager
+def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
+    """Notes a call in the node's detail, also one that fails: its task, prompts, milliseconds with retries, tokens."""
+    call: dict[str, Any] = {"task": task, "count": count}
+    node.detail.setdefault("calls", []).append(call)
+    began = time.perf_counter()
+    try:
+        with spans.span(task, "client"):
+            yield call
+    finally:
+        call["ms"] = round((time.perf_counter() - began) * 1000, 3)
+
+
+def _retried(node: Node, service: str) -> None:
+    retries = node.detail.setdefault("retries", {})
+    retries[service] = retries.get(service, 0) + 1
+
+
+async def answer_from_documents(
+    models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
+) -> None:
+    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
+
+    Documents are looked for with the question, or with a logical `query`.
+
+    Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
+    when none reaches it, the first ones of all are, and the node's detail says so.
+    """
+    question = node.asked or node.question
+    logical = models.logical if query else None
+    found = await models.search(node, query or question, limits.documents, logical)
+    node.documents = list(found)
+    tell("retrieved", node)
+    if not found:
+        node.status, node.error = "failed", "no document was found"
+        return
+    await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
+    yes = [p["yes"] for p in node.detail.pop("probabilities")]
+    judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
+    node.documents = judged
+    kept = _kept(judged, limits)
+    node.detail["kept"] = [p.id for p in kept]
+    if (kept[0].relevance or 0.0) < limits.relevance_threshold:
+        node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
+    tell("judged", node)
+    await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
+
+
+def _kept(passages: list[Passage], limits: Limits) -> list[Passage]:
+    relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
+    return relevant[: limits.kept] or passages[: limits.kept]
+
+
+def copy_answer(node: Node, other: Node, how: str) -> None:
+    """Gives `node` what `other` found, at no cost; `node.detail[how]` names it."""
+    node.documents = list(other.documents)
+    node.sentence = other.sentence
+    node.answers = list(other.answers)
+    node.status, node.error = other.status, other.error
+    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "art")
+    node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
+
+
+def reusable_nodes(trace: Trace) -> Mapping[str, Node]:
+    """The leaves of a trace that ended with an answer from documents, by what was asked, and the operators of a tree
+    that sources answered, by their key.
+
+    What was computed from other leaves' answers is left out: the same words may mean other values now.
+    """
+    ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
+    leaves = {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}
+    return leaves | {n.detail["key"]: n for n in ended if "key" in n.detail and "sources" in n.detail}

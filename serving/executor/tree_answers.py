@@ -1,0 +1,147 @@
+"""How one node of a tree gets its answer: an operator over sources, child and sibling reasoning, direct RAG.
+
+Every node ends with a sentence and a clean list (AtomR, section 3.3). A node makes at most one generator call: an
+operator that a graph answers makes none, and reasoning over children makes none where code is sure of the answer. A
+fallback to direct RAG is a node of its own, so that its cost can be seen.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from revelator.plans.art import Filter
+from revelator.tasks import Step
+from revelator.trace import Node, Passage, Usage
+from serving.executor.evidence import Models
+from serving.knowledge.conditions import exclude_named
+from serving.knowledge.labels import key_of
+from serving.knowledge.operators import OVERLAP, PASSAGES, Query, overlap
+from serving.knowledge.sources import Gathered, Sources
+from serving.merge import Member, Part, asks_count, compute, needs_judgement, size_of
+from serving.pauses import offload
+from serving.protocols import GenerateRequest
+
+_BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
+PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
+
+
+async def operate(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
+    """Runs a node's operator (or, without one, direct RAG) and fills the node; gives what the sources knew.
+
+    A node without an answer is left failed, with the reason.
+    """
+    size = len(query.question) + sum(map(len, query.heads))
+    if isinstance(query.call, Filter):
+        left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
+        if left is not None:
+            _write(node, left, "other than", decided=True)
+            return None
+    gathered = await sources.gather(query, PASSAGES)
+    node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
+    node.detail["sources"] = [report.to_json() for report in gathered.reports]
+    node.detail["source_scores"] = dict(gathered.scores)
+    if found := gathered.typed:
+        _write(node, gathered.answers, gathered.by, decided=found.decided)
+        if found.truncated:
+            node.detail["truncated"] = found.note
+        return gathered
+    if len(query.heads) > len(query.texts):
+        node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
+    judged = gathered.passages if isinstance(query.call, Filter) else ()
+    said = sum(len(passage.text) for group in judged for passage in group)
+    passages = await offload(said, partial(_read, node, query, gathered))
+    node.documents = passages
+    if not passages:
+        node.status, node.error = "failed", _why(gathered, node)
+        return gathered
+    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
+    if isinstance(query.call, Filter):
+        await offload(size, partial(_keep_entities, node, query.call))
+    return gathered
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them. `count`: how many
+    things a graph found, which may share a name or be more than are listed."""
+
+    question: str
+    answers: tuple[str, ...]
+    is_last: bool = True
+    count: int | None = None
+
+
+def beside(question: str) -> dict[int, str]:
+    """What a `[DR]` question names each answer for: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
+    return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
+
+
+async def reason(models: Models, node: Node, question: str, known: Sequence[Known]) -> None:
+    """Answers from the answers of other nodes (one or more): child and sibling answer reasoning.
+
+    An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
+    be judged or a `[DR]` question asks for more than they say; else the last answers, one after the other.
+    """
+    parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
+    if merged := await offload(len(question) + size_of(parts), partial(compute, question, parts)):
+        counts = [one.count for one in known if one.is_last]
+        exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
+        _write(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+    elif needs_judgement(question) and len(parts) > 1:
+        steps = tuple(Step(one.question, one.answers) for one in known)
+        await models.generate(node, GenerateRequest("merge", question, steps=steps))
+    else:
+        _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
+
+
+def reason_over_none(node: Node, question: str) -> None:
+    """Answers from sets that are known to be empty: how many there are is 0, and all else is empty too."""
+    if asks_count(question):
+        _write(node, ("0",), "count")
+    else:
+        _write(node, (), "last step", decided=True)
+
+
+def _write(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
+    """`decided`: that there is no answer is the answer, and `detail["none"]` says so."""
+    node.answers = list(answers)
+    node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
+    node.detail["method"] = method
+    if not answers and decided:
+        node.detail["none"] = True
+    elif not answers:
+        node.status, node.error = "failed", "no answer was found"
+
+
+def _read(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
+    """The passages for the generator. Of a filter's entities those whose passages say too little are dropped."""
+    groups = gathered.passages
+    if isinstance(query.call, Filter):
+        shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
+        node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
+        groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= OVERLAP)
+    limit = max(PASSAGES_READ, sum(map(bool, groups)))
+    turns = [
+        group[place] for place in range(max(map(len, groups), default=0)) for group in groups if place < len(group)
+    ]
+    distinct = {(p.title, p.text): p for p in turns}
+    return list(distinct.values())[:limit]
+
+
+def _keep_entities(node: Node, call: Filter) -> None:
+    """A filter's answer is a part of its entities, whatever a reply says."""
+    said = {key_of(answer) for answer in node.answers}
+    node.answers = [entity for entity in call.entities if key_of(entity) in said]
+    if not node.answers and node.status != "failed":
+        node.status, node.error = "failed", "the reply names none of the entities"
+
+
+def _why(gathered: Gathered, node: Node) -> str:
+    if any(gathered.passages):
+        best = max(node.detail["overlap"].values())
+        return f"overlap below {OVERLAP:g} between every entity's passages and its query (at most {best:g})"
+    told = [f"{report.source}: {report.error or report.note or report.outcome}" for report in gathered.reports]
+    return "nothing was found (" + "; ".join(told) + ")"

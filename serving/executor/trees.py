@@ -1,0 +1,321 @@
+"""The strategy `atomic`: a tree of atomic operators over knowledge sources (AtomR, section 3.3).
+
+A node starts when the nodes that it names have ended (and a parent when its children have): siblings that need
+nothing of one another run side by side. Its trace node carries `detail["art"]`, the number that `[i]` refers to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+
+from revelator.errors import PlanError, TaskOutputError, Unavailable
+from revelator.limits import NODE_CHARACTERS, Limits
+from revelator.plans import Expression, bind, leaves
+from revelator.plans import substitute as substitute_names
+from revelator.plans.art import (
+    Art,
+    Call,
+    Numbered,
+    Relate,
+    Search,
+    check,
+    escape,
+    numbered,
+    parse,
+    references,
+    render,
+    spelled,
+    substitute,
+    substituted_size,
+)
+from revelator.trace import Kind, Node, Passage, PlanSource, Trace
+from serving.executor import routes
+from serving.executor.evidence import Models, copy_answer
+from serving.executor.recording import Recorder
+from serving.executor.run import Run
+from serving.executor.tree_answers import Known, beside, operate, reason, reason_over_none
+from serving.knowledge.operators import Ids, Query, digest_of, direct_query, query_of
+from serving.knowledge.sources import Sources
+from serving.merge import needs_judgement
+from serving.pauses import offload
+from serving.protocols import Completion, Generator
+from serving.reading.question import ask
+from serving.reading.text import tokenise
+from serving.retrieval import ASKING_WORDS, STOP_WORDS
+
+log = logging.getLogger(__name__)
+
+
+def require_valid_tree(art: Art, limits: Limits) -> None:
+    """Raises PlanError for a tree that cannot be executed, or that is larger than the limits of the run."""
+    nodes = numbered(art)
+    leaves = sum(not node.children for node in nodes)
+    if leaves > limits.leaves:
+        raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {limits.leaves}")
+    if (deepest := max(len(node.path) for node in nodes)) > limits.depth:
+        raise PlanError(f"the tree is {deepest} steps deep; the limit depth is {limits.depth}")
+    if faults := check(art):
+        raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=f"{faults[0].place}: {faults[0].hint}")
+
+
+async def atomic(run: Run) -> None:
+    """Answers by a tree: the caller's as JSON, else the model's own, else one derived from the model's plan, else the
+    loop. Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
+    """
+    if run.given is not None:
+        await run_tree(run, await offload(len(run.given), partial(parse, run.given)))
+        return
+    run.recorder.trace.plan_language = "art"
+    try:
+        await run_tree(run, await _write_tree(run), "model")
+    except (PlanError, TaskOutputError) as error:
+        run.recorder.trace.plan_language = "bnf"
+        run.degrade(f"{error.message}: the question went through the loop")
+        await routes.iterate(run)
+
+
+async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> None:
+    """Runs the tree over `run.sources`; the root's answer becomes the answer of the question.
+
+    Raises PlanError before it starts, and Unavailable when nothing at all could be answered because the generator is
+    down. What else fails is in the trace.
+    """
+    require_valid_tree(art, run.limits)
+    trace = run.recorder.trace
+    trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
+    run.recorder.tell("planned", trace)
+    running = TreeRun(run, art)
+    root = await running.run()
+    if running.unavailable and not any(box.answers for box in running.boxes):
+        raise running.unavailable
+    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
+    run.last = (root.id,)
+
+
+async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+    """The trace of a tree that is run on its own, without a model that plans."""
+    models = Models(NoModel(), NoModel(), generator)
+    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
+    await run_tree(run, art)
+    return run.recorder.finish()
+
+
+def _size_of(query: Query) -> int:
+    return len(query.question) + sum(map(len, query.heads))
+
+
+class NoModel:
+    """Stands where a tree that is given needs nothing: no plan is compiled and nothing is judged."""
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        raise NotImplementedError(task)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        raise NotImplementedError(query)
+
+
+class TreeRun:
+    """One execution of a tree: a trace node (`boxes`) and a task for each node, in breadth-first order."""
+
+    def __init__(self, run: Run, art: Art) -> None:
+        assert run.sources is not None
+        self.models, self.recorder, self.first = run.models, run.recorder, run.last
+        self.sources = run.sources
+        self.nodes = numbered(art)
+        self.boxes: list[Node] = []
+        for at in self.nodes:
+            kind: Kind = "merge" if at.node.call is None else "atomic"
+            parent = None if at.parent is None else self.boxes[at.parent].id
+            self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
+        self.unavailable: Unavailable | None = None
+        self._called: dict[str, int] = {}  # by key: who called an operator first
+        self._earlier = run.earlier
+        self._tasks: list[asyncio.Task[None]] = []
+        self._places = asyncio.Semaphore(run.limits.concurrency)
+
+    async def run(self) -> Node:
+        """The root's trace node, once every node has ended."""
+        async with asyncio.TaskGroup() as group:
+            for at in self.nodes:
+                self._tasks.append(group.create_task(self._node(at)))
+        return self.boxes[0]
+
+    async def _node(self, at: Numbered) -> None:
+        box, before = self.boxes[at.number], sorted({*at.children, *at.needs})
+        box.detail["art"] = at.number
+        if before:
+            await asyncio.wait([self._tasks[i] for i in before])
+        self.recorder.follows(box, [self.boxes[i].id for i in before] or self.first)
+        answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
+        box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
+        if self._over_none(at.needs):
+            with self.recorder.running(box):
+                reason_over_none(box, at.node.question)
+            return
+        if lacking := [i for i, values in answers.items() if not values]:
+            self.recorder.skip(box, f"no answer from [{'], ['.join(map(str, lacking))}]")
+            return
+        if (size := sum(substituted_size(text, answers) for text in at.node.texts)) > NODE_CHARACTERS:
+            self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
+            return
+        box.asked = substitute(at.node.question, answers)
+        asked = partial(query_of, at.node, answers, self._known(at.needs))
+        query = await offload(size, asked) if at.node.call else None
+        if query is not None and await self._take_over(at, query):
+            return
+        async with self._places:
+            with self.recorder.running(box):
+                await self._attempt(box, self._operate(at, query) if query else self._reason(at))
+                if not box.answers and "none" not in box.detail:
+                    await self._direct_rag(at)
+
+    async def _attempt(self, node: Node, work: Coroutine[None, None, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
+            node.status, node.error = "failed", f"{type(error).__name__}: {error}"
+            if isinstance(error, Unavailable):
+                self.unavailable = error
+
+    async def _take_over(self, at: Numbered, query: Query) -> bool:
+        """Whether an operator that was called alike gave its answer: one of this tree, or of the earlier trace."""
+        box = self.boxes[at.number]
+        box.detail |= {
+            "call": spelled(query.call) if query.call else "",
+            "key": await offload(_size_of(query), partial(digest_of, query)),
+        }
+        first = self._called.setdefault(box.detail["key"], at.number)
+        other, how = self._earlier.get(box.detail["key"]), "reused_from"
+        if first != at.number:
+            await asyncio.wait([self._tasks[first]])
+            other, how = self.boxes[first], "shared_from"
+            self.recorder.follows(box, [*(self.boxes[i].id for i in at.needs), other.id])
+        if other is None:
+            return False
+        with self.recorder.running(box):
+            copy_answer(box, other, how)
+        return True
+
+    async def _operate(self, at: Numbered, query: Query) -> None:
+        box = self.boxes[at.number]
+        gathered = await operate(self.models, self.sources, box, query)
+        if gathered and gathered.typed and gathered.typed.count is not None:
+            box.detail["count"] = gathered.typed.count
+        # without sources a part of the entities was taken: they are who they were
+        self._identify(box, gathered.ids if gathered else self._known(at.needs))
+
+    async def _reason(self, at: Numbered) -> None:
+        """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
+        box, over = self.boxes[at.number], at.children or at.needs
+        used = {j for i in at.children for j in self.nodes[i].needs}
+        if self._over_none([i for i in over if i not in used]):
+            reason_over_none(box, box.asked or box.question)
+            return
+        names = {} if at.children else beside(at.node.question)
+        over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
+        known = [
+            Known(
+                self._asked(i, names, at.needs),
+                tuple(self.boxes[i].answers),
+                i not in used,
+                self.boxes[i].detail.get("count"),
+            )
+            for i in over
+        ]
+        if not over or any(one.is_last and not one.answers for one in known):
+            box.status, box.error = "failed", "no answer to draw it from"
+            return
+        await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
+        self._identify(box, self._known(over))
+
+    def _asked(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
+        """The question of a node, and what a comparison names its answer for."""
+        name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
+        return f"{self.boxes[number].asked or ''} {name}".strip()
+
+    def _over_none(self, numbers: Sequence[int]) -> bool:
+        """Whether nodes, one at least, have all ended in the knowledge that there is nothing."""
+        return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
+
+    async def _direct_rag(self, at: Numbered) -> None:
+        """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""
+        box = self.boxes[at.number]
+        [node] = self.recorder.open_members(box, 1)
+        node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
+        with self.recorder.running(node):
+            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question, box.question)))
+        box.detail["fallback"] = {"node": node.id, "because": box.error}
+        if node.answers:
+            box.answers, box.sentence = list(node.answers), node.sentence
+            box.status, box.error = "ok", None
+
+    async def _retrieve(self, node: Node, query: Query) -> None:
+        await operate(self.models, self.sources, node, query)
+
+    @staticmethod
+    def _identify(box: Node, ids: Ids) -> None:
+        """Keeps who the answers are, in the trace: a tree that is run again may take them over."""
+        if any(ids.values()):
+            box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
+
+    def _known(self, numbers: Sequence[int]) -> Ids:
+        """The identifiers of what the nodes answered, by source and name."""
+        merged: dict[str, dict[str, tuple[str, ...]]] = {}
+        for number in numbers:
+            for source, names in self.boxes[number].detail.get("ids", {}).items():
+                merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
+        return merged
+
+
+async def _write_tree(run: Run) -> Art:
+    """The model's first tree that can be run, about the question as it was asked; else the tree of its first plan.
+
+    Raises PlanError where it writes neither.
+    """
+    tree: Art | None = await routes.translate(run, "translate_art", lambda art: require_valid_tree(art, run.limits))
+    if tree is not None:
+        return replace(tree, question=escape(run.question))
+    wrong = routes.last_fault(run)
+    plan: Expression | None = await routes.translate(
+        run, "translate_bnf", lambda plan: routes.require_valid(plan, run.limits)
+    )
+    if plan is None:
+        raise PlanError(
+            f"neither a tree ({wrong}) nor a plan ({routes.last_fault(run)}) that the model wrote could be run"
+        )
+    run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
+    return tree_of(run.question, plan)
+
+
+def tree_of(question: str, expression: Expression) -> Art:
+    """The tree of a plan that checks: its leaves as children of the question, in order; a plan of one leaf is one
+    node."""
+    found, sources = leaves(expression), bind(expression).sources
+    nodes = [
+        _node(substitute_names(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()}))
+        for leaf, needs in zip(found, sources, strict=True)
+    ]
+    if len(nodes) == 1:
+        return Art(escape(question), nodes[0].call)
+    return Art(escape(question), children=tuple(nodes))
+
+
+def _node(text: str) -> Art:
+    named = references(text)
+    if len(named) > 1 or (named and needs_judgement(text)):
+        return Art(text)
+    return Art(text, _call(text, [f"[{number}]" for number in named] or ask(text).names))
+
+
+def _call(text: str, heads: Sequence[str]) -> Call:
+    if len(heads) != 1:
+        return Search(text)
+    before, _, after = text.partition(heads[0])
+    words = [token.text for token in tokenise(f"{before} {after}") if token.is_word]
+    relation = " ".join(word for word in words if word.lower() not in STOP_WORDS | ASKING_WORDS | {"s"})
+    return Relate(heads[0], relation) if relation else Search(heads[0])
