@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 from evaluation.harness.folder import QuestionRow
 from evaluation.report.runs import NAMES, LoadedRun, measure_row
-from revelator.durable import sha256_text
 from revelator.errors import DataError, ExpressionError
+from revelator.files import sha256_text
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
+from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.plans.expression import children
 from revelator.trace import Node, Trace, in_order
 
 CASES_SHOWN = 4

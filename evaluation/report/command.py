@@ -19,8 +19,8 @@ from evaluation.harness.folder import METRICS, QUESTIONS, RUN
 from evaluation.report.page import Report, Table, build_report, cost_table, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
-from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from revelator.files import write_bytes
 from revelator.registry import DIGEST_TAG, Version
 
 PAGE, SUMMARY = "report.html", "report.md"

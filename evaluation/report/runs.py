@@ -9,8 +9,8 @@ from typing import Any
 
 from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
 from evaluation.metrics.bootstrap import bootstrap
-from revelator.durable import sha256_text
 from revelator.errors import ConfigError
+from revelator.files import sha256_text
 
 MEASURES = {
     "em": "EM",

@@ -22,8 +22,8 @@ from evaluation.report.charts import draw, legend_mark, paint_bars, paint_scatte
 from evaluation.report.command import command_line, report
 from evaluation.report.page import build_report, interval_text
 from evaluation.report.runs import Series, compare_pairs, load_runs
-from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_file, write_json
 from tests.evaluation.report_runs import BITE, write_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
