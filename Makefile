@@ -4,12 +4,14 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit demo test lint types bench clean
+.PHONY: help install lock audit demo test lint types docs site bench clean
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; v in ("3.11", "3.12") or sys.exit("error: Revelator needs \
+Python 3.11 or 3.12, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
 TORCH := torch==2.13.0
 AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
@@ -34,11 +36,11 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 3 mi
 # torch goes first and by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested.
 $(INSTALLED): pyproject.toml requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)'
 	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -c '$(SUPPORTED)' || { echo "       remove the environment first: rm -rf $(VENV)" >&2; exit 1; }
 	$(BIN)/pip install $(QUIET) $(TORCH)
 	$(BIN)/pip install $(QUIET) --no-deps -r requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -e .
@@ -47,7 +49,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install $(QUIET) $(TORCH)
-	$(VENV)/lock/bin/pip install $(QUIET) '.[server,dense,ray,dev]'
+	$(VENV)/lock/bin/pip install $(QUIET) '.[all,dev]'
 	{ sed -n '/^#/p' requirements.lock; \
 	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)'; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock
@@ -69,6 +71,12 @@ lint: install ## ruff: rules and format
 
 types: install ## mypy
 	$(BIN)/mypy
+
+docs: install ## the site of docs/ on http://127.0.0.1:8090
+	$(BIN)/mkdocs serve -a 127.0.0.1:8090
+
+site: install ## build the site into runs/site; a broken link fails
+	$(BIN)/mkdocs build --strict
 
 bench: install ## what everything costs, side by side with plain alternatives; takes long
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python "benchmarks/$$name.py"; done
