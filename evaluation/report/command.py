@@ -13,9 +13,9 @@ from pathlib import Path
 
 import click
 
-from evaluation.commands import FOLDER, HOME, REGISTERED, URI
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
+from evaluation.options import FOLDER, HOME, REGISTERED, URI
 from evaluation.report.page import Report, Table, build_report, cost_table, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
