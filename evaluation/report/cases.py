@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from evaluation.harness.folder import QuestionRow
-from evaluation.report.runs import NAMES, LoadedRun, measure_row
+from evaluation.report.runs import MEASURE_NAMES, LoadedRun, measure_row
 from revelator.errors import DataError, ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
@@ -43,7 +43,7 @@ class Case:
     right: Side
 
 
-def worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> list[Case]:
+def find_worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> list[Case]:
     """The lowest scores. Of equal ones, those that found the fewest gold pages, then that cost the most tokens.
 
     Refused questions and those without a gold plan come last: there are no two plans to compare.
@@ -56,7 +56,7 @@ def worst_cases(run: LoadedRun, measure: str, count: int = CASES_SHOWN) -> list[
 
     rows = sorted((row for row in run.rows if measure_row(row, measure) is not None), key=rank)
     return [
-        _case(row, run.name, Side("gold plan", draw_plan(row.gold_plan)), _side(row, run, measure))
+        _build_case(row, run.name, Side("gold plan", draw_plan(row.gold_plan)), _build_side(row, run, measure))
         for row in rows[:count]
     ]
 
@@ -71,23 +71,23 @@ class Gap:
     other: LoadedRun
 
 
-def most_different_cases(
+def find_most_different_cases(
     reference: LoadedRun, others: Sequence[LoadedRun], measure: str, count: int = CASES_SHOWN
 ) -> list[Case]:
     """The largest differences of a score on one question that neither system refused, half in favour of each side."""
-    gaps = _gaps(reference, others, measure)
+    gaps = _measure_gaps(reference, others, measure)
     losses = _take_turns([gap for gap in gaps if gap.size < 0], count // 2, set())
     seen = {gap.row.id for gap in losses}
     wins = _take_turns([gap for gap in gaps if gap.size > 0], count - len(losses), seen)
     found = []
     for gap in [*losses, *wins]:
         better = gap.other.name if gap.size > 0 else reference.name
-        sides = _side(gap.reference_row, reference, measure), _side(gap.row, gap.other, measure)
-        found.append(_case(gap.row, f"{better} is better by {abs(gap.size):.2f}", *sides))
+        sides = _build_side(gap.reference_row, reference, measure), _build_side(gap.row, gap.other, measure)
+        found.append(_build_case(gap.row, f"{better} is better by {abs(gap.size):.2f}", *sides))
     return found
 
 
-def _gaps(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> list[Gap]:
+def _measure_gaps(reference: LoadedRun, others: Sequence[LoadedRun], measure: str) -> list[Gap]:
     """Every difference, the largest first; the order of equal ones is fixed by a digest."""
     rows = {row.id: row for row in reference.rows if row.status != "error"}
     found = []
@@ -116,15 +116,15 @@ def _take_turns(gaps: Sequence[Gap], count: int, seen: set[str]) -> list[Gap]:
     return taken
 
 
-def _case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
+def _build_case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
     hops = f"{row.hops} hops" if row.hops else "hops unknown"
     golds = "; ".join(row.golds)
     return Case(row.id, row.question, golds, f"{about}, {hops}, route {row.route or 'none'}", left, right)
 
 
-def _side(row: QuestionRow, run: LoadedRun, measure: str) -> Side:
+def _build_side(row: QuestionRow, run: LoadedRun, measure: str) -> Side:
     answer = row.prediction or row.error or "none"
-    score = f"{NAMES[measure]} {measure_row(row, measure) or 0.0:.2f}"
+    score = f"{MEASURE_NAMES[measure]} {measure_row(row, measure) or 0.0:.2f}"
     return Side(run.name, draw_plan(row.plan, _read_trace(row)), answer, score)
 
 

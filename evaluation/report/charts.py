@@ -25,7 +25,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from evaluation.metrics.bootstrap import bootstrap_columns
 from evaluation.metrics.retrieval import title_recall
-from evaluation.report.runs import NAMES, Estimate, LoadedRun, Series
+from evaluation.report.runs import MEASURE_NAMES, Estimate, LoadedRun, Series
 from revelator.errors import ExpressionError
 from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS
@@ -82,9 +82,9 @@ class Chart:
         return draw(id, self.title, self.height, self.paint)
 
 
-def charts_of(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
+def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
     """The charts for which the runs of one benchmark have figures."""
-    runs = runs_to_chart(runs)
+    runs = select_charted_runs(runs)
     return [
         *_quality_against_cost(runs, measure),
         *_quality_by_group(runs, measure),
@@ -94,7 +94,7 @@ def charts_of(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
     ]
 
 
-def runs_to_chart(runs: Sequence[LoadedRun]) -> Sequence[LoadedRun]:
+def select_charted_runs(runs: Sequence[LoadedRun]) -> Sequence[LoadedRun]:
     """All runs, or only those without an ablation if there are more runs than colours."""
     whole = [run for run in runs if not run.run.ablation]
     return whole if whole and len(runs) > SYSTEM_COLOURS else runs
@@ -108,8 +108,8 @@ def _quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iterator[C
     tokens = [(run.series, run.tokens, run.figures[measure]) for run in runs]
     seconds = [(run.series, run.figures["wall_s"], run.figures[measure]) for run in runs]
     for kind, label, points in (("tokens", "tokens a question", tokens), ("latency", "seconds a question", seconds)):
-        title = f"{NAMES[measure]} against {label}"
-        paint = partial(paint_scatter, points=points, x_label=label, y_label=NAMES[measure])
+        title = f"{MEASURE_NAMES[measure]} against {label}"
+        paint = partial(paint_scatter, points=points, x_label=label, y_label=MEASURE_NAMES[measure])
         yield Chart(f"quality-{kind}", title, note, runs, 300, paint)
 
 
@@ -122,13 +122,13 @@ def _quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart
         measured = [(run, _group_estimates(run, group, measure)) for run in runs]
         keys = dict.fromkeys(key for _, estimates in measured for key in estimates)
         blocks = [
-            (group_name(group, key), [(run.series, found[key]) for run, found in measured if key in found])
+            (name_group(group, key), [(run.series, found[key]) for run, found in measured if key in found])
             for key in sorted(keys, key=lambda key: (len(key) if group != "kind" else 0, key))
         ]
         if blocks:
-            title = f"{NAMES[measure]} by {titles.get(group, group)}"
+            title = f"{MEASURE_NAMES[measure]} by {titles.get(group, group)}"
             height = 40 + sum(BAR * (2.2 + len(members)) for _, members in blocks)
-            paint = partial(paint_bars, blocks=blocks, label=NAMES[measure])
+            paint = partial(paint_bars, blocks=blocks, label=MEASURE_NAMES[measure])
             drawn = [run for run, estimates in measured if estimates]
             yield Chart(kind, title, "Groups of fewer than 5 questions are left out.", drawn, height, paint)
 
@@ -138,7 +138,7 @@ def _group_estimates(run: LoadedRun, group: str, measure: str) -> dict[str, Esti
     return {key: estimates[measure] for key, estimates in groups.items() if measure in estimates}
 
 
-def group_name(group: str, key: str) -> str:
+def name_group(group: str, key: str) -> str:
     """`2` as "2 hops", a shape in the letters of its leaves."""
     if group == "kind":
         return key
@@ -164,7 +164,7 @@ def _reliability_of_labels(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     for task in dict.fromkeys(task for run in runs for task in run.metrics["calibration"]):
         drawn = [run for run in runs if task in run.metrics["calibration"]]
         found = [(run, run.metrics["calibration"][task]) for run in drawn]
-        errors = "; ".join(f"{run.name} {_interval(one['ece'])}, n={one['ece']['n']}" for run, one in found)
+        errors = "; ".join(f"{run.name} {_format_interval(one['ece'])}, n={one['ece']['n']}" for run, one in found)
         note = f"Expected calibration error: {errors}. A dot's area is the share of answers in its bin."
         paint = partial(paint_reliability, curves=[(run.series, one["bins"]) for run, one in found])
         yield Chart("reliability", f"Reliability of {task}", note, drawn, 320, paint)
@@ -174,11 +174,11 @@ def _recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     runs = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
     if runs:
         note = "Gold pages among the first that the searches of an answered question found, taking turns."
-        paint = partial(paint_curves, curves=[(run.series, _recalls(run)) for run in runs])
+        paint = partial(paint_curves, curves=[(run.series, _measure_recalls(run)) for run in runs])
         yield Chart("recall-curves", "Recall of gold pages", note, runs, 280, paint)
 
 
-def _recalls(run: LoadedRun) -> list[Estimate]:
+def _measure_recalls(run: LoadedRun) -> list[Estimate]:
     """The recall of gold pages among the first 1, 2, … `DEPTH`."""
     rows = [row for row in run.rows if row.gold_titles and row.status != "error"]
     values = [[title_recall([row.retrieved], row.gold_titles, k) for k in range(1, DEPTH + 1)] for row in rows]
@@ -200,12 +200,12 @@ def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]
         axes.xaxis.set_major_locator(MaxNLocator(4))
     axes.set_ylim(0, min(1, 1.08 * max(y["high"] for *_, y in points) or 1))
     axes.set(xlabel=x_label, ylabel=y_label)
-    _shorten_numbers(axes)
+    _format_ticks(axes)
     for series, x, y in points:
         colour = _colour(series)
         axes.plot([x["low"], x["high"]], [y["value"]] * 2, color=colour, alpha=0.75, linewidth=1.8)
         axes.plot([x["value"]] * 2, [y["low"], y["high"]], color=colour, alpha=0.75, linewidth=1.8)
-        _mark(axes, series, x["value"], y["value"], f"{short_number(x['value'])}, {y['value']:.3f}")
+        _mark(axes, series, x["value"], y["value"], f"{format_number(x['value'])}, {y['value']:.3f}")
 
 
 def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Estimate]]]], label: str) -> None:
@@ -217,14 +217,14 @@ def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Es
         for series, estimate in members:
             y += 1
             end, low, high = (max(0.0, min(1.0, estimate[part])) for part in ("value", "low", "high"))
-            title = f"{series.name}, {name}: {_interval(estimate)}, n={estimate['n']:.0f}"
+            title = f"{series.name}, {name}: {_format_interval(estimate)}, n={estimate['n']:.0f}"
             axes.barh(y, max(end, 0.003), 0.85, color=_colour(series), gid=f"bar|{title}")
             axes.plot([low, high], [y, y], color=INK, alpha=0.75, linewidth=1.8)
-            axes.plot(-0.045, y, _mark_forms(series)[0], color=_colour(series), clip_on=False, transform=beside)
+            axes.plot(-0.045, y, _forms_of_mark(series)[0], color=_colour(series), clip_on=False, transform=beside)
             axes.text(1.02, y, f"{estimate['value']:.2f}", va="center", transform=beside)
         y += 1.6
     axes.set(xlim=(0, 1), ylim=(y - 0.8, -0.8), xlabel=label, xticks=QUARTERS, yticks=())
-    _shorten_numbers(axes)
+    _format_ticks(axes)
 
 
 def paint_confusion(axes: Axes, counts: Mapping[str, Mapping[str, int]], labels: Sequence[str]) -> None:
@@ -280,20 +280,20 @@ def paint_curves(axes: Axes, curves: Sequence[tuple[Series, Sequence[Estimate]]]
 
 def _unit_axes(axes: Axes, x_label: str, y_label: str) -> None:
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, 1), yticks=QUARTERS)
-    _shorten_numbers(axes)
+    _format_ticks(axes)
 
 
-def _shorten_numbers(axes: Axes) -> None:
+def _format_ticks(axes: Axes) -> None:
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_formatter(lambda value, _: short_number(value))
+        axis.set_major_formatter(lambda value, _: format_number(value))
 
 
 def _mark(axes: Axes, series: Series, x: float, y: float, title: str, size: float = 10) -> None:
-    (form, _), gid = _mark_forms(series), f"dot|{series.name}: {title}"
+    (form, _), gid = _forms_of_mark(series), f"dot|{series.name}: {title}"
     axes.plot(x, y, form, color=_colour(series), markersize=size, clip_on=False, zorder=3, gid=gid)
 
 
-def _mark_forms(series: Series) -> tuple[str, str]:
+def _forms_of_mark(series: Series) -> tuple[str, str]:
     """Marks take turns, too: with its colour each of 32 series has a mark of its own."""
     return MARKS[(series.number + series.number // SYSTEM_COLOURS) % len(MARKS)]
 
@@ -302,18 +302,18 @@ def _colour(series: Series) -> str:
     return COLOURS[f"s{series.number % SYSTEM_COLOURS}"]
 
 
-def legend_mark(series: Series) -> Markup:
+def draw_legend_mark(series: Series) -> Markup:
     """The mark of a series as a character of its colour."""
     form = Markup('<span class="key s{}" aria-hidden="true">{}</span>')
-    return form.format(series.number % SYSTEM_COLOURS, _mark_forms(series)[1])
+    return form.format(series.number % SYSTEM_COLOURS, _forms_of_mark(series)[1])
 
 
-def short_number(value: float) -> str:
+def format_number(value: float) -> str:
     """As an axis writes it: `0.25`, `12.5k`."""
     return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _interval(estimate: Estimate) -> str:
+def _format_interval(estimate: Estimate) -> str:
     return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 

@@ -16,7 +16,7 @@ import click
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
 from evaluation.options import FOLDER, HOME, REGISTERED, URI
-from evaluation.report.page import Report, Table, build_report, cost_table, render_html, render_markdown
+from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
@@ -69,10 +69,10 @@ def report(
     built = build_report(
         loaded,
         against=against,
-        command=command_line(sys.argv[1:], runs),
+        command=format_command(sys.argv[1:], runs),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
-        costs=cost_table(loaded, read_times(times)) if times else None,
+        costs=build_cost_table(loaded, read_times(times)) if times else None,
     )
     write_bytes(out / SUMMARY, render_markdown(built).encode())
     write_bytes(out / PAGE, render_html(built).encode())
@@ -90,7 +90,7 @@ def report(
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
-def command_line(arguments: Sequence[str], runs: Sequence[Path]) -> str:
+def format_command(arguments: Sequence[str], runs: Sequence[Path]) -> str:
     """The command as a person types it: `DIR/*` where every run in a folder is named."""
     rest = [text for text in arguments if Path(text) not in runs]
     shown: list[str] = []

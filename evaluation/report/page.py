@@ -11,17 +11,17 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
-from evaluation.report.cases import Case, most_different_cases, worst_cases
-from evaluation.report.charts import Chart, charts_of, legend_mark, runs_to_chart
+from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
+from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import (
     COSTS,
+    MEASURE_NAMES,
     MEASURES,
-    NAMES,
     Estimate,
     LoadedRun,
-    compare_pairs,
+    choose_main_measure,
+    compare_runs,
     group_by_benchmark,
-    main_measure,
 )
 
 
@@ -80,32 +80,31 @@ def build_report(
 ) -> Report:
     """`against` names the system that the others are compared with; None takes the first run of each benchmark."""
     sections = [_build_section(name, members, against) for name, members in group_by_benchmark(runs).items()]
-    return Report(sections, {run.anchor: _recipe(run) for run in runs}, command, made, version, costs)
+    return Report(sections, {run.anchor: _build_recipe(run) for run in runs}, command, made, version, costs)
 
 
 def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Section:
     reference = next((run for run in runs if run.name == against), runs[0])
     others = [run for run in runs if run is not reference]
     pairs = [(run, reference) for run in others]
-    ablations = [(run, whole) for run in runs if (whole := _without_ablation(run, runs)) and whole is not reference]
-    against_note = f"The difference to {reference.name} on the same questions."
+    ablations = [(run, whole) for run in runs if (whole := _find_whole_system(run, runs))]
+    note = f"The difference to {reference.name} on the same questions."
     tables = []
     for title, measures in (("Quality", MEASURES), ("Cost", COSTS)):
-        tables.append(overview_table(title, runs, measures))
-        tables += (
-            [difference_table(f"{title} against {reference.name}", against_note, pairs, measures)] if pairs else []
-        )
+        tables.append(build_overview_table(title, runs, measures))
+        if pairs:
+            tables.append(build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
     if ablations:
         note = "The difference to the same system without its ablation, on the same questions."
-        tables.append(difference_table("Ablations", note, ablations, NAMES))
-    measure = main_measure(runs)
+        tables.append(build_difference_table("Ablations", note, ablations, MEASURE_NAMES))
+    measure = choose_main_measure(runs)
     planned = next((run for run in [reference, *others] if any(row.plan for row in run.rows)), reference)
-    different = most_different_cases(reference, others, measure)
-    charts, worst = charts_of(runs, measure), worst_cases(planned, measure)
+    different = find_most_different_cases(reference, others, measure)
+    charts, worst = choose_charts(runs, measure), find_worst_cases(planned, measure)
     return Section(name, _describe(runs), runs, tables, charts, worst, planned.name, different)
 
 
-def _without_ablation(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun | None:
+def _find_whole_system(run: LoadedRun, runs: Sequence[LoadedRun]) -> LoadedRun | None:
     """The run of the same system with nothing taken out."""
     whole = (other for other in runs if not other.run.ablation and other.run.system == run.run.system)
     return next(whole, None) if run.run.ablation else None
@@ -118,41 +117,42 @@ def _describe(runs: Sequence[LoadedRun]) -> str:
     ids = [set(run.run.ids) for run in runs]
     if any(each != ids[0] for each in ids):
         text += f"; the runs do not have the same questions: {len(set.intersection(*ids))} are in all of them"
-    if len(runs_to_chart(runs)) < len(runs):
+    if len(select_charted_runs(runs)) < len(runs):
         text += "; charts show the systems without ablations"
     return f"{text}."
 
 
-def overview_table(title: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
+def build_overview_table(title: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
     names = [name for name in measures if any(name in run.figures for run in runs)]
     cells = [
-        [run.name, f"{len(run.rows)}", *(interval_text(run.figures.get(name), name) for name in names)] for run in runs
+        [run.name, f"{len(run.rows)}", *(format_interval(run.figures.get(name), name) for name in names)]
+        for run in runs
     ]
     refused = ", without refused questions" if measures is COSTS else ""
     note = f"Mean of a question and its 95 % bootstrap interval{refused}."
-    return Table(title, note, ["system", "n", *(NAMES[name] for name in names)], cells)
+    return Table(title, note, ["system", "n", *(MEASURE_NAMES[name] for name in names)], cells)
 
 
-def difference_table(
+def build_difference_table(
     title: str, note: str, pairs: Sequence[tuple[LoadedRun, LoadedRun]], measures: Mapping[str, str]
 ) -> Table:
     """Each run less the other of its pair, on the questions that both have."""
-    found = [compare_pairs(run, reference, list(measures)) for run, reference in pairs]
+    found = [compare_runs(run, reference, list(measures)) for run, reference in pairs]
     names = [name for name in measures if any(name in estimates for estimates in found)]
     cells, strong = [], set()
     for row, ((run, _), estimates) in enumerate(zip(pairs, found, strict=True)):
         n = max((int(estimate["n"]) for estimate in estimates.values()), default=0)
-        cells.append([run.name, f"{n}", *(interval_text(estimates.get(name), name, sign=True) for name in names)])
+        cells.append([run.name, f"{n}", *(format_interval(estimates.get(name), name, sign=True) for name in names)])
         strong |= {(row, column) for column, name in enumerate(names, 2) if _excludes_zero(estimates.get(name))}
     note += " Mean and 95 % bootstrap interval; highlighted where the interval excludes 0."
-    return Table(title, note, ["system", "n", *(NAMES[name] for name in names)], cells, strong)
+    return Table(title, note, ["system", "n", *(MEASURE_NAMES[name] for name in names)], cells, strong)
 
 
 def _excludes_zero(estimate: Estimate | None) -> bool:
     return estimate is not None and (estimate["low"] > 0 or estimate["high"] < 0)
 
 
-def interval_text(estimate: Estimate | None, measure: str, *, sign: bool = False) -> str:
+def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> str:
     """`0.412 [0.371, 0.455]`, with as few decimals as a measure of its size needs."""
     if estimate is None:
         return "–"
@@ -163,7 +163,7 @@ def interval_text(estimate: Estimate | None, measure: str, *, sign: bool = False
     return f"{value} [{low}, {high}]"
 
 
-def cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
+def build_cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
     """Throughput that is predicted for one and eight servers of each service, at 1 and 64 questions in flight."""
     cells = []
     for run in runs:
@@ -186,7 +186,7 @@ def cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
     return Table("Predicted throughput", note, head, cells)
 
 
-def _recipe(run: LoadedRun) -> Recipe:
+def _build_recipe(run: LoadedRun) -> Recipe:
     about, adapter, index = run.run, run.run.adapter, run.run.index
     version = f"version {adapter['version']}, " if adapter.get("version") else ""
     data = ", ".join(f"{name} {digest[:16]}" for name, digest in about.benchmark.get("files", {}).items())
@@ -211,7 +211,7 @@ def render_html(report: Report) -> str:
     """The page; everything that it needs is in it."""
     folder = files("evaluation.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.globals["legend_mark"] = legend_mark
+    environment.globals["draw_legend_mark"] = draw_legend_mark
     style = Markup(folder.joinpath("style.css").read_text(encoding="utf-8"))
     template = environment.from_string(folder.joinpath("page.html").read_text(encoding="utf-8"))
     return template.render(report=report, style=style)

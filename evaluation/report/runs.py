@@ -31,7 +31,7 @@ COSTS = {
     "wall_s": "wall, s",
     "path_s": "critical path, s",
 }
-NAMES = MEASURES | COSTS | {"complete": "complete"}
+MEASURE_NAMES = MEASURES | COSTS | {"complete": "complete"}
 MAIN_MEASURES = ("f1", "ndcg@10", "recall", "letters")  # charts and cases show the first that all runs have
 
 Estimate = Mapping[str, float]  # n, value (the mean), low and high (its 95 % bootstrap interval)
@@ -107,7 +107,7 @@ def group_by_benchmark(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
     return {name: [run for run in runs if run.benchmark == name] for name in names}
 
 
-def main_measure(runs: Sequence[LoadedRun]) -> str:
+def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
     """The measure of quality that all of these runs have."""
     return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "complete")
 
@@ -117,7 +117,7 @@ def estimate_mean(values: Sequence[float]) -> Estimate:
     return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}
 
 
-def compare_pairs(run: LoadedRun, reference: LoadedRun, measures: Sequence[str]) -> dict[str, Estimate]:
+def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Sequence[str]) -> dict[str, Estimate]:
     """The mean of `run` minus `reference` over the questions of both, for each measure that both score."""
     rows = {row.id: row for row in reference.rows}
     pairs = [(row, rows[row.id]) for row in run.rows if row.id in rows]

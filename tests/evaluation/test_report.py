@@ -17,11 +17,18 @@ from click.testing import CliRunner
 
 from evaluation.costs.command import FORMAT
 from evaluation.harness.folder import METRICS
-from evaluation.report.cases import draw_plan, most_different_cases, worst_cases
-from evaluation.report.charts import draw, legend_mark, paint_bars, paint_scatter, runs_to_chart, short_number
-from evaluation.report.command import command_line, report
-from evaluation.report.page import build_report, interval_text
-from evaluation.report.runs import Series, compare_pairs, load_runs
+from evaluation.report.cases import draw_plan, find_most_different_cases, find_worst_cases
+from evaluation.report.charts import (
+    draw,
+    draw_legend_mark,
+    format_number,
+    paint_bars,
+    paint_scatter,
+    select_charted_runs,
+)
+from evaluation.report.command import format_command, report
+from evaluation.report.page import build_report, format_interval
+from evaluation.report.runs import Series, compare_runs, load_runs
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file, write_json
 from tests.evaluation.report_runs import BITE, write_runs
@@ -180,11 +187,11 @@ def test_every_chart_and_table_says_how_it_is_made_again(made: Path) -> None:
 
 def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) -> None:
     auto, rag, direct, *_ = load_runs(runs)
-    found = compare_pairs(rag, auto, ["f1", "tokens_in", "recall"])
+    found = compare_runs(rag, auto, ["f1", "tokens_in", "recall"])
     theirs = {row.id: row.scores["f1"] for row in auto.rows}
     gaps = [row.scores["f1"] - theirs[row.id] for row in rag.rows]
     assert found["f1"]["value"] == pytest.approx(sum(gaps) / len(gaps)) and found["f1"]["n"] == len(gaps)
-    assert found["tokens_in"]["high"] < 0 and "recall" not in compare_pairs(direct, auto, ["recall"])
+    assert found["tokens_in"]["high"] < 0 and "recall" not in compare_runs(direct, auto, ["recall"])
 
 
 def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path]) -> None:
@@ -192,9 +199,9 @@ def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path
     ablated = replace(rag, run=replace(rag.run, ablation={"k": 1}), rows=direct.rows, series=Series("rag (k=1)", 7))
     [section] = build_report([auto, rag, ablated], against="auto", command="", made="", version="").sections
     table = section.tables[-1]
-    gap = compare_pairs(direct, rag, ["f1"])["f1"]
+    gap = compare_runs(direct, rag, ["f1"])["f1"]
     assert table.title == "Ablations" and [row[0] for row in table.cells] == ["rag (k=1)"]
-    assert table.cells[0][table.head.index("F1")] == interval_text(gap, "f1", sign=True)
+    assert table.cells[0][table.head.index("F1")] == format_interval(gap, "f1", sign=True)
     [plain] = build_report([auto, rag], against="auto", command="", made="", version="").sections
     assert "Ablations" not in [table.title for table in plain.tables]
 
@@ -202,8 +209,8 @@ def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path
 def test_the_cases_are_the_worst_and_the_most_different_each_question_once(runs: list[Path]) -> None:
     auto, rag, direct, *_ = load_runs(runs)
     scores = sorted(row.scores["f1"] for row in auto.rows)
-    assert [case.right.score for case in worst_cases(auto, "f1")] == [f"F1 {score:.2f}" for score in scores[:4]]
-    cases = most_different_cases(auto, [rag, direct], "f1", count=6)
+    assert [case.right.score for case in find_worst_cases(auto, "f1")] == [f"F1 {score:.2f}" for score in scores[:4]]
+    cases = find_most_different_cases(auto, [rag, direct], "f1", count=6)
     assert len({case.id for case in cases}) == 6
     assert sum(case.about.startswith("auto is better by 1.00") for case in cases) == 3
     assert {case.right.title for case in cases[:2]} == {"naive RAG, k=5", "direct"}, "systems take turns"
@@ -272,19 +279,19 @@ def test_charts_take_any_scale() -> None:
     assert "nan" not in draw(
         "a", "a chart", 100, partial(paint_bars, blocks=[("g", [(Series("s", 0), one)])], label="F1")
     )
-    assert short_number(12_500) == "12.5k" and interval_text(wide, "tokens_in") == "50,000 [40,000, 60,000]"
+    assert format_number(12_500) == "12.5k" and format_interval(wide, "tokens_in") == "50,000 [40,000, 60,000]"
 
 
 def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:
-    assert len({legend_mark(Series("x", number)) for number in range(32)}) == 32
+    assert len({draw_legend_mark(Series("x", number)) for number in range(32)}) == 32
 
 
 def test_of_many_runs_those_with_an_ablation_are_in_tables_alone(runs: list[Path]) -> None:
     first, *_ = load_runs(runs)
     ablated = replace(first, run=replace(first.run, ablation={"k": 1}))
-    assert runs_to_chart([first, ablated]) == [first, ablated]
-    assert runs_to_chart([first, *[ablated] * 8]) == [first]
-    assert len(runs_to_chart([ablated] * 9)) == 9
+    assert select_charted_runs([first, ablated]) == [first, ablated]
+    assert select_charted_runs([first, *[ablated] * 8]) == [first]
+    assert len(select_charted_runs([ablated] * 9)) == 9
 
 
 def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
@@ -292,5 +299,5 @@ def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
     for run in [*runs, tmp_path / "some" / "d"]:
         run.mkdir(parents=True)
         (run / "run.json").write_text("{}")
-    said = command_line(["eval", "report", *map(str, runs), "--out", "a page"], runs)
+    said = format_command(["eval", "report", *map(str, runs), "--out", "a page"], runs)
     assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"
