@@ -27,7 +27,7 @@ from pathlib import Path
 import click
 from fixed import LIMITS, Fixed
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter
 from evaluation.harness.formats import BenchmarkQuestion

@@ -17,11 +17,11 @@ from rich.markup import escape
 from rich.progress import track
 from rich.table import Table
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.annotate.validation import first_fault
 from data_gen.config import SourceConfig, load_config
-from data_gen.sources import READERS
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome
-from data_gen.validators import first_fault
 
 
 @click.command()

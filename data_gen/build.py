@@ -17,12 +17,11 @@ import numpy as np
 import pyarrow
 
 from data_gen.config import SetConfig, SourceConfig
-from data_gen.engines import Engine, in_this_process
+from data_gen.engines import Engine, in_this_process, keeping
 from data_gen.instruction_set import SPLITS, SetWriter, check_place, read_manifest, writing
-from data_gen.kept import keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
-from data_gen.sources import Refused
+from data_gen.sources.rows import Refused
 from revelator.artifact import grammar_hash
 from revelator.durable import sha256_file
 
@@ -75,7 +74,7 @@ def build(
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
     other than a set, or that another process builds; then `target` is as it was before. A build of files that failed
-    or was killed goes on from the chunks that it kept (`data_gen.kept`); of what has an address alone it begins anew.
+    or was killed goes on from the chunks that it kept; of what has an address alone it begins anew.
     """
     check_place(target)
     prepare = Preparer(config)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from data_gen.compose import compose_command
-from data_gen.leak_check import leaks_command
+from data_gen.augment.composition import compose_command
+from data_gen.inspection import leaks_command
 from data_gen.teacher.commands import compound, teach
 from data_gen.writing import writing
 from revelator.errors import DataError
@@ -141,8 +141,8 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from data_gen.diff import diff as differences
     from data_gen.diff_view import show_diff
+    from data_gen.inspection import diff as differences
 
     try:
         found = differences(old, new, count)

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.panel import Panel
 from rich.table import Table
 
-from data_gen.diff import KINDS
+from data_gen.inspection import KINDS
 from revelator.terminal import shown
 
 SHOWN = 300  # characters of a field's value
@@ -18,7 +18,7 @@ COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
 
 
 def show_diff(console: Console, found: Mapping[str, Any]) -> None:
-    """Prints what `data_gen.diff.diff` found."""
+    """Prints what `data_gen.inspection.diff` found."""
     sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
     if found["same"]:
         console.print(f"{shown(sides[0])} and {shown(sides[1])} hold the same")

@@ -1,6 +1,6 @@
 """Whether a model plans a question as well when it is asked in other words.
 
-Dev questions with several hops are asked twice: as published, and as the rules of data_gen.rewording ask them, which
+Dev questions with several hops are asked twice: as published, and as data_gen.augment.rewording asks them; its rules
 leave names and plan as they are. Questions that no rule knows are left out. The published sets have one wording a
 question, most of them in the order "Who …?"; people who ask a service write "Tell me who …", too.
 
@@ -20,9 +20,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data_gen.builder import Record
+from data_gen.augment.rewording import in_other_words
 from data_gen.instruction_set import read_manifest, read_records
-from data_gen.rewording import in_other_words
+from data_gen.records import Record
 from evaluation.commands import THREADS
 from evaluation.measures.bootstrap import bootstrap
 from evaluation.measures.metrics import PlanScore, plan_score

@@ -22,10 +22,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import relevance_pairs
 from data_gen.instruction_set import read_manifest, read_records
-from data_gen.sources import read_musique
+from data_gen.questions import AnnotatedQuestion
+from data_gen.records import relevance_pairs
+from data_gen.sources.multi_hop import read_musique
 from evaluation.commands import THREADS
 from evaluation.measures.bootstrap import Interval, bootstrap_of
 from evaluation.measures.metrics import roc_auc

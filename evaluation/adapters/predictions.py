@@ -17,8 +17,8 @@ from pathlib import Path
 
 import click
 
-from data_gen.builder import Record
 from data_gen.instruction_set import read_records
+from data_gen.records import Record
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import DECIDING
 from evaluation.rows import append_rows, progress_bar, read_rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from data_gen.builder import Record
+from data_gen.records import Record
 from evaluation.measures.metrics import normalise, plan_score, tree_score
 from evaluation.measures.query_metrics import query_score
 from revelator import art

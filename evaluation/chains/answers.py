@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from operator import attrgetter
 from pathlib import Path
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.asking import ask_each, kept, refusal
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import click
 
-from data_gen.annotated import AnnotatedQuestion, Evidence
 from data_gen.instruction_set import read_records
+from data_gen.questions import AnnotatedQuestion, Evidence
 from evaluation.published import all_questions
 from revelator.cli import run
 from revelator.durable import sha256_text, write_bytes

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 
 import data_gen
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
+from data_gen.questions import AnnotatedQuestion
 from evaluation.adapters.predictions import read_predicted
 from evaluation.chains.answers import AnswerRow, ask_all
 from evaluation.chains.chain import Chain, Step, shown

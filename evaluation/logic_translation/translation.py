@@ -21,7 +21,9 @@ from rich.console import Console
 from rich.table import Table
 
 from data_gen.instruction_set import read_manifest, read_records
-from data_gen.logic.questions import FREE
+from data_gen.sources.logic_questions import (
+    FREE,
+)
 from evaluation.adapters.targets import TARGETS
 from evaluation.facts import made_by
 from evaluation.measures.bootstrap import bootstrap

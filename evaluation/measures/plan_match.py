@@ -12,8 +12,7 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from itertools import combinations
 
-from data_gen.mention import mention
-from data_gen.substitution import NAME_SPAN
+from data_gen.annotate.names import NAME_SPAN, mention
 from revelator.art import Art, numbered, references
 from revelator.durable import sha256_text
 from revelator.language import Dependent, Expression, bind, check, leaves, substitute, to_letters

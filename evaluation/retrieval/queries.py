@@ -21,7 +21,7 @@ from itertools import zip_longest
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.measures.metrics import ndcg
 from evaluation.measures.plan_match import dice
 from revelator.errors import ExpressionError

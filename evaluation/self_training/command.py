@@ -13,7 +13,7 @@ from rich.console import Console
 
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
 from revelator.language import parse, to_letters

@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import question_hash
-from data_gen.teacher.prompting import Prompts
+from data_gen.teacher.chats import Prompts
 from revelator.alone import held
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable

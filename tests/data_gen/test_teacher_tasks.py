@@ -12,14 +12,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import Record
+from data_gen.annotate.validation import first_fault
 from data_gen.config import read_config
 from data_gen.instruction_set import SPLITS, read_records
-from data_gen.sources.world import read_world
+from data_gen.questions import AnnotatedQuestion
+from data_gen.records import Record
+from data_gen.sources.rows import read_world
+from data_gen.teacher.chats import Prompts, last_line
 from data_gen.teacher.config import CompoundConfig, TeachConfig
-from data_gen.teacher.prompting import Prompts, last_line
-from data_gen.validators import first_fault
 from revelator.cli import revelator
 from revelator.tasks import TASKS
 from tests.chat_server import Server, running

@@ -12,11 +12,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.commands import data
+from data_gen.questions import OPERATIONS, AnnotatedQuestion
 from data_gen.world.generate import generate
-from data_gen.world.operations import OPERATIONS
-from data_gen.world.relations import relations
+from data_gen.world.graph import relations
 from data_gen.world.terms import Asked, echoing
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, RevelatorError

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from evaluation.adapters.predictions import LabelRow, PlanRow, TextRow, predict
 from evaluation.adapters.targets import same_answer
 from evaluation.chains.answers import answer_row, score

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.instruction_set import read_records
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from evaluation.paragraphs import STEP, WHOLE, Pair, area, judged, main, of_dev, pairs, table
 from revelator.errors import ConfigError
 from tests.data_gen.conftest import MUSIQUE

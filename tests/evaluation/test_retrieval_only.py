@@ -12,9 +12,9 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
 from data_gen.build import build
 from data_gen.config import SetConfig, SourceConfig
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.retrieval.command import Plan, begin, recall
 from evaluation.retrieval.corpora import Corpus, pool
 from evaluation.retrieval.page import metrics_of
@@ -183,7 +183,7 @@ def test_a_home_without_a_set_is_refused(tmp_path: Path) -> None:
 
 
 def test_its_own_paragraphs_are_ranked_among_themselves(home: Path, tmp_path: Path) -> None:
-    from data_gen.sources.musique import read_musique
+    from data_gen.sources.multi_hop import read_musique
 
     read = [q for q in read_musique(home / "data" / "musique.jsonl.gz") if isinstance(q, AnnotatedQuestion)]
     index = pool(read, [home / "data" / "corpora" / "musique_passages.jsonl.gz"], tmp_path, IndexSettings())
