@@ -1,10 +1,10 @@
-# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` and
-# `revelator real` take beside is given as OPTIONS: make real OPTIONS="--adapter DIR --questions 50".
+# Every command a newcomer needs. `make help` lists them; each installs what it lacks first. What `revelator demo` takes
+# beside is given as OPTIONS: make demo OPTIONS="--size 4000".
 
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit demo test lint types real bench clean
+.PHONY: help install lock audit demo test lint types bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV := .venv
@@ -14,12 +14,10 @@ TORCH := torch==2.13.0
 AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
 DEMO_HOME ?= runs/demo
-REAL_HOME ?= runs/real
 REVELATOR_DATA ?= ../shared/data
 OPTIONS ?=
 # those that need nothing but this checkout; the others in benchmarks/ say in their first lines what they are given
-BENCHMARKS := language executor decoding batching engines retrieval logic client serving_load switching \
-  evaluation_harness evaluation_bootstrap throughput
+BENCHMARKS := language executor decoding retrieval serving_load switching throughput
 
 export MLFLOW_DISABLE_TELEMETRY := true
 export HF_HUB_DISABLE_TELEMETRY := 1
@@ -72,12 +70,9 @@ lint: install ## ruff: rules and format
 types: install ## mypy
 	$(BIN)/mypy
 
-real: install ## the whole way on MuSiQue and 2WikiMultiHopQA; writes docs/results.md
-	HF_HUB_OFFLINE=1 $(BIN)/revelator real --home $(REAL_HOME) --data $(REVELATOR_DATA) $(OPTIONS)
-
 bench: install ## what everything costs, side by side with plain alternatives; takes long
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python "benchmarks/$$name.py"; done
 
-clean: ## remove what the demo, the tests and the linters left; keeps .venv and runs/real
+clean: ## remove what the demo, the tests and the linters left; keeps .venv
 	rm -rf runs/demo .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -path ./$(VENV) -prune -o -name __pycache__ -type d -print0 | xargs -0 rm -rf

@@ -36,20 +36,19 @@ import torch
 
 from data_gen.instruction_set import read_records
 from evaluation.adapters.row_scores import row_values
-from revelator import art
-from revelator.art.decoding import art_grammar
 from revelator.artifact import read_manifest
 from revelator.durable import sha256_text
 from revelator.errors import ExpressionError
-from revelator.language import check, leaves, logic, parse, substitute
-from revelator.language.decoding import plan_grammar
-from revelator.language.logic_decoding import logic_grammar
-from revelator.language.names import WORD, words_of
+from revelator.plans import art, check, leaves, logic, parse, substitute
+from revelator.plans.art_decoding import art_grammar
+from revelator.plans.decoding import plan_grammar
+from revelator.plans.logic_decoding import logic_grammar
+from revelator.plans.names import WORD, words_of
 from revelator.registry import home_folder
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving.engines.constrained import Constraint
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.constrained import Constraint
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 from serving.protocols import Completion
 from serving.triton.remote import RemoteRevelator, TritonModels
 from serving.triton.secrets import INNER, secret

@@ -35,7 +35,7 @@ import click
 from fixed import LIMITS, Fixed, one_after_the_other, plans
 from fixed.concurrency import LEVELS, cancelled, concurrent
 
-from revelator.language import Expression, bind, check, leaves, parse
+from revelator.plans import Expression, bind, check, leaves, parse
 from revelator.trace import Node
 from serving import collector
 from serving.executor import Executor

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable
 
-from revelator.language import Atomic, Dependent, Expression, Sequence, check, parse
+from revelator.plans import Atomic, Dependent, Expression, Sequence, check, parse
 
 PLANS = [
     "(Which continent is Aruba in? + Which country is Prazeres in?) * Which colonial holding in {continent} was"

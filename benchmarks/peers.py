@@ -52,7 +52,7 @@ def make_environment(folder: Path) -> Path:
 def executor(plan: str, seconds: dict[str, float]) -> Ask:
     from fixed import LIMITS
 
-    from revelator.language import check, parse
+    from revelator.plans import check, parse
     from serving.executor.plan import PlanRun
     from serving.executor.recording import Recorder
 
@@ -76,7 +76,7 @@ def langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> Ask:
 
     from langgraph.graph import END, START, StateGraph
 
-    from revelator.language import bind, leaves, parse, substitute
+    from revelator.plans import bind, leaves, parse, substitute
 
     State = TypedDict("State", {"answers": Annotated[dict, operator.or_]})  # noqa: UP013 (names of this function)
 
@@ -119,7 +119,7 @@ def llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
     from llama_index.core.response_synthesizers import ResponseMode
     from llama_index.core.tools import QueryEngineTool, ToolMetadata
 
-    from revelator.language import leaves, parse
+    from revelator.plans import leaves, parse
 
     texts = [leaf.text for leaf in leaves(parse(plan))]
     if any("{" in text for text in texts):
@@ -159,7 +159,7 @@ def llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
 
 
 def depth_first(plan: str, seconds: dict[str, float]) -> Ask:
-    from revelator.language import leaves, parse
+    from revelator.plans import leaves, parse
 
     async def ask() -> None:
         for leaf in leaves(parse(plan)):
@@ -195,7 +195,7 @@ async def rate(way: Ask, rounds: int) -> float:
 async def compare(name: str, plan: str, slow: str, latency: float, repeats: int) -> None:
     from fixed import critical_path
 
-    from revelator.language import leaves, parse
+    from revelator.plans import leaves, parse
 
     expression = parse(plan)
     seconds = {leaf.text: latency * (5 if leaf.text == slow else 1) for leaf in leaves(expression)}

@@ -14,8 +14,8 @@ from data_gen.annotate.validation import coverage_fault, plan_fault
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import ExpressionError
-from revelator.language import Expression, doubts, leaves, letters_key, parse, render
-from revelator.language import Sequence as Parallel
+from revelator.plans import Expression, doubts, leaves, letters_key, parse, render
+from revelator.plans import Sequence as Parallel
 
 PLANNED = "translate_bnf"
 MONTHS = frozenset(map(str.lower, month_name[1:]))

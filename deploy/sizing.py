@@ -4,8 +4,8 @@
     python deploy/sizing.py times.json
 
 It needs Python alone. What it assumes stands in `Assumptions`, each to be changed by an option; docs/sizing.md says how
-far each is to be trusted. `revelator costs` answers another question: what a strategy makes of given servers, from its
-counted calls.
+far each is to be trusted. `revelator eval cost` answers another question: what a strategy makes of given servers, from
+its counted calls.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`revelator grade`: scores of an adapter on a pinned slice; and what it shares with `revelator promote`."""
+"""`revelator model grade`: scores of an adapter on a pinned slice; and what it shares with `model promote`."""
 
 from __future__ import annotations
 
@@ -59,10 +59,10 @@ def grade(
 
     \b
     Examples:
-      revelator grade --set runs/demo/sets/world
-      revelator grade 3 --split test --limit 500 --json
-      revelator grade runs/adapters/mine --set runs/mine/set
-      revelator grade base --base tiny --set runs/demo/sets/world
+      revelator model grade --set runs/demo/sets/world
+      revelator model grade 3 --split test --limit 500 --json
+      revelator model grade runs/adapters/mine --set runs/mine/set
+      revelator model grade base --base tiny --set runs/demo/sets/world
     """
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     from evaluation.adapters.scoring import pinned_rows
@@ -101,7 +101,7 @@ def named_set(given: Path | None, tags: dict[str, str]) -> Path:
 
 def scored(folder: Path | None, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:
     from evaluation.adapters.scoring import progress_bar, score
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
     named = read_manifest(folder).base_name if folder else "tiny"
     engine = Engine(base or named, folder, threads=threads)

@@ -9,7 +9,7 @@ from pathlib import Path
 from data_gen.questions import AnnotatedQuestion
 from revelator.durable import sha256_text
 from revelator.errors import DataError
-from revelator.language import leaves, parse, to_letters
+from revelator.plans import leaves, parse, to_letters
 
 
 def read_questions(path: Path) -> list[AnnotatedQuestion]:

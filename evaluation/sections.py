@@ -33,11 +33,6 @@ def put(page: Path, name: str, section: str) -> None:
     write_bytes(page, _with(text_with(page, name), {name: f"{section.strip()}\n"}).encode())
 
 
-def kept(text: str, page: Path) -> str:
-    """`text` of a page with the sections that stand in the page now."""
-    return _with(text, sections(page.read_text(encoding="utf-8"))) if page.is_file() else text
-
-
 def _with(text: str, written: dict[str, str]) -> str:
     def whole(match: re.Match[str]) -> str:
         name = match["name"]

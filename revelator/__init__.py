@@ -1,6 +1,6 @@
 """Plans for questions: the language that all stages share."""
 
-from revelator.language import (
+from revelator.plans import (
     Atomic,
     Binding,
     Dependent,

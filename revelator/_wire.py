@@ -14,7 +14,7 @@ from typing import Any
 
 from revelator import errors
 from revelator.errors import ExpressionError, PlanError, RevelatorError, ServingError
-from revelator.language import Diagnostic
+from revelator.plans import Diagnostic
 
 _SENT = (
     errors.InvalidRequest,

@@ -62,7 +62,7 @@ class AdapterManifest:
 
 def grammar_hash() -> str:
     """sha256 of the grammar file."""
-    return sha256_text(files("revelator.language").joinpath("grammar.lark").read_text(encoding="utf-8"))
+    return sha256_text(files("revelator.plans").joinpath("bnf.lark").read_text(encoding="utf-8"))
 
 
 def base_folder(name: str) -> Path:

@@ -1,60 +1,155 @@
-"""The command `revelator`. Each subcommand lives with its stage and is imported when it is called, so that
-`revelator parse` starts without torch, and this package imports nothing of the stages."""
+"""The command `revelator`: groups of commands by noun.
+
+A command lives with its stage and is imported when it is called: `revelator plan parse` starts without torch, and the
+help of a group imports none of its commands. To move a command, change its line in `COMMANDS`.
+"""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import io
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import click
 
 from revelator.errors import RevelatorError
 
-COMMANDS = {
-    "parse": "revelator.language.commands:parse",
-    "check": "revelator.language.commands:check",
-    "data": "data_gen.commands:data",
-    "train": "training.commands:train",
-    "promote": "evaluation.promotion.command:promote",
-    "rollback": "evaluation.promotion.command:rollback",
-    "merge": "training.merge:merge",
-    "grade": "evaluation.commands:grade",
-    "evaluate": "evaluation.harness.command:evaluate",
-    "score": "evaluation.adapters.score:score",
-    "recall": "evaluation.retrieval.command:recall",
-    "report": "evaluation.report.command:report",
-    "costs": "evaluation.costs.command:costs",
-    "index": "serving.commands.index:index",
-    "graph": "serving.commands.graph:graph",
-    "art": "serving.commands.art:art",
-    "deploy": "serving.commands.deploy:deploy",
-    "serve": "serving.commands.serve:serve",
-    "ask": "serving.commands.ask:ask",
-    "inspect": "serving.commands.inspect:inspect",
-    "demo": "evaluation.chains.demo:demo",
-    "real": "evaluation.chains.real:real",
-    "self-train": "evaluation.self_training.command:self_train",
-}
 
+class Command(NamedTuple):
+    """A command that is imported on use: `place` is `module:attribute`, `about` the question that it answers."""
+
+    place: str
+    about: str
+
+
+class Group(NamedTuple):
+    """Commands about one noun; `about` says in one line what they are for."""
+
+    about: str
+    commands: dict[str, Command | Group]
+
+
+# fmt: off
+COMMANDS: dict[str, Command | Group] = {
+    "demo": Command("evaluation.chains.demo:demo", "What does the whole way look like, from data to six answers?"),
+    "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
+    "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
+    "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
+    "index": Group("Passages to search: BM25, vectors, or both.", {
+        "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
+        "search": Command("serving.commands.index_search:search", "Which passages does a query find?"),
+        "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
+        "calibrate": Command("serving.commands.index_calibrate:calibrate", "How likely is a passage with this score?"),
+    }),
+    "graph": Group("A knowledge graph of triples.", {
+        "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
+        "search": Command("serving.commands.graph:search", "Which entities does a name stand for?"),
+        "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
+        "relate": Command("serving.commands.graph:relate", "What does an entity lead to along a relation?"),
+        "filter": Command("serving.commands.graph:filter_", "Which entities meet a condition?"),
+    }),
+    "data": Group("Questions with plans, and the instruction sets made of them.", {
+        "build": Command("data_gen.commands:build", "How do I make an instruction set of annotated questions?"),
+        "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
+        "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
+        "leaks": Command("data_gen.leak_check:leaks_command", "Does training read a held-out question?"),
+        "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
+        "teach": Command("data_gen.teacher.commands:teach", "How does a language model annotate my questions?"),
+        "compose": Command("data_gen.compose:compose_command", "How do single questions become multi-hop questions?"),
+        "compound": Command("data_gen.teacher.commands:compound", "How does a model write questions about my titles?"),
+        "self-train": Group("A model's own plans as training data.", {
+            "round": Command("evaluation.self_training.command:round_", "Which of the model's own plans are right?"),
+            "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
+        }),
+    }),
+    "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
+    "model": Group("Adapters and the registry that keeps their versions.", {
+        "grade": Command("evaluation.commands:grade", "How well does an adapter do each task?"),
+        "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
+        "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
+        "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
+        "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
+    }),
+    "eval": Group("Systems on benchmarks: answers, scores, costs.", {
+        "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
+        "report": Command("evaluation.report.command:report", "How do several runs compare?"),
+        "cost": Group("What strategies cost on other hardware.", {
+            "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
+            "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
+        }),
+        "recall": Command("evaluation.retrieval.command:recall", "What does retrieval alone find?"),
+    }),
+    "plan": Group("Plans in the three plan languages.", {
+        "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
+        "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
+        "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
+        "tree": Group("Trees of atomic calls.", {
+            "check": Command("serving.commands.art:check", "Can a tree be run, and which number has each node?"),
+            "schema": Command("serving.commands.art:schema", "Which JSON is a tree?"),
+        }),
+    }),
+}
+# fmt: on
 
 TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are named in `COMMANDS` and imported on use."""
+    """A click group over a dictionary like `COMMANDS`."""
+
+    def __init__(self, name: str | None = None, *, lazy: dict[str, Command | Group] | None = None, **settings: object):
+        super().__init__(name, **settings)  # type: ignore[arg-type]
+        self.lazy = COMMANDS if lazy is None else lazy
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
+        return list(self.lazy)
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        if name not in COMMANDS:
-            return None
-        module, attribute = COMMANDS[name].split(":")
-        return getattr(importlib.import_module(module), attribute)
+        match self.lazy.get(name):
+            case Group(about, commands):
+                return LazyGroup(name, lazy=commands, help=about)
+            case Command(place):
+                module, attribute = place.split(":")
+                return getattr(importlib.import_module(module), attribute)
+        return None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in self.lazy and args[0][:1].isalnum():
+            ctx.fail(f"No such command '{args[0]}'.{suggestion(args[0], self.lazy, ctx.command_path)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, kind in (("Commands", Command), ("Groups of commands", Group)):
+            rows = [(name, entry.about) for name, entry in self.lazy.items() if isinstance(entry, kind)]
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
+
+
+def suggestion(word: str, commands: dict[str, Command | Group], path: str) -> str:
+    """A sentence with the command, at this level or below it, whose name is nearest to `word`; "" if none is near."""
+    names = {line.rpartition(" ")[2]: line for line in reversed(list(command_lines(commands, path, groups=True)))}
+    near = difflib.get_close_matches(word, names, n=1)
+    return f" Did you mean '{names[near[0]]}'?" if near else ""
+
+
+def command_lines(
+    commands: dict[str, Command | Group], path: str = "revelator", *, groups: bool = False
+) -> Iterator[str]:
+    """What is typed for each command, the nearest level first; with `groups`, for each group as well."""
+    for name, entry in commands.items():
+        if groups or isinstance(entry, Command):
+            yield f"{path} {name}"
+    for name, entry in commands.items():
+        if isinstance(entry, Group):
+            yield from command_lines(entry.commands, f"{path} {name}", groups=groups)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -64,9 +159,9 @@ def revelator() -> None:
 
     \b
     Examples:
-      revelator parse "Who directed UHF? * When was {director} born?"
-      revelator data world --size 2000 --seed 7 --out runs/world
-      revelator serve
+      revelator demo
+      revelator plan parse "Who directed UHF? * When was {director} born?"
+      revelator index build passages.jsonl --out runs/indexes/mine
       revelator ask "Who founded the company that distributed UHF?"
     """
 

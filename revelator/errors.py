@@ -62,7 +62,7 @@ class ExpressionError(RevelatorError):
 
 
 class PlanError(RevelatorError):
-    """An expression that parses but cannot be executed; `diagnostics` are `revelator.language.Diagnostic`s."""
+    """An expression that parses but cannot be executed; `diagnostics` are `revelator.plans.Diagnostic`s."""
 
     def __init__(self, message: str, *, diagnostics: tuple[Any, ...] = (), hint: str | None = None) -> None:
         super().__init__(message, hint=hint)

@@ -101,7 +101,7 @@ def roll_back(name: str) -> Move:
         raise ArtifactError(
             what,
             where=f"registered model {name}",
-            hint="`revelator promote --version N` judges a version that you name",
+            hint="`revelator model promote --version N` judges a version that you name",
         )
     return move(name, resolve(name, back).version, seen, "rollback")
 

@@ -197,7 +197,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
         raise ArtifactError(
             f"{name!r} has no version or alias {asked!r}; versions: {numbers}",
             where="model registry",
-            hint="give one of these numbers, `latest`, or promote one: `revelator promote`",
+            hint="give one of these numbers, `latest`, or promote one: `revelator model promote`",
         )
     return Version(name, int(found.version), found.tags.get("run_id", ""), found.source or "", dict(found.tags))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from revelator.errors import DataError
-from revelator.language import Atomic, Expression, bind, leaves, substitute, to_letters
+from revelator.plans import Atomic, Expression, bind, leaves, substitute, to_letters
 
 JOINT = "; "  # between the values of one answer
 FAN_OUT = 64  # look-ups of one leaf

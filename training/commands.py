@@ -116,7 +116,7 @@ def train(
     seconds = time.monotonic() - began
     click.echo(f"adapter {result['adapter']}: {result['name']} version {result['version']}, in {seconds:.0f} s")
     store = f" --tracking-uri {tracking_uri}" if tracking_uri else ""
-    click.echo(f"next: revelator promote --home {home} --version {result['version']}{store}")
+    click.echo(f"next: revelator model promote --home {home} --version {result['version']}{store}")
 
 
 def _check_place(settings: Run) -> None:

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from revelator.artifact import MANIFEST, base_folder, verify_adapter
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, DataError
-from revelator.language import parse
+from revelator.plans import parse
 from training.answers import is_hard, read_answers
 from training.base_model import check_base, load_tokenizer
 from training.checkpoints import identity

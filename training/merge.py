@@ -1,4 +1,4 @@
-"""`revelator merge`: an adapter put into its bf16 base for good, as a folder that any engine of causal LMs loads."""
+"""`revelator model merge`: an adapter put into its bf16 base for good, as a folder that any engine loads."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: s
 
     \b
     Examples:
-      revelator merge --out runs/merged
-      revelator merge runs/adapters/qwen --out runs/merged/qwen
-      revelator merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
+      revelator model merge --out runs/merged
+      revelator model merge runs/adapters/qwen --out runs/merged/qwen
+      revelator model merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
     """
     if out.exists() and not (out / RECORD).is_file() and (out.is_file() or any(out.iterdir())):
         raise ConfigError(

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from functools import lru_cache, partial
 from typing import Any
 
-from revelator.language import Expression, bind, leaves, parse
-from revelator.language.names import name_words, words_in
+from revelator.plans import Expression, bind, leaves, parse
+from revelator.plans.names import name_words, words_in
 from revelator.tasks import TASKS
 from training.answers import execute
 

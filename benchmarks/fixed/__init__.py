@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from revelator.language import Expression, bind, leaves, parse, substitute
+from revelator.plans import Expression, bind, leaves, parse, substitute
 from revelator.trace import Node, Passage
 from serving.executor import Limits
 from serving.executor.anrag import Models, anrag

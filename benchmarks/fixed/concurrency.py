@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from fixed import LIMITS, Fixed, one_after_the_other
-from revelator.language import parse
+from revelator.plans import parse
 from revelator.trace import Passage
 from serving.executor import Executor
 from serving.executor.limits import depth

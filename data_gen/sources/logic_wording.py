@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from revelator.language.logic import And, Not, Or, Query, Term, terms
+from revelator.plans.logic import And, Not, Or, Query, Term, terms
 
 MARK = re.compile("\ufdd0(\\d+)\ufdd1")  # where a topic stands until the whole question is worded
 CONNECTIVE = re.compile(

@@ -25,7 +25,7 @@ from data_gen.sources.logic_questions import (
 from data_gen.sources.rows import read_world
 from data_gen.teacher.client import Message
 from data_gen.world.generate import generate
-from revelator.language import Expression, to_letters
+from revelator.plans import Expression, to_letters
 from revelator.tasks import TASKS
 
 WORLD_SIZE = 240  # questions of the world that examples are drawn from

@@ -28,7 +28,7 @@ from data_gen.teacher.replies import Decision, DroppedError, Simple, decide
 from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
 from revelator.durable import sha256_text
 from revelator.errors import DataError
-from revelator.language import Atomic, Sequence, render
+from revelator.plans import Atomic, Sequence, render
 
 PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often
 SPARE = 3  # titles read for each question wanted: some give none

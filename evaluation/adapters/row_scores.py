@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from data_gen.records import Record
-from evaluation.measures.metrics import normalise, plan_score, tree_score
-from evaluation.measures.query_metrics import query_score
-from revelator import art
+from data_gen.builder import Record
+from evaluation.metrics.answers import normalise
+from evaluation.metrics.plans import plan_score, query_score, tree_score
 from revelator.errors import TaskOutputError
-from revelator.language import logic, parse
+from revelator.plans import art, logic, parse
 from revelator.tasks import TASKS
 from training.instructions import Instruction
 

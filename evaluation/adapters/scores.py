@@ -24,8 +24,8 @@ class TaskScore:
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
-    translate_bnf, translate_logic, translate_art: those of `evaluation.measures.metrics.PlanScore`,
-    `evaluation.measures.query_metrics.QueryScore`, `evaluation.measures.metrics.TreeScore`.
+    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans.PlanScore`,
+    `evaluation.metrics.plans.QueryScore`, `evaluation.metrics.plans.TreeScore`.
     """
 
     task: str

@@ -15,10 +15,10 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import Scores, TaskScore
-from evaluation.measures.metrics import roc_auc
+from evaluation.metrics.labels import roc_auc
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 from serving.protocols import Completion
 from training.instructions import Instruction, pinned, read_split, verify_set
 

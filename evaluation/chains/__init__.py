@@ -1,1 +1,1 @@
-"""`revelator demo` and `revelator real`: the whole way in one command, step by step, that goes on where it stopped."""
+"""`revelator demo`: the whole way in one command, step by step, that goes on where it stopped."""

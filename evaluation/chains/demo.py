@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,18 +14,19 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
-from data_gen.questions import AnnotatedQuestion
-from evaluation.chains.answers import score
+from data_gen.annotated import AnnotatedQuestion
 from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
-from evaluation.measures.metrics import AnswerScore
+from evaluation.harness.formats import FORMATS
+from evaluation.harness.question_scores import answer_values
+from evaluation.metrics.answers import AnswerScore
 from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
 from serving.retrieval.settings import FORMAT as INDEX_FORMAT
@@ -76,14 +78,14 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "grade",
             "grade it on the test split, whose names are all new",
-            ("grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
+            ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
             None,
             needs=(adapter,),
         ),
         Step(
             "promote",
             "gate on every task, and make the version champion",
-            ("promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
+            ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
             None,
             needs=(adapter, rules),
         ),
@@ -98,7 +100,7 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step(
             "deploy",
             "deploy the champion into the Triton model repository",
-            ("deploy", "--index", str(index), *at_home),
+            ("model", "deploy", "--index", str(index), *at_home),
             None,
             needs=(adapter, index_made),
         ),
@@ -122,6 +124,13 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
             asked.append(Asked(kind, question, trace, points))
             chain.console.print(f"gold answer: {'; '.join(question.answers)} · {met(points)}", highlight=False)
     return asked
+
+
+def score(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
+    """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
+    values are aliases of one answer."""
+    how, text = FORMATS[question.source], "; ".join(answers)
+    return AnswerScore(**answer_values(text, answers, question.answers, how.normaliser, is_list=how.lists))
 
 
 def met(points: AnswerScore) -> str:
@@ -156,7 +165,7 @@ The demo left everything below `{home}`. First put the command on your path: `so
 * **Look into the instruction set**: `revelator data inspect {home}/sets/world`; the questions with their gold plans
   are in `{home}/world/questions.jsonl`
 * **What the server said**: `{home}/logs/`
-* **The same on MuSiQue and 2WikiMultiHopQA**: `make real` (needs their published files)
+* **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
 * **Your own documents, base model, language model**: README.md, "Use it on your own"
 """
 

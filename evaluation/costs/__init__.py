@@ -1,1 +1,1 @@
-"""`revelator costs`: seconds of work of each service, and what strategies cost with them on other hardware."""
+"""`revelator eval cost`: seconds of work of each service, and what strategies cost with them on other hardware."""

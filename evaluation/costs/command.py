@@ -1,4 +1,4 @@
-"""`revelator costs`: how long each service takes, and what strategies cost on N GPUs."""
+"""`revelator eval cost`: how long each service takes, and what strategies cost on N GPUs."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def costs() -> None:
 
     \b
     Examples:
-      revelator costs measure runs/eval/auto --out runs/times.json
-      revelator costs predict runs/eval/* --times runs/times.json --gpus 1 --gpus 8 --gpu-hour 2.50
+      revelator eval cost measure runs/eval/auto --out runs/times.json
+      revelator eval cost predict runs/eval/* --times runs/times.json --gpus 1 --gpus 8 --gpu-hour 2.50
     """
 
 
@@ -53,7 +53,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
 
     \b
     Example:
-      revelator costs measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
+      revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
     from evaluation.costs.service_times import Checked, Clock, check, measure, timed
     from evaluation.harness.config import RunConfig
@@ -114,7 +114,7 @@ def _times_table(times: ServiceTimes) -> Table:
 
 @costs.command("predict")
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
-@click.option("--times", "times_file", required=True, type=FOLDER, help="File of `revelator costs measure`.")
+@click.option("--times", "times_file", required=True, type=FOLDER, help="File of `revelator eval cost measure`.")
 @click.option("--gpus", multiple=True, default=(1,), show_default=True, type=click.IntRange(1),
               help="Servers of the revelator; may be given again.")  # fmt: skip
 @click.option("--concurrency", multiple=True, default=(1, 16), show_default=True, type=click.IntRange(1),
@@ -142,8 +142,8 @@ def predict_command(
 
     \b
     Examples:
-      revelator costs predict runs/eval/* --times runs/times.json --gpus 1 --gpus 4 --gpu-hour 2.50
-      revelator costs predict runs/eval/auto --times runs/times.json --gpus 8 --readers 32 --concurrency 64 --json
+      revelator eval cost predict runs/eval/* --times runs/times.json --gpus 1 --gpus 4 --gpu-hour 2.50
+      revelator eval cost predict runs/eval/auto --times runs/times.json --gpus 8 --readers 32 --concurrency 64 --json
     """
     times = read_times(times_file)
     found = []
@@ -187,12 +187,12 @@ def predictions(
 
 
 def read_times(path: Path) -> ServiceTimes:
-    """Raises ArtifactError for a file that `revelator costs measure` did not write."""
+    """Raises ArtifactError for a file that `revelator eval cost measure` did not write."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:
             raise ValueError(f"format {value['format']!r}")
         return ServiceTimes(**value["times"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        hint = "revelator costs measure RUN --out FILE"
+        hint = "revelator eval cost measure RUN --out FILE"
         raise ArtifactError(f"no service times: {error}", where=str(path), hint=hint) from error

@@ -68,7 +68,7 @@ def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
     if not count:
         raise DataError("no question's calls were counted", hint="predict from a run that asked a system")
     if unknown := {task for cost in costs for task in cost.model_calls} - set(times.tasks):
-        hint = "measure with questions that need it: revelator costs measure"
+        hint = "measure with questions that need it: revelator eval cost measure"
         raise DataError(f"the seconds of {', '.join(sorted(unknown))} were not measured", hint=hint)
     prompts = sum(times.tasks[task] * n for cost in costs for task, n in cost.model_calls.items())
     calls = sum(cost.generator_calls for cost in costs) / count

@@ -1,1 +1,1 @@
-"""`revelator evaluate`: one system on one benchmark becomes a folder of answers, scores and costs."""
+"""`revelator eval run`: one system on one benchmark becomes a folder of answers, scores and costs."""

@@ -1,4 +1,4 @@
-"""`revelator evaluate`: one system on one benchmark, into a folder that holds every answer, score and cost."""
+"""`revelator eval run`: one system on one benchmark, into a folder that holds every answer, score and cost."""
 
 from __future__ import annotations
 
@@ -60,12 +60,12 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
 
     \b
     Examples:
-      revelator evaluate evaluation/configs/world.yaml --out runs/evaluations/world
-      revelator evaluate evaluation/configs/musique.yaml --sample 50 --concurrency 4
-      revelator evaluate evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
-      revelator evaluate evaluation/configs/world-naive-5.yaml --check
-      revelator evaluate evaluation/configs/compare-world.yaml --sample 20 --out runs/compare/world
-      revelator evaluate evaluation/configs/compare-world.yaml --run auto --run naive-5
+      revelator eval run evaluation/configs/world.yaml --out runs/evaluations/world
+      revelator eval run evaluation/configs/musique.yaml --sample 50 --concurrency 4
+      revelator eval run evaluation/configs/world.yaml --url 127.0.0.1:8001 --out runs/evaluations/served
+      revelator eval run evaluation/configs/world-naive-5.yaml --check
+      revelator eval run evaluation/configs/compare-world.yaml --sample 20 --out runs/compare/world
+      revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
     """
     from evaluation.harness.config import load
     from evaluation.harness.run import benchmark_of, carry_out, prepare
@@ -74,7 +74,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
     from evaluation.rows import progress_bar
 
     if config.suffix not in (".yaml", ".yml"):
-        hint = f"an adapter's scores, task by task: revelator grade {config}"
+        hint = f"an adapter's scores, task by task: revelator model grade {config}"
         raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
     runs, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
     if unknown := [name for name in names if name not in runs]:
@@ -101,7 +101,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
             Console().print(metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
     if not (check or as_json):
         shown = folder if "" in chosen else folder / "*"
-        click.echo(f"every question: {folder}\ncompare runs: revelator report {shown}")
+        click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
 
 
 def metrics_table(metrics: dict[str, Any], title: str) -> Table:

@@ -197,7 +197,7 @@ def read_run(folder: Path) -> Run:
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
-        hint = "`revelator evaluate CONFIG.yaml --out DIR` makes one"
+        hint = "`revelator eval run CONFIG.yaml --out DIR` makes one"
         raise ArtifactError("this is no run: run.json is missing", where=str(folder), hint=hint) from error
     except (OSError, ValueError) as error:
         raise ArtifactError(f"cannot be read: {error}", where=str(path)) from error
@@ -232,7 +232,7 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     """Raises ArtifactError where the run has none yet, or its rows were changed since."""
     path = folder / METRICS
     if not path.exists():
-        hint = "run the same `revelator evaluate` again: it goes on where it stopped"
+        hint = "run the same `revelator eval run` again: it goes on where it stopped"
         raise ArtifactError("the run is not whole: metrics.json is missing", where=str(folder), hint=hint)
     metrics = json.loads(path.read_text(encoding="utf-8"))
     if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data_gen.questions import AnnotatedQuestion, Evidence
-from data_gen.sources import fields
+from data_gen.annotated import AnnotatedQuestion, Evidence
+from data_gen.sources import READERS, Refused, fields
 from data_gen.sources.files import file_rows
-from data_gen.sources.formats import READERS
-from data_gen.sources.multi_hop import read_hotpot
-from data_gen.sources.rows import Outcome, Refused, read_annotated
-from evaluation.measures.plan_graph import Sketch, sketch
+from data_gen.sources.hotpot import read_hotpot
+from data_gen.sources.rows import Outcome, read_annotated
+from evaluation.metrics.plan_graph import Sketch, sketch
 from evaluation.questions import KINDS
 from revelator.errors import DataError
 
@@ -168,6 +168,18 @@ def _crag(path: str) -> Iterator[BenchmarkQuestion]:
     yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _whole(read_annotated(path, annotate)))
 
 
+def _metaqa(path: str) -> Iterator[BenchmarkQuestion]:
+    """MetaQA (Zhang et al. 2018) as JSON lines: `question` with its topic in brackets, `answers`, all of them wanted;
+    the kind is in the name of the file ("1-hop_dev.jsonl.gz")."""
+    kind = Path(path).name.partition("_")[0]
+
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        asked = re.sub(r"[\[\]]", "", str(row["question"]))
+        return _plain({**row, "question": asked}, "metaqa", fields.texts(row, "answers"), "complex")
+
+    yield from (BenchmarkQuestion(q, kind) for q in _whole(read_annotated(path, annotate)))
+
+
 def _world(path: str) -> Iterator[BenchmarkQuestion]:
     for q in _whole(READERS["world"](path)):
         yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
@@ -180,6 +192,7 @@ FORMATS: dict[str, Format] = {
     "compound": Format(_compound, "squad", ("1",), lists=True),
     "crag": Format(_crag, "atomr", ("5", "4", "3")),
     "hotpotqa": Format(_hotpot, "hotpotqa", ("1.1", "1")),
+    "metaqa": Format(_metaqa, "squad", ("1",), lists=True),
     "musique": Format(_musique, "musique", ("1.0",)),
     "nq": Format(_single("nq"), "squad", ("open",)),
     "squad": Format(_single("squad"), "squad", ("1.1", "1.0"), states=True),

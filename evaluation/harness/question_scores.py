@@ -10,11 +10,12 @@ from typing import Any
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.measures.metrics import answer_score, list_score, normalise, title_key, title_scores
-from evaluation.measures.plan_graph import Sketch, edit_distance, entity_coverage, sketch
+from evaluation.metrics.answers import answer_score, list_score, normalise
+from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, sketch
+from evaluation.metrics.retrieval import title_key, title_scores
 from evaluation.retrieval.recall import gold_titles
 from revelator.errors import ExpressionError
-from revelator.language import logic
+from revelator.plans import logic
 from revelator.trace import Node, Trace
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
-from evaluation.measures.bootstrap import Interval, bootstrap, bootstrap_of
-from evaluation.measures.calibration import calibration_error, reliability
+from evaluation.metrics.bootstrap import Interval, bootstrap, bootstrap_of
+from evaluation.metrics.labels import calibration_error, reliability
 from revelator.durable import sha256_file, write_json
 
 COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")

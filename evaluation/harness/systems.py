@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from revelator.trace import Passage
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
 Services = tuple[Revelator, Retriever, Generator]
 WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
@@ -156,7 +156,7 @@ class Opened:
 
 
 def _engine(base: str, adapter: Path | None, threads: int | None) -> Engine:
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
     return Engine(base, adapter, threads=threads)
 
@@ -223,7 +223,7 @@ def _in_process(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Ser
 def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Revelator:
     import torch
 
-    from serving.engines.revelator_model import LocalRevelator
+    from serving.models.revelator_model import LocalRevelator
 
     torch.manual_seed(config.seed)
     folder, _ = adapter_of(config)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from revelator.language.logic import And, Not, Or, Query, Term, negations
+from revelator.plans.logic import And, Not, Or, Query, Term, negations
 
 
 @dataclass(frozen=True)

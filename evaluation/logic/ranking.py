@@ -14,14 +14,13 @@ import numpy as np
 
 from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
-from evaluation.logic.benchmark import embedded
 from evaluation.logic.queries import Case
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases
-from evaluation.measures.metrics import ndcg
+from evaluation.metrics.retrieval import ndcg
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError
-from revelator.language import logic
+from revelator.plans import logic
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose
 
@@ -96,3 +95,9 @@ def rank(
             scores={"ndcg@10": ndcg(order, case.relevant)},
             cost=Cost(retrievals=1, wall_s=taken, path_s=taken),
         )
+
+
+def embedded(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
+    """The vector of each term and of each question."""
+    texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.question)})
+    return dict(zip(texts, encoder.queries(texts), strict=True))

@@ -27,7 +27,7 @@ from data_gen.sources.logic_questions import (
 )
 from evaluation.logic.queries import Case, in_words
 from revelator.errors import DataError
-from revelator.language.logic import holds
+from revelator.plans.logic import holds
 from serving.retrieval import STOP_WORDS, terms
 
 WORDS = 80  # of a document: about 128 tokens of a small encoder

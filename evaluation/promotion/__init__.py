@@ -1,1 +1,1 @@
-"""`revelator promote` and `revelator rollback`, and the gate between a challenger and the alias."""
+"""`revelator model promote` and `revelator model rollback`, and the gate between a challenger and the alias."""

@@ -1,4 +1,4 @@
-"""`revelator promote` and `revelator rollback`: move the alias behind the gate, and back."""
+"""`revelator model promote` and `revelator model rollback`: move the alias behind the gate, and back."""
 
 from __future__ import annotations
 
@@ -75,9 +75,9 @@ def promote(
 
     \b
     Examples:
-      revelator promote
-      revelator promote --version 4 --set runs/mine/set --limit 500
-      revelator promote --dry-run --json
+      revelator model promote
+      revelator model promote --version 4 --set runs/mine/set --limit 500
+      revelator model promote --dry-run --json
     """
     rule = read_rules(rules, margin)
     registry.connect(tracking_uri, home, must_exist=True)
@@ -133,8 +133,8 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
 
     \b
     Examples:
-      revelator rollback
-      revelator rollback --home runs/demo --json
+      revelator model rollback
+      revelator model rollback --home runs/demo --json
     """
     registry.connect(tracking_uri, home, must_exist=True)
     registry.resolve(name, "latest")
@@ -146,7 +146,7 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
 
 
 def _next(home: Path, tracking_uri: str | None) -> str:
-    return f"next: revelator deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
+    return f"next: revelator model deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
 
 
 def _report(as_json: bool, text: str, summary: dict) -> None:

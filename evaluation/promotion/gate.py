@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.adapters.scores import DECIDING, Scores, TaskScore
-from evaluation.measures.bootstrap import Interval, paired_bootstrap
+from evaluation.metrics.bootstrap import Interval, paired_bootstrap
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 

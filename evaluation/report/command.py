@@ -1,4 +1,4 @@
-"""`revelator report`: runs → one page, one summary, and MLflow."""
+"""`revelator eval report`: runs → one page, one summary, and MLflow."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PAGE, SUMMARY = "report.html", "report.md"
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
-@click.option("--times", type=FOLDER, help="File of `revelator costs measure`: adds predicted throughput.")
+@click.option("--times", type=FOLDER, help="File of `revelator eval cost measure`: adds predicted throughput.")
 @click.option("--results", type=FOLDER, help="Page that gets systems and switches beside the papers' figures, too.")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
 @REGISTERED
@@ -51,17 +51,17 @@ def report(
 ) -> None:
     """Write one self-contained HTML page and a Markdown summary of RUNS.
 
-    RUNS are folders of whole runs (`revelator evaluate`) and of retrieval alone (`revelator recall`), in the order of
-    the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most different
-    cases with both plans side by side, and how each figure is made again. The page asks for nothing from any network.
-    Figures, tables and page are logged to MLflow, under the registered version that a run measured.
+    RUNS are folders of whole runs (`revelator eval run`) and of retrieval alone (`revelator eval recall`), in the
+    order of the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most
+    different cases with both plans side by side, and how each figure is made again. The page asks for nothing from
+    any network. Figures, tables and page are logged to MLflow, under the registered version that a run measured.
 
     \b
     Examples:
-      revelator report runs/eval/* --out runs/report
-      revelator report runs/eval/auto runs/eval/naive-rag runs/real/recall --against auto --out runs/report
-      revelator report runs/eval/auto --out runs/report --no-mlflow --json
-      revelator report runs/evaluations/compare-*/* --against auto --out runs/report --results docs/results.md
+      revelator eval report runs/eval/* --out runs/report
+      revelator eval report runs/eval/auto runs/eval/naive-rag runs/real/recall --against auto --out runs/report
+      revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
+      revelator eval report runs/evaluations/compare-*/* --against auto --out runs/report --results docs/results.md
     """
     loaded, retrievals = load(runs)
     if against and against not in {run.name for run in loaded}:

@@ -12,7 +12,7 @@ import yaml
 from jinja2 import Environment, StrictUndefined
 
 from evaluation.baselines.table import BASELINES
-from evaluation.measures.metrics import title_key
+from evaluation.metrics.retrieval import title_key
 from evaluation.published import table
 from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from markupsafe import Markup
 
 from revelator.errors import ExpressionError
-from revelator.language import Atomic, Dependent, Expression, bind, check, leaves, parse
-from revelator.language.drawing import letter, stages
-from revelator.language.expression import children
+from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
+from revelator.plans.drawing import letter, stages
+from revelator.plans.expression import children
 from revelator.trace import Node, Trace, in_order
 
 PASSAGES_SHOWN = 3

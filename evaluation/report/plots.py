@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from evaluation.measures.bootstrap import bootstrap_columns
-from evaluation.measures.metrics import title_recall
+from evaluation.metrics.bootstrap import bootstrap_columns
+from evaluation.metrics.retrieval import title_recall
 from evaluation.published import TITLES
 from evaluation.report import charts
 from evaluation.report.charts import Figure, Series
@@ -16,7 +16,7 @@ from evaluation.report.runs import Loaded, Retrieval, measure_name
 from evaluation.retrieval.page import NAMES
 from evaluation.retrieval.queries import WAYS
 from revelator.errors import ExpressionError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS
 
 DEPTH = 20  # documents of a recall curve

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.harness.folder import RUN, QuestionRow, Run, read_metrics, read_questions, read_run
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from evaluation.report.charts import Figure, Series
 from revelator.durable import sha256_text
 from revelator.errors import ArtifactError, ConfigError
@@ -71,7 +71,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Retrieval:
-    """A measurement of retrieval alone (`revelator recall`)."""
+    """A measurement of retrieval alone (`revelator eval recall`)."""
 
     folder: Path
     about: dict[str, Any]
@@ -105,7 +105,7 @@ def _kind(folder: Path) -> str:
 def _retrieval(folder: Path) -> Retrieval:
     path = folder / "metrics.json"
     if not path.is_file():
-        hint = "run the same `revelator recall` again: it goes on where it stopped"
+        hint = "run the same `revelator eval recall` again: it goes on where it stopped"
         raise ArtifactError("the measurement is not whole: metrics.json is missing", where=str(folder), hint=hint)
     about = json.loads((folder / RUN).read_text(encoding="utf-8"))
     return Retrieval(folder, about, json.loads(path.read_text(encoding="utf-8")))

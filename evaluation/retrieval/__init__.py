@@ -1,1 +1,1 @@
-"""`revelator recall`: retrieval alone, with the whole question and with the leaves of its plan."""
+"""`revelator eval recall`: retrieval alone, with the whole question and with the leaves of its plan."""

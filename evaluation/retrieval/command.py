@@ -1,4 +1,4 @@
-"""`revelator recall`: which gold paragraphs the whole question finds, and which the leaves of its compiled plan.
+"""`revelator eval recall`: which gold paragraphs the whole question finds, and which the leaves of its compiled plan.
 
 OUT/run.json         what is measured: digests of set, adapter, index and corpora, command, machine
 OUT/plans.jsonl      the model's plan of each dev question, appended batch by batch
@@ -50,7 +50,7 @@ from serving.retrieval import IndexSettings
 from serving.retrieval.settings import Kind
 
 if TYPE_CHECKING:
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
 BATCH = 32  # questions compiled together
 AT_ONCE = 2  # questions executed at a time
@@ -112,15 +112,15 @@ def recall(
 ) -> None:
     """Measure retrieval alone: gold paragraphs found by the whole question, and by the leaves of its plan.
 
-    Each way to ask has the same number of documents. ADAPTER, as of `revelator grade`, compiles dev questions, split
+    Each way to ask has the same number of documents. ADAPTER, as of `model grade`, compiles dev questions, split
     off by the hash of their id and never trained on; its leaves are asked with gold answers filled in, and as the
     executor asks them with its own. No generator is needed. What was killed goes on with the same command.
 
     \b
     Examples:
-      revelator recall --home runs/real --data ../shared/data --page docs/retrieval.md
-      revelator recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
-      revelator recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
+      revelator eval recall --home runs/real --data ../shared/data --page docs/retrieval.md
+      revelator eval recall runs/adapters/mine --home runs/real --out runs/recall/mine --questions 50
+      revelator eval recall --home runs/real --kind hybrid --model minilm --out runs/recall/hybrid
     """
     set_folder = set_folder or home / "sets" / "real"
     if index_folder is None and kind == "bm25":  # so that all corpora of a measurement are searched alike
@@ -136,7 +136,7 @@ def recall(
     corpora = _corpora([*dev, *others], index_folder, data, out, settings)
 
     from revelator.artifact import read_manifest as read_adapter
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
 
     engine = Engine(base or (read_adapter(folder).base_name if folder else "tiny"), folder, threads=threads)
     about = {
@@ -214,7 +214,7 @@ def begin(out: Path, about: dict[str, Any], more: dict[str, Any]) -> None:
 
 def compile_all(questions: Sequence[AnnotatedQuestion], path: Path, engine: Engine) -> dict[str, str]:
     """The plan of each question by its id, as a server writes it."""
-    from serving.engines.revelator_model import complete
+    from serving.models.revelator_model import complete
 
     known = {row.id: row.plan for row in read_rows(path, Plan)}
     todo = [question for question in questions if question.id not in known]
@@ -277,8 +277,8 @@ class Leaves:
     """Runs a plan with the embedded reader, and says what its leaves were asked."""
 
     def __init__(self, engine: Engine) -> None:
-        from serving.engines.revelator_model import LocalRevelator
         from serving.generators import EmbeddedGenerator
+        from serving.models.revelator_model import LocalRevelator
 
         self._revelator = LocalRevelator(engine)
         self._generator = EmbeddedGenerator()

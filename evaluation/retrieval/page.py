@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.measures.bootstrap import Interval, bootstrap_columns
+from evaluation.metrics.bootstrap import Interval, bootstrap_columns
 from evaluation.published import TITLES, table
 from evaluation.retrieval.queries import DEPTH, WAYS, Ranked, ndcg_at, recall_at
 

@@ -21,11 +21,11 @@ from itertools import zip_longest
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from data_gen.questions import AnnotatedQuestion
-from evaluation.measures.metrics import ndcg
-from evaluation.measures.plan_match import dice
+from data_gen.annotated import AnnotatedQuestion
+from evaluation.metrics.plans import dice
+from evaluation.metrics.retrieval import ndcg
 from revelator.errors import ExpressionError
-from revelator.language import Expression, bind, check, leaves, parse, placeholders, substitute, to_letters
+from revelator.plans import Expression, bind, check, leaves, parse, placeholders, substitute, to_letters
 from serving.retrieval import terms
 
 WAYS = {

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_gen.questions import AnnotatedQuestion
-from evaluation.measures.metrics import title_key
+from data_gen.annotated import AnnotatedQuestion
+from evaluation.metrics.retrieval import title_key
 from serving.retrieval import Index
 
 DEPTH = 10

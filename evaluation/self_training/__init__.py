@@ -1,1 +1,1 @@
-"""`revelator self-train`: a model's own plans become training data."""
+"""`revelator data self-train`: a model's own plans become training data."""

@@ -1,4 +1,4 @@
-"""`revelator self-train`: rounds in which a model's own plans become training data, and what they brought."""
+"""`revelator data self-train`: rounds in which a model's own plans become training data, and what they brought."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from data_gen.inspection import counts_table, dropped_table
 from data_gen.sources.formats import READERS
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, ExpressionError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
 
 FOLDER = click.Path(path_type=Path)
@@ -50,10 +50,10 @@ def self_train() -> None:
 
     \b
     Examples:
-      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
-        --beside data_gen/configs/real.yaml --out runs/self/1
+      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
+        --index runs/real/indexes/real --beside data_gen/configs/real.yaml --out runs/self/1
       revelator train real --set runs/self/1/set --out runs/self/1-adapter
-      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real
     """
 
@@ -115,9 +115,9 @@ def round_(
 
     \b
     Examples:
-      revelator self-train round questions.jsonl --adapter runs/real/adapters/real --index runs/real/indexes/real \\
-        --limit 300 --out runs/self/1
-      revelator self-train round 3hop2.jsonl --adapter runs/real/adapters/real --letters "(A + B) * C" \\
+      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
+        --index runs/real/indexes/real --limit 300 --out runs/self/1
+      revelator data self-train round 3hop2.jsonl --adapter runs/real/adapters/real --letters "(A + B) * C" \\
         --agreement 0 --coverage 1 --limit 5000 --out runs/self/3
     """
     given = click.get_current_context().get_parameter_source
@@ -126,10 +126,10 @@ def round_(
     from evaluation.self_training import rounds
     from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
-    from serving.engines.engine import Engine
-    from serving.engines.revelator_model import LocalRevelator
     from serving.executor import Executor, Limits
     from serving.generators import EmbeddedGenerator
+    from serving.models.engine import Engine
+    from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.local import LocalRetriever
 
@@ -203,18 +203,18 @@ def gain(
 
     \b
     Example:
-      revelator self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
+      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real --source musique
     """
     from data_gen.instruction_set import read_records
     from evaluation.adapters.scoring import progress_bar, score
     from evaluation.self_training.rounds import RECORD, gains, record
     from revelator.artifact import read_manifest
-    from serving.engines.engine import Engine
+    from serving.models.engine import Engine
     from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():
-        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator self-train round")
+        raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     digest = verify_set(set_folder)["digest"]
     chosen = {record.id for record in read_records(set_folder, "dev") if source in (None, record.source)}
     if not chosen:

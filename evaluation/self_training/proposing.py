@@ -9,9 +9,9 @@ import torch
 from data_gen.self_training import PLANNED
 from revelator.durable import sha256_text
 from revelator.errors import ConfigError
-from serving.engines.beams import Marks
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import BEAMS, PLAN_TOKENS, complete
+from serving.models.beams import Marks
+from serving.models.engine import Engine
+from serving.models.revelator_model import BEAMS, PLAN_TOKENS, complete
 from serving.protocols import Decoding
 
 Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each

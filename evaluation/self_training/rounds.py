@@ -30,7 +30,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS
 from evaluation.adapters.scores import TaskScore
-from evaluation.measures.bootstrap import bootstrap
+from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.self_training.proposing import Propose
 from revelator.durable import write_bytes, write_json

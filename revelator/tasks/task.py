@@ -15,9 +15,9 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from revelator import art, language
+from revelator import plans
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.language import logic
+from revelator.plans import art, logic
 from revelator.tasks.inputs import (
     DecomposeInput,
     EndInput,
@@ -148,7 +148,7 @@ TASKS: dict[str, Task] = {
         Task("refine", RefineInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),
-        Task("translate_bnf", TranslateInput, _plan_reader(language.parse), language.render, check=language.check),
+        Task("translate_bnf", TranslateInput, _plan_reader(plans.parse), plans.render, check=plans.check),
         Task(
             "translate_logic",
             TranslateInput,

@@ -1,4 +1,4 @@
-"""`revelator art`: check a tree of atomic operators, and run one over knowledge sources."""
+"""`revelator plan run`: check a tree of atomic operators, and run one over knowledge sources."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pathlib import Path
 import click
 from rich.console import Console
 
-from revelator.art import Art, parse, schema_text, to_tree
-from revelator.art import check as faults_of
 from revelator.errors import DataError
+from revelator.plans.art import Art, parse, schema_text, to_tree
+from revelator.plans.art import check as faults_of
 from revelator.terminal import printable
 from revelator.trace import Trace
 
@@ -30,9 +30,9 @@ def art() -> None:
 
     \b
     Examples:
-      revelator art check tree.json
-      revelator art run tree.json --sources sources.yaml
-      revelator art schema
+      revelator plan tree check tree.json
+      revelator plan run tree.json --sources sources.yaml
+      revelator plan tree schema
     """
 
 
@@ -47,7 +47,7 @@ def check(tree: Path, as_json: bool) -> None:
 
     \b
     Example:
-      revelator art check tree.json
+      revelator plan tree check tree.json
     """
     found = _read(tree)
     faults = faults_of(found)
@@ -75,8 +75,8 @@ def run(tree: Path, sources: Path, generator: str | None, generator_model: str, 
 
     \b
     Examples:
-      revelator art run tree.json --sources sources.yaml
-      OPENAI_API_KEY=… revelator art run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
+      revelator plan run tree.json --sources sources.yaml
+      OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
     """
     from revelator.trace_view import show
 
@@ -94,7 +94,7 @@ def schema() -> None:
 
     \b
     Example:
-      revelator art schema > art.schema.json
+      revelator plan tree schema > art.schema.json
     """
     click.echo(schema_text(), nl=False)
 

@@ -14,7 +14,7 @@ from rich.live import Live
 
 from revelator._wire import write_error
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
-from revelator.language.faults import excerpt
+from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Trace
 from revelator.trace_events import Replay

@@ -1,4 +1,4 @@
-"""`revelator deploy`: a registry version takes the traffic of a home folder; back again; a share of it; or for ever."""
+"""`revelator model deploy`: a version takes the traffic of a home folder; back again; a share of it; or always."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ def deploy(
 
     \b
     Examples:
-      revelator deploy
-      revelator deploy --alias 3 --home runs/demo
-      revelator deploy --rollback
-      revelator deploy --alias latest --canary 10%
-      revelator deploy --watch --port 9465
-      revelator deploy --engine vllm --also 3
+      revelator model deploy
+      revelator model deploy --alias 3 --home runs/demo
+      revelator model deploy --rollback
+      revelator model deploy --alias latest --canary 10%
+      revelator model deploy --watch --port 9465
+      revelator model deploy --engine vllm --also 3
     """
     if engine == "vllm":
         deploy_vllm(home, name, alias, also, tracking_uri, as_json)

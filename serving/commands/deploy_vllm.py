@@ -1,4 +1,4 @@
-"""`revelator deploy --engine vllm`: registry versions over one base, laid out for Triton's vLLM backend."""
+"""`revelator model deploy --engine vllm`: registry versions over one base, laid out for Triton's vLLM backend."""
 
 from __future__ import annotations
 

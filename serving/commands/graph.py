@@ -11,7 +11,7 @@ from typing import Any
 import click
 from pyoxigraph import NamedNode
 
-from revelator.art import Art, Call, Filter, Relate, Search
+from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.terminal import printable
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_build import build_graph

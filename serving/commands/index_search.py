@@ -10,7 +10,7 @@ from typing import Any, get_args
 import click
 from click.core import ParameterSource
 
-from revelator.language import logic as language
+from revelator.plans import logic as language
 from revelator.terminal import printable
 from revelator.trace import Passage
 from serving.retrieval import Index

@@ -14,7 +14,7 @@ from pathlib import Path
 from statistics import mean, median
 
 from revelator.errors import RevelatorError
-from revelator.language import check, letters_key
+from revelator.plans import check, letters_key
 from revelator.tasks import TASKS
 from serving.protocols import Completion
 

@@ -93,12 +93,12 @@ def roll_back(home: Path, *, keep: int = 3, report: Report = silent, untold: str
     if now is None or now.previous is None:
         what = "no version is recorded that this one took the place of" if now else "nothing was deployed"
         raise ArtifactError(
-            what, where=str(home / promotion.PROMOTION), hint="deploy a number: revelator deploy --alias N"
+            what, where=str(home / promotion.PROMOTION), hint="deploy a number: revelator model deploy --alias N"
         )
     folder = folder_of(home.resolve(), now.previous)
     release = staging.read_release(folder)
     if release is None:
-        hint = f"fetch it again: revelator deploy --alias {now.previous}"
+        hint = f"fetch it again: revelator model deploy --alias {now.previous}"
         raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
     version = Version(release.model, release.version, release.run_id, "", {DIGEST_TAG: release.files[MANIFEST]})
     return deploy(home, version, keep=keep, report=report, untold=untold)

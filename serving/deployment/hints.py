@@ -1,4 +1,4 @@
-"""The loopback HTTP endpoint of `revelator deploy --watch`: GET /metrics, and POST /hint for MLflow's webhooks.
+"""The loopback HTTP endpoint of `revelator model deploy --watch`: GET /metrics, and POST /hint for MLflow's webhooks.
 
 MLflow signs a delivery as the Standard Webhooks convention says: HMAC-SHA256 over `id.timestamp.body`, in base64 after
 `v1,`, with the webhook's secret, which is read here from REVELATOR_WEBHOOK_SECRET. A hint says only that something

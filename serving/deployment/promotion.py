@@ -67,7 +67,7 @@ def read(home: Path) -> Promotion | None:
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        hint = "remove it and run `revelator deploy` again"
+        hint = "remove it and run `revelator model deploy` again"
         raise ArtifactError(f"this is no record of a promotion: {error!r}", where=str(path), hint=hint) from error
 
 

@@ -1,4 +1,4 @@
-"""`revelator deploy --watch`: one replica follows an alias of the registry, for as long as it runs.
+"""`revelator model deploy --watch`: one replica follows an alias of the registry, for as long as it runs.
 
 Each look compares what the alias names with what this home folder promotes and its server has ready, and deploys when
 they differ. A deploy goes on where a killed one stopped, so the loop keeps nothing of its own: it may be killed at any

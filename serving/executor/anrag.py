@@ -22,7 +22,7 @@ from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 class Models:
     """The three services that every route calls; retrieval and reading, which change nothing, behind a guard each.
 
-    `logical` takes logical queries (`revelator.language.logic`) where `retriever` takes words.
+    `logical` takes logical queries (`revelator.plans.logic`) where `retriever` takes words.
     """
 
     revelator: Revelator

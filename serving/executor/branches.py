@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from revelator.language import Atomic, Dependent, Expression, leaves
+from revelator.plans import Atomic, Dependent, Expression, leaves
 
 
 def branches(expression: Expression, first: int = 0) -> list[list[int]]:

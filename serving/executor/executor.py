@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Literal, TypedDict, Unpack, get_args
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
-from revelator.language import Expression
+from revelator.plans import Expression
 from revelator.trace import Trace
 from revelator.trace_events import Event
 from serving.executor import routes

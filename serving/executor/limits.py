@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from revelator.errors import InvalidRequest, PlanError
-from revelator.language import Atomic, Dependent, Expression, leaves
+from revelator.plans import Atomic, Dependent, Expression, leaves
 
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from revelator.language import Atomic, Expression
+from revelator.plans import Atomic, Expression
 from serving.executor.branches import before, leading
 from serving.executor.choices import Answered, Choice, wants_all
 from serving.executor.threads import apart

@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from revelator.errors import Unavailable
-from revelator.language import Expression, bind, leaves, substitute
-from revelator.language.expression import substituted_size
+from revelator.plans import Expression, bind, leaves, substitute
+from revelator.plans.expression import substituted_size
 from revelator.trace import Node
 from serving.executor.branches import leading
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from revelator.language import Atomic, Dependent, Expression
+from revelator.plans import Atomic, Dependent, Expression
 from revelator.trace import Kind, Node
 from serving.executor.recording import Recorder
 

@@ -13,9 +13,9 @@ from functools import partial
 from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
-from revelator.language import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
-from revelator.language import Sequence as ListOf
-from revelator.language.expression import without_placeholders
+from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
+from revelator.plans import Sequence as ListOf
+from revelator.plans.expression import without_placeholders
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
 from serving.executor.limits import Limits

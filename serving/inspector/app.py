@@ -2,7 +2,7 @@
 
     GET  /                          the page; /web/… its files
     GET  /api/servers               whom one can ask, and the versions they serve
-    POST /api/check                 {"text", "language"} → what `revelator check` says, each fault with its excerpt
+    POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
     POST /api/runs                  `asking.Wanted` → JSON lines: the events, then {"kind": "saved", "run": id}
     GET  /api/runs                  the runs that are kept, newest first
     GET  /api/runs/{id}             one of them

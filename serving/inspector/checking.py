@@ -6,11 +6,10 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from revelator import art
 from revelator.errors import ExpressionError
-from revelator.language import Diagnostic, logic
-from revelator.language.commands import verdict_of
-from revelator.language.faults import excerpt
+from revelator.plans import Diagnostic, art, logic
+from revelator.plans.commands import verdict_of
+from revelator.plans.faults import excerpt
 from revelator.trace import PlanLanguage
 
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from revelator.art import Filter
+from revelator.plans.art import Filter
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
 from serving.executor.anrag import Models

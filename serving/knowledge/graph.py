@@ -13,7 +13,7 @@ from typing import Protocol, TypeVar
 
 from pyoxigraph import NamedNode
 
-from revelator.art import Filter, Relate, Search
+from revelator.plans.art import Filter, Relate, Search
 from revelator.trace import Passage
 from serving.executor.threads import apart
 from serving.knowledge import sparql

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from revelator.art import Art, Call, Relate, Search, escape, references
-from revelator.language import Expression, bind, leaves, substitute
+from revelator.plans import Expression, bind, leaves, substitute
+from revelator.plans.art import Art, Call, Relate, Search, escape, references
 from serving.merge import needs_judgement
 from serving.reading.question import ask
 from serving.reading.text import tokenise

@@ -11,8 +11,8 @@ import logging
 from collections.abc import Coroutine, Mapping, Sequence
 from functools import partial
 
-from revelator.art import Art, Numbered, check, numbered, render, spelled, substitute, substituted_size
 from revelator.errors import PlanError, Unavailable
+from revelator.plans.art import Art, Numbered, check, numbered, render, spelled, substitute, substituted_size
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor.anrag import Models
 from serving.executor.leaf import take

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from revelator.art import Call
+from revelator.plans.art import Call
 from revelator.trace import Passage
 
 SourceKind = Literal["text", "graph", "web"]

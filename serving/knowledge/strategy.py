@@ -6,9 +6,9 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from revelator.art import Art, escape, parse
 from revelator.errors import PlanError
-from revelator.language import Expression
+from revelator.plans import Expression
+from revelator.plans.art import Art, escape, parse
 from serving.executor import routes
 from serving.executor.run import Run
 from serving.executor.threads import apart

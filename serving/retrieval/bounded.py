@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from revelator.language.logic import Query, normal_form
+from revelator.plans.logic import Query, normal_form
 from serving.retrieval.bounds import Bound, Score, bounds
 from serving.retrieval.logical import Operators, compose
 from serving.retrieval.products import Top, blocks, products

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from revelator.language.logic import And, Not, Or, Query, Term, literals, normal_form
+from revelator.plans.logic import And, Not, Or, Query, Term, literals, normal_form
 from serving.retrieval.logical import Operators, compose
 
 GRID = np.linspace(-1, 1, 2001)  # cosines for which the highest score is tabulated

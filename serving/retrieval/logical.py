@@ -15,7 +15,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from revelator.errors import InvalidRequest
-from revelator.language.logic import And, Not, Query, Term, normal_form
+from revelator.plans.logic import And, Not, Query, Term, normal_form
 
 Conjunction = Literal["product", "sum", "min"]
 Disjunction = Literal["sum", "max"]

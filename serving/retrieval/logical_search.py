@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
-from revelator.language import logic
-from revelator.language.faults import fault
-from revelator.language.logic import Or, Query, literals, normal_form
+from revelator.plans import logic
+from revelator.plans.faults import fault
+from revelator.plans.logic import Or, Query, literals, normal_form
 from revelator.trace import Passage
 from serving.retrieval.bounded import search_bounded
 from serving.retrieval.calibration import Calibration, Calibrations, self_labelled

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine, never
-from serving.engines.revelator_model import complete
+from serving.models.engine import Engine, never
+from serving.models.revelator_model import complete
 from serving.protocols import Completion, Decoding
 from serving.triton.repository import ADAPTER, RELEASE
 from serving.triton.together import together

@@ -99,7 +99,7 @@ def models_to_serve(home: Path) -> dict[str, int]:
     version = promoted.version if promoted else None
     if version is None or version not in repository.versions(home, REVELATOR):
         where = str(repository.repository(home) / REVELATOR)
-        hint = f"put the registry's champion there: revelator deploy --home {home}"
+        hint = f"put the registry's champion there: revelator model deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
     vllm = {repository.VLLM: 1} if repository.served_version(home, repository.VLLM) else {}
     return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}

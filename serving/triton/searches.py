@@ -16,7 +16,7 @@ MOST_PASSAGES = 1_000  # of one search
 
 
 class Search(NamedTuple):
-    """`language`: "words", or "logic" for a query of `revelator.language.logic`."""
+    """`language`: "words", or "logic" for a query of `revelator.plans.logic`."""
 
     query: str
     k: int

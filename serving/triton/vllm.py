@@ -4,7 +4,7 @@ The backend is decoupled, so every prompt is a stream of its own that carries on
 streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
 token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
 down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to a regular expression
-(`revelator.language.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
+(`revelator.plans.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
 parse in the end is the question itself, degraded, as with the engine.
 """
 
@@ -20,12 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from revelator import art
 from revelator.errors import ConfigError, ExpressionError
-from revelator.language import check, logic, parse
-from revelator.language.regular import plan_expression
+from revelator.plans import art, check, logic, parse
+from revelator.plans.regular import plan_expression
 from revelator.tasks import TASKS
-from serving.engines.degraded import question_itself
+from serving.models.degraded import question_itself
 from serving.protocols import Completion
 from serving.triton.remote import TritonModels, strings
 from serving.triton.repository import VLLM as MODEL
@@ -48,11 +47,11 @@ class Served:
 
 
 def served(folder: Path) -> Served:
-    """Raises ConfigError when `folder` is no version folder of `revelator deploy --engine vllm`."""
+    """Raises ConfigError when `folder` is no version folder of `revelator model deploy --engine vllm`."""
     try:
         return Served(**json.loads((folder / FACTS).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        hint = "write it with `revelator deploy --engine vllm`"
+        hint = "write it with `revelator model deploy --engine vllm`"
         raise ConfigError(f"not readable: {error}", where=str(folder / FACTS), hint=hint) from error
 
 

@@ -113,7 +113,7 @@ def _rank(adapter: Path) -> int:
     if rank > RANKS[-1]:
         refused.append(f"rank {rank}, more than {RANKS[-1]}")
     if refused:
-        hint = "merge it into its base with `revelator merge`, and serve that"
+        hint = "merge it into its base with `revelator model merge`, and serve that"
         raise ArtifactError(f"vLLM serves no adapter with {' and '.join(refused)}", where=str(adapter), hint=hint)
     return int(rank)
 

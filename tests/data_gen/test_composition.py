@@ -13,15 +13,16 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_gen.annotate.wording import DOERS, asked_relations, words_of
-from data_gen.augment.clauses import DID, DOES, clause
-from data_gen.augment.composition import ComposeConfig, Composer
+from data_gen.annotated import AnnotatedQuestion
+from data_gen.clauses import DID, DOES, clause
 from data_gen.commands import data
+from data_gen.compose import ComposeConfig
+from data_gen.composition import Composer
 from data_gen.config import read_config
 from data_gen.leakage import question_hash
-from data_gen.questions import AnnotatedQuestion
-from data_gen.sources.rows import read_world
-from revelator import language
+from data_gen.sources import read_world
+from data_gen.wording import DOERS, asked_relations, words_of
+from revelator import plans
 from revelator.errors import DataError, RevelatorError
 
 NAMES = ["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "Lake Ira", "Tin Comet", "Ada Quill"]
@@ -85,14 +86,14 @@ def test_spans_stand_once_in_the_question_and_in_each_phrase_and_apart(text: str
 def test_a_drawing_has_a_graph_of_musique_and_keeps_the_questions_words(seed: int) -> None:
     drawn = Composer(clauses, NAMES, Random(seed)).draw("composed:1", "composed", "own")
     assume(drawn)  # in so small a pool a question may come twice
-    plan = language.parse(drawn.expression)
-    assert language.to_letters(plan) in MUSIQUE and not language.check(plan) and not language.doubts(plan)
+    plan = plans.parse(drawn.expression)
+    assert plans.to_letters(plan) in MUSIQUE and not plans.check(plan) and not plans.doubts(plan)
     said = set(words_of(drawn.question))
-    for leaf in language.leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
+    for leaf in plans.leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
         words = set(words_of(re.sub(r"\{\w+\}", "", leaf.text))) - CHANGED
         assert words <= said | {"who", "what", "which", "where", "when", "is", "was", "in", "on", "to"}
     for name in NAMES:
-        leaves = [leaf.text for leaf in language.leaves(plan) if name in leaf.text]
+        leaves = [leaf.text for leaf in plans.leaves(plan) if name in leaf.text]
         assert bool(leaves) == (name in drawn.question)
 
 
@@ -175,15 +176,15 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
         (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(held)))
         run = CliRunner().invoke(data, ["compose", str(config), "--out", str(out)], catch_exceptions=False)
         assert run.exit_code == 0
-        plans = [language.parse(row.expression) for row in read_world(out)]
-        leaves.append({question_hash(leaf.text) for plan in plans for leaf in language.leaves(plan)})
+        plans = [plans.parse(row.expression) for row in read_world(out)]
+        leaves.append({question_hash(leaf.text) for plan in plans for leaf in plans.leaves(plan)})
     assert leaves[0] & relations and not leaves[1] & relations
 
 
 def test_fewer_questions_than_asked_for_are_said_to_be_fewer(config: Path, relations: set[str], tmp_path: Path) -> None:
     (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(relations)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("data_gen.augment.composition.PATIENCE", 1)
+        patched.setattr("data_gen.compose.PATIENCE", 1)
         run = CliRunner().invoke(data, ["compose", str(config), "--out", str(tmp_path / "out")])
     assert run.exit_code == 0 and "60 were asked for" in run.stderr
 

@@ -34,7 +34,7 @@ from data_gen.sources.logic_wording import (
     word,
 )
 from revelator.errors import DataError
-from revelator.language.logic import Query, check, holds, parse, terms
+from revelator.plans.logic import Query, check, holds, parse, terms
 
 TEXTS = ("tin mines", "Orn Fell", "river ferries", "kilns", "Lake Sedge", "salt tax")
 

@@ -14,7 +14,7 @@ from data_gen.sources.files import Malformed, file_rows
 from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import Refused, Skipped, read_world
 from revelator.errors import DataError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from tests.data_gen.published import VALUES, places, put
 
 

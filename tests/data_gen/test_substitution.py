@@ -12,7 +12,7 @@ from data_gen.annotate.validation import replay_fault
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import DataError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 
 QUESTION = AnnotatedQuestion(
     id="1",

@@ -22,8 +22,8 @@ from data_gen.records import sub_questions
 from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from revelator.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
-from revelator.art.decoding import art_grammar
+from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
+from revelator.plans.art_decoding import art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 

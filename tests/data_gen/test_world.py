@@ -19,7 +19,7 @@ from data_gen.world.graph import relations
 from data_gen.world.terms import Asked, echoing
 from revelator.durable import sha256_file
 from revelator.errors import ConfigError, RevelatorError
-from revelator.language import Sequence, bind, check, leaves, parse, placeholders, render, substitute
+from revelator.plans import Sequence, bind, check, leaves, parse, placeholders, render, substitute
 
 SIZE = 700
 VALUE = re.compile(r"[\d,]*\.?\d+")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import re
 import shutil
@@ -75,9 +76,11 @@ def test_the_commands_that_are_started_have_the_options_that_they_are_given():
         for line in COMPOSE.read_text().replace("exec ", "").splitlines()
         if line.strip().startswith("revelator ")
     ]
-    for command, *options in given:
-        known = CliRunner().invoke(revelator, [command, "--help"]).output
-        assert all(option in known for option in options if option.startswith("--")), command
+    for words in given:
+        command = list(itertools.takewhile(lambda word: not word.startswith("--"), words))
+        known = CliRunner().invoke(revelator, [*command, "--help"])
+        assert known.exit_code == 0
+        assert all(option in known.output for option in words if option.startswith("--")), command
 
 
 def built(folder: str) -> str:

@@ -8,8 +8,8 @@ from typing import Any
 
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
-from evaluation.measures.bootstrap import bootstrap
-from revelator.language import letters_key, parse
+from evaluation.metrics.bootstrap import bootstrap
+from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
 BITE = "</script><script>document.title='bitten'</script><img src=x onerror=\"document.title='bitten'\">"
@@ -40,7 +40,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
     planned = system in ("auto", "logic")
     run = Run(
         config={"benchmark": benchmark, "strategy": system, "concurrency": 2},
-        command=f"revelator evaluate {benchmark}.yaml --strategy '{system}'",
+        command=f"revelator eval run {benchmark}.yaml --strategy '{system}'",
         benchmark={
             "name": benchmark,
             "version": "1",
@@ -121,7 +121,7 @@ def _label(task: str, gold: str, skill: float, draw: random.Random) -> Label:
 
 def _trace(question: str, plan: str, name: str) -> Trace:
     """One node a leaf, or one search where there is no plan; titles and answers may bite."""
-    from revelator.language import leaves
+    from revelator.plans import leaves
 
     texts = [leaf.text for leaf in leaves(parse(plan))] if plan else [question]
     passage = Passage("p1", f"{name} (page)", "a text", 3.0, 0.9)
@@ -159,7 +159,7 @@ def write_retrieval(folder: Path) -> Path:
     about = {
         "kind": "retrieval",
         "config_hash": "9" * 64,
-        "command": "revelator recall",
+        "command": "revelator eval recall",
         "set": "1" * 64,
         "version": "1",
     }

@@ -87,6 +87,11 @@ PUBLISHED: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
     "compound": ([COMPOUND], "squad", {"kind": "2 parts", "route": "compound", "answers": ("Ada Quill", "1941")}),
     "blendqa": ([{"id": "b", "question": "Who?", "answer": "Ada", "type": "KG-Web"}], "atomr", {"kind": "KG-Web"}),
     "crag": ([CRAG], "atomr", {"kind": "static/simple", "answers": ("ada quill", "a. quill")}),
+    "metaqa": (
+        [{"question": "what does [Tom Cullen] act in", "answers": ["Weekend", "Black Mirror"]}],
+        "squad",
+        {"kind": "rows.jsonl", "answers": ("Weekend", "Black Mirror")},
+    ),
     "world": ([OWN], "squad", {"kind": "single"}),
 }
 

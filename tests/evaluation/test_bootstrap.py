@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.measures.bootstrap import bootstrap, bootstrap_columns
+from evaluation.metrics.bootstrap import bootstrap, bootstrap_columns
 
 VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 

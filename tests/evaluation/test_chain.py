@@ -36,7 +36,7 @@ def test_a_command_is_shown_as_a_person_would_type_it() -> None:
         shown(("data", "build"), (("REVELATOR_WORLD", "my world"),))
         == "REVELATOR_WORLD='my world' revelator data build"
     )
-    assert shown(("evaluation.chains.material", "--out", "x")) == "python -m evaluation.chains.material --out x"
+    assert shown(("json.tool", "x.json")) == "python -m json.tool x.json"
 
 
 def test_a_failure_tells_an_exit_status_from_a_signal() -> None:

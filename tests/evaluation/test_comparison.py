@@ -7,15 +7,13 @@ from typing import Any
 
 import pytest
 
-from evaluation.chains.results import page_text
 from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.report.command import asked
 from evaluation.report.comparison import SECTION, section
 from evaluation.report.runs import load
-from evaluation.sections import kept, put
+from evaluation.sections import put
 from revelator.errors import ConfigError
-from tests.evaluation.test_results import measured
 
 BENCHMARK = "MuSiQue dev"
 
@@ -33,7 +31,7 @@ def made(
     }
     ids = tuple(f"q{n}" for n in range(10))
     run = Run(
-        {"n": str(folder)}, f"revelator evaluate {benchmark}.yaml", about, {"kind": kind, "name": system},
+        {"n": str(folder)}, f"revelator eval run {benchmark}.yaml", about, {"kind": kind, "name": system},
         more.get("ablation", {}), ids, code="01" * 32, machine="two cores", generator="embedded",
     )  # fmt: skip
     begin(folder, run)
@@ -60,7 +58,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         made(place / "least", "logical ranking", [0, 2], "ITLR", "ranking",
              ablation={"operators": {"conjunction": "min", "disjunction": "max", "negation": "reciprocal"}}),
     ]  # fmt: skip
-    return section(load(folders)[0], "revelator report RUNS", "2026-01-02")
+    return section(load(folders)[0], "revelator eval report RUNS", "2026-01-02")
 
 
 def rows(text: str, name: str) -> list[list[str]]:
@@ -90,19 +88,18 @@ def test_operators_stand_beside_the_papers_by_negations(text: str) -> None:
 
 def test_what_was_not_run_is_named_with_its_reason_and_commands_stand_there(text: str) -> None:
     assert "Not run: self-ask, ircot, adaptive-rag, probtree. Each prompts a language model" in text
-    assert "`revelator evaluate MuSiQue dev.yaml`" in text and "; `revelator report RUNS`" in text
+    assert "`revelator eval run MuSiQue dev.yaml`" in text and "; `revelator eval report RUNS`" in text
 
 
-def test_each_command_keeps_what_the_other_wrote(tmp_path: Path) -> None:
+def test_a_section_is_written_between_its_marks_and_the_rest_of_the_page_stays(tmp_path: Path) -> None:
     page = tmp_path / "results.md"
-    page.write_text(kept(page_text(measured()), page))
+    marks = "".join(f"<!-- {name} -->\n<!-- end of {name} -->\n" for name in ("world", SECTION))
+    page.write_text(f"# Results\n{marks}## Reproduce\n")
     put(page, "world", "| a | table |")
     put(page, SECTION, "## Compared\n\n1 \\1 g<0>")
     once = page.read_text()
     assert "<!-- comparison -->\n## Compared\n\n1 \\1 g<0>\n<!-- end of comparison -->" in once
     assert "<!-- world -->\n| a | table |\n<!-- end of world -->" in once and "## Reproduce" in once
-    page.write_text(kept(page_text(measured()), page))
-    assert page.read_text() == once
     put(page, SECTION, "## Later")
     assert "## Later" in page.read_text() and "## Compared" not in page.read_text()
     page.write_text("# Another page\n")
@@ -116,5 +113,5 @@ def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
     for run in [*runs, tmp_path / "some" / "d"]:
         run.mkdir(parents=True)
         (run / "run.json").write_text("{}")
-    said = asked(["report", *map(str, runs), "--out", "a page"], runs)
-    assert said == f"revelator report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"
+    said = asked(["eval", "report", *map(str, runs), "--out", "a page"], runs)
+    assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"

@@ -1,4 +1,4 @@
-"""What the demo and the real run do with a running server."""
+"""What the demo does with a running server."""
 
 from __future__ import annotations
 
@@ -10,11 +10,9 @@ from typing import Any
 from click.testing import CliRunner
 from rich.console import Console
 
-from data_gen.questions import AnnotatedQuestion
-from evaluation.chains.answers import AnswerRow, ask_all
+from data_gen.annotated import AnnotatedQuestion
 from evaluation.chains.chain import Chain
 from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
-from evaluation.rows import read_rows
 from revelator.cli import revelator
 from revelator.tasks import TASKS
 
@@ -59,21 +57,9 @@ def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path
     assert f"mlflow server --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in page
 
 
-def test_measuring_answers_records_refusals_and_asks_nothing_twice(served: Any, tmp_path: Path) -> None:
-    out = tmp_path / "answers.jsonl"
-    ask_all([BIRTHPLACE, EMPTY], served.url, out)
-    rows = {row.id: row for row in read_rows(out, AnswerRow)}
-    assert rows["q1"].model_calls > 0
-    assert rows["q1"].route in (TASKS["route"].labels or ())
-    assert rows["q2"].error.startswith("InvalidRequest: ")
-    before = out.read_bytes()
-    ask_all([BIRTHPLACE, EMPTY], served.url, out)
-    assert out.read_bytes() == before
-
-
 def test_every_command_that_the_demo_types_exists_with_its_options() -> None:
     for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/promotion/gate.yaml")):
         words = [word for word in step.arguments if not word.startswith("-")]
-        depth = 2 if words[0] in ("data", "index") else 1
+        depth = 1 if words[0] in ("train", "serve", "ask") else 2
         shown = CliRunner().invoke(revelator, [*words[:depth], "--help"]).output
         assert all(option in shown for option in step.arguments if option.startswith("--")), step.name

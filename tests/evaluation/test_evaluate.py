@@ -1,4 +1,4 @@
-"""`revelator evaluate` as a person runs it: a run is whole or goes on; what does not fit is said before it starts."""
+"""`revelator eval run` as a person runs it: a run is whole or goes on; what does not fit is said before it starts."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_a_run_that_is_killed_asks_only_what_was_in_flight_again(
     held = list(ASKED)[3]
     endpoint.gate(held, ASKED[held])
     path = config(tmp_path, index, generator={"url": endpoint.url, "model": "m"}, concurrency=1, seed=5)
-    command = [str(PROGRAM), "evaluate", str(path), "--out", str(tmp_path / "run")]
+    command = [str(PROGRAM), "eval", "run", str(path), "--out", str(tmp_path / "run")]
     process = subprocess.Popen(command, env=os.environ, stderr=subprocess.DEVNULL)
     try:
         assert endpoint.started[held].wait(240)
@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index:
         index="", url="127.0.0.1:1", system={"strategy": "auto"}, ablation={"end": False}
     )
     assert "127.0.0.1:1" in why(index="", url="127.0.0.1:1", system={"strategy": "single"})
-    with pytest.raises(ConfigError, match="revelator grade latest"):
+    with pytest.raises(ConfigError, match="revelator model grade latest"):
         call(Path("latest"))
 
 

@@ -16,7 +16,7 @@ from evaluation.logic.queries import in_words
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases
 from revelator.errors import DataError
-from revelator.language.logic import check, holds, negations, terms
+from revelator.plans.logic import check, holds, negations, terms
 
 SCIFACT = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "scifact" / "scifact_corpus.jsonl.gz"
 

@@ -10,11 +10,10 @@ from data_gen.annotate.names import planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from evaluation.measures.metrics import TreeScore, tree_score
-from evaluation.measures.plan_match import arguments_match, bound_alike, names_copied, structure_of
-from revelator.art import Art, Filter, Relate, parse, render
-from revelator.language import leaves
-from revelator.language import parse as plan
+from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, structure_of, tree_score
+from revelator.plans import leaves
+from revelator.plans import parse as plan
+from revelator.plans.art import Art, Filter, Relate, parse, render
 
 QUESTION = "When was the spouse of the director of Tin Comet born, and who owns the label of Orn?"
 NAMES = ["Tin Comet", "Orn"]

@@ -1,4 +1,4 @@
-"""`revelator promote`, `revelator rollback` and `revelator grade` on a real registry with toy adapters."""
+"""`revelator model promote`, `rollback` and `grade` on a real registry with toy adapters."""
 
 import json
 from dataclasses import dataclass
@@ -8,7 +8,6 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.adapters.score import score
 from evaluation.commands import grade
 from evaluation.promotion.command import promote, rollback
 from revelator import promotions, registry
@@ -98,20 +97,6 @@ def test_a_rollback_makes_the_replaced_version_champion_again_and_says_when_ther
     assert champion and champion.version == 1
     with pytest.raises(ArtifactError, match="no version is recorded that champion 1 replaced"):
         place.bare(rollback)
-
-
-def test_each_target_that_a_set_has_rows_for_is_shown_with_what_was_reached(place: Place) -> None:
-    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder)]
-    lines = {line["task"]: line for line in json.loads(place.call(score, *asked, "--json"))}
-    # the other targets are of rows from a named source, or of questions that are no steps of another
-    assert set(lines) == {"translate_logic", "route", "refine", "end"}
-    for line in lines.values():
-        assert line["n"] == 3 and 0 <= line["low"] <= line["value"] <= line["high"] <= 1
-    assert lines["route"]["target"] == 0.92 and lines["refine"]["target"] is None
-    [rows] = (place.home / "scores").iterdir()
-    before = {path.name: path.read_bytes() for path in rows.iterdir()}
-    assert "every row" in place.call(score, *asked)
-    assert before == {path.name: path.read_bytes() for path in rows.iterdir()}  # no row was asked for twice
 
 
 def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> None:

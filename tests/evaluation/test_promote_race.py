@@ -1,4 +1,4 @@
-"""Two `revelator promote` commands at once on one tracking server: one wins, the other says so and ends with status 1.
+"""Two `revelator model promote` commands at once on one tracking server: one wins, the other says so and exits with 1.
 
 Both talk to the server through a proxy on loopback that holds requests, so what comes before what is decided and not
 left to chance.
@@ -114,13 +114,13 @@ def material(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]
 
 
 def promoted(uri: str, home: Path, name: str, version: int) -> subprocess.CompletedProcess[str]:
-    """`revelator promote` of a version, whatever it scores: there are no floors, and the champion is left out."""
+    """`revelator model promote` of a version, whatever it scores: there are no floors, and the champion is left out."""
     rules = home / "rules.yaml"
     rules.write_text("confidence: 0.9\nmargins: {}\nfloors: {}\n")
     arguments = ["--name", name, "--version", str(version), "--rules", str(rules), "--floors-only", "--limit", "3"]
     arguments += ["--threads", "1", "--home", str(home), "--tracking-uri", uri, "--json"]
     environment = os.environ | {"PYTHONPATH": str(ROOT), "MLFLOW_HTTP_REQUEST_TIMEOUT": str(PATIENCE)}
-    command = [sys.executable, "-m", "revelator", "promote", *arguments]
+    command = [sys.executable, "-m", "revelator", "model", "promote", *arguments]
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=PATIENCE)
 
 

@@ -14,8 +14,8 @@ from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import gold_row, plan_values, rounds, scored
 from evaluation.harness.run_metrics import measured
-from evaluation.measures.bootstrap import bootstrap
-from evaluation.measures.plan_graph import sketch
+from evaluation.metrics.bootstrap import bootstrap
+from evaluation.metrics.plan_graph import sketch
 from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 

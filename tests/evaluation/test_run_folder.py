@@ -30,7 +30,7 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 
 MADE = Run(
     config={"benchmark": {"format": "musique"}, "concurrency": 2},
-    command="revelator evaluate a.yaml",
+    command="revelator eval run a.yaml",
     benchmark={"name": "musique", "version": "1.0", "normaliser": "musique", "files": {"a.jsonl": "1" * 64}},
     system={"kind": "strategy", "name": "auto"},
     ablation={"refine": False},

@@ -9,7 +9,7 @@ import pytest
 from evaluation.adapters.scores import DECIDING
 from evaluation.adapters.scoring import pinned_rows, score
 from revelator.tasks import TASKS, TranslateInput
-from serving.engines.engine import Written
+from serving.models.engine import Written
 from tests.training.toy import write_set
 from training.instructions import Instruction, read_split
 

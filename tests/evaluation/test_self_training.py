@@ -19,11 +19,11 @@ from evaluation.self_training import rounds
 from evaluation.self_training.command import self_train
 from evaluation.self_training.proposing import drawn, searched
 from revelator.errors import ConfigError, RevelatorError
-from revelator.language import parse, to_letters
+from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS, TranslateInput
-from serving.engines.engine import Engine
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator
+from serving.models.engine import Engine
 from serving.protocols import Completion
 from serving.retrieval import Index
 from serving.retrieval.local import LocalRetriever

@@ -11,22 +11,22 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lark import Lark, Transformer, UnexpectedToken
 
-from evaluation.measures.plan_graph import sketch
+from evaluation.metrics.plan_graph import sketch
 from revelator.errors import ExpressionError
-from revelator.language import bind, check, leaves, letters_key, parse, placeholders, substitute
-from revelator.language.binding import STOP, SUFFIX, _stems
-from revelator.language.expression import without_names
-from revelator.language.lalr import _Given, lalr
-from revelator.language.lexer import tokens
-from revelator.language.logic_parser import _Builder as QueryBuilder
-from revelator.language.logic_parser import _tokens
-from revelator.language.parser import _Builder as PlanBuilder
+from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
+from revelator.plans.binding import STOP, SUFFIX, _stems
+from revelator.plans.expression import without_names
+from revelator.plans.lalr import _Given, lalr
+from revelator.plans.lexer import tokens
+from revelator.plans.logic_parser import _Builder as QueryBuilder
+from revelator.plans.logic_parser import _tokens
+from revelator.plans.parser import _Builder as PlanBuilder
 from serving.executor.limits import depth
 
 SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
 PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)
 QUERIES = st.lists(st.sampled_from(["AND", "OR", "NOT", "(", ")", '"a"', '"b c"']), max_size=12).map(" ".join)
-GRAMMARS = {"grammar.lark": (PlanBuilder(), tokens), "logic.lark": (QueryBuilder(), _tokens)}
+GRAMMARS = {"bnf.lark": (PlanBuilder(), tokens), "logic.lark": (QueryBuilder(), _tokens)}
 
 
 def outcome(read: Any, found: list[Any]) -> Any:
@@ -39,14 +39,14 @@ def outcome(read: Any, found: list[Any]) -> Any:
 
 
 def theirs(grammar: str, builder: Transformer) -> Any:
-    text = files("revelator.language").joinpath(grammar).read_text(encoding="utf-8")
+    text = files("revelator.plans").joinpath(grammar).read_text(encoding="utf-8")
     return Lark(text, parser="lalr", lexer=_Given, transformer=builder).parse
 
 
 WALKS = {name: (lalr(name, builder), theirs(name, builder), read) for name, (builder, read) in GRAMMARS.items()}
 
 
-@pytest.mark.parametrize(("grammar", "texts"), [("grammar.lark", PLANS), ("logic.lark", QUERIES)])
+@pytest.mark.parametrize(("grammar", "texts"), [("bnf.lark", PLANS), ("logic.lark", QUERIES)])
 def test_our_walk_over_the_table_ends_as_lark_s_does(grammar: str, texts: st.SearchStrategy[str]) -> None:
     ours, lark, read = WALKS[grammar]
 

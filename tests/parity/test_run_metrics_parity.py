@@ -14,9 +14,10 @@ from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibr
 from torchmetrics.text import SQuAD
 
 from evaluation.harness.run_metrics import confusion
-from evaluation.measures.calibration import calibration_error, reliability
-from evaluation.measures.metrics import answer_score, list_score, normalise, title_ndcg, title_recall, title_scores
-from evaluation.measures.plan_graph import edit_distance, entity_coverage, graph_distance, sketch
+from evaluation.metrics.answers import answer_score, list_score, normalise
+from evaluation.metrics.labels import calibration_error, reliability
+from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, sketch
+from evaluation.metrics.retrieval import ndcg, title_recall, title_scores
 
 TEXTS = st.lists(
     st.sampled_from(["The", "a", "Lima", "lima,", "Oslo.", "1912", "north-east", "“no”", "é"]), max_size=6
@@ -48,10 +49,10 @@ TITLES = [f"T{n}" for n in range(12)]
 def test_recall_and_ndcg_of_titles_are_those_of_trec_eval(ranking: list[str], gold: set[str], k: int) -> None:
     evaluator = pytrec_eval.RelevanceEvaluator({"q": dict.fromkeys(gold, 1)}, {f"ndcg_cut.{k}", f"recall.{k}"})
     theirs = evaluator.evaluate({"q": {title: float(-place) for place, title in enumerate(ranking)}})["q"]
-    assert title_ndcg(ranking, sorted(gold), k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
+    assert ndcg(ranking, gold, k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
     at_once = title_scores(ranking, sorted(gold), [k])
     assert at_once[f"recall@{k}"] == pytest.approx(theirs[f"recall_{k}"])
-    assert at_once["ndcg@10"] == title_ndcg(ranking, sorted(gold), 10) and at_once["recall"] == 1
+    assert at_once["ndcg@10"] == ndcg(ranking, gold, 10) and at_once["recall"] == 1
     assert title_recall([ranking], sorted(gold), k) == pytest.approx(theirs[f"recall_{k}"])
 
 

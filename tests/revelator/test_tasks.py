@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.language import parse
+from revelator.plans import parse
 from revelator.tasks import (
     TASKS,
     DecomposeInput,

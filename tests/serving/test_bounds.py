@@ -20,12 +20,12 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from revelator import _wire, errors
-from revelator.art import Art, Filter, Relate, render
-from revelator.art import parse as parse_tree
-from revelator.art import substitute as substitute_tree
-from revelator.art import substituted_size as tree_size
-from revelator.language import Diagnostic, parse, placeholders, substitute
-from revelator.language.expression import substituted_size
+from revelator.plans import Diagnostic, parse, placeholders, substitute
+from revelator.plans.art import Art, Filter, Relate, render
+from revelator.plans.art import parse as parse_tree
+from revelator.plans.art import substitute as substitute_tree
+from revelator.plans.art import substituted_size as tree_size
+from revelator.plans.expression import substituted_size
 from revelator.trace import Node, Passage, Trace
 from serving.direct.arithmetic import evaluated
 from serving.executor import Limits

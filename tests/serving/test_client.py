@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from revelator import errors
 from revelator._wire import grpc_code, read_error, write_error
 from revelator.client import AsyncClient, Client
-from revelator.language import check, parse
+from revelator.plans import check, parse
 
 SIMPLE = [
     errors.InvalidRequest,

@@ -18,7 +18,7 @@ import pytest
 pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
 
 from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
-from revelator.language.logic import parse
+from revelator.plans.logic import parse
 from serving.retrieval import Index, IndexSettings, build_index, read_manifest
 from serving.retrieval.logical import compose
 from serving.retrieval.logical_search import (

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
-from revelator.language.logic import And, Not, Or, Query, Term, holds, normal_form, parse
-from revelator.language.logic_expression import joined
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, normal_form, parse
+from revelator.plans.logic_expression import joined
 from serving.retrieval.calibration import Calibration, fit, self_labelled
 from serving.retrieval.fusion import convex, reciprocal_ranks
 from serving.retrieval.logical import SMALLEST, Operators, best, compose
@@ -70,7 +70,7 @@ def brute_force(query: Query, scores: dict[str, float], operators: Operators) ->
 def test_a_term_that_is_asked_for_never_lowers_a_score_and_one_that_is_excluded_never_raises_it(
     query: Query, seed: int
 ) -> None:
-    from revelator.language.logic import literals
+    from revelator.plans.logic import literals
 
     scores = dict(zip("abcd", np.random.default_rng(seed).random((4, 3)), strict=True))
     before = compose(query, scores)

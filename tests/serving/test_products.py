@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revelator.language.logic import Query, parse, terms
+from revelator.plans.logic import Query, parse, terms
 from serving.retrieval.bounded import search_bounded
 from serving.retrieval.bounds import Score, bounds
 from serving.retrieval.calibration import Calibration

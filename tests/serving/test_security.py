@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from revelator.art import Art, Relate, Search, parse, render
 from revelator.artifact import ADAPTER_WEIGHTS, MANIFEST, verify_files, write_manifest
 from revelator.errors import ArtifactError, RevelatorError
+from revelator.plans.art import Art, Relate, Search, parse, render
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage
 from serving.executor import Executor

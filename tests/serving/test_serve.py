@@ -166,13 +166,21 @@ def test_a_home_folder_that_cannot_be_written_is_refused_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "command", ["serve", "promote", "rollback", "grade", "deploy", "deploy --rollback", "deploy --canary 10%"]
+    "command",
+    [
+        "serve",
+        "model promote",
+        "model rollback",
+        "model grade",
+        "model deploy",
+        "model deploy --rollback",
+        "model deploy --canary 10%",
+    ],
 )
 def test_a_mistyped_home_folder_is_refused_and_nothing_is_made(command, tmp_path, monkeypatch):
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
-    name, *options = command.split()
     with pytest.raises(ConfigError, match=r"mistyped.*: nothing stands there") as caught:
-        program.main([name, "--home", str(tmp_path / "mistyped"), *options], standalone_mode=False)
+        program.main([*command.split(), "--home", str(tmp_path / "mistyped")], standalone_mode=False)
     assert "--home" in str(caught.value) and list(tmp_path.iterdir()) == []
 
 

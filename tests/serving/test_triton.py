@@ -21,7 +21,7 @@ from revelator.errors import (
     PlanError,
     Unavailable,
 )
-from revelator.language import logic
+from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
 from serving.protocols import GenerateRequest
@@ -86,8 +86,8 @@ class CountedModels(TritonModels):
 
 
 async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, base):
-    from serving.engines.engine import Engine
-    from serving.engines.revelator_model import complete
+    from serving.models.engine import Engine
+    from serving.models.revelator_model import complete
 
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
     async with CountedModels(world.url, secret(world.home, INNER)) as models:

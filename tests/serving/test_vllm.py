@@ -17,20 +17,20 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 from revelator.artifact import base_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
-from revelator.language import check, parse
-from revelator.language.decoding import Grammar
-from revelator.language.regular import plan_expression
+from revelator.plans import check, parse
+from revelator.plans.decoding import Grammar
+from revelator.plans.regular import plan_expression
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
-from serving.engines.constrained import Vocabulary
-from serving.engines.engine import Engine
-from serving.engines.revelator_model import complete
+from serving.models.constrained import Vocabulary
+from serving.models.engine import Engine
+from serving.models.revelator_model import complete
 from serving.triton import control, repository, traffic
 from serving.triton.remote import TritonModels, strings
 from serving.triton.vllm import Served, VllmRevelator, served
 from serving.triton.vllm_repository import _rank
 from tests import conftest
-from tests.serving.engines.test_constrained import SIGNS, write
+from tests.serving.models.test_constrained import SIGNS, write
 
 STAND_IN = Path(__file__).parent / "vllm_stand_in" / "model.py"
 QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
@@ -86,7 +86,7 @@ def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "bias": "none", **setting}))
     with pytest.raises(ArtifactError, match=says) as caught:
         _rank(tmp_path)
-    assert "revelator merge" in str(caught.value)
+    assert "revelator model merge" in str(caught.value)
 
 
 async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, folder: Path, base: Path) -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError
-from revelator.language import parse
+from revelator.plans import parse
 from revelator.tasks import TASKS
 from tests.training.toy import toy_rows
 from training.answers import Executed, execute, is_hard, read_answers

@@ -28,10 +28,10 @@ def test_its_environment_is_that_of_the_package() -> None:
 @pytest.mark.parametrize("name", ENTRY_POINTS)
 def test_an_entry_point_is_a_command_with_options_that_it_has(name: str) -> None:
     words = shlex.split(ENTRY_POINTS[name]["command"].split("main()' ")[1])
-    context = click.Context(revelator)
-    command = revelator.get_command(context, words[0])
-    if isinstance(command, click.Group):
-        command = command.get_command(context, words[1])
+    command: click.Command | None = revelator
+    for word in words:
+        if isinstance(command, click.Group):
+            command = command.get_command(click.Context(revelator), word)
     assert command is not None
     known = {option for parameter in command.params for option in parameter.opts}
     assert {word for word in words if word.startswith("--")} <= known

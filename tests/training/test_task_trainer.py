@@ -35,7 +35,7 @@ from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
 from revelator.durable import sha256_file
 from revelator.errors import ArtifactError
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
+from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
 from training.callbacks import Report
@@ -241,6 +241,6 @@ def test_a_base_whose_weights_are_stored_in_4_bits_is_refused(base: Path, set_fo
 def test_what_is_no_merged_model_is_not_overwritten(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("years of work")
-    command = [str(PROGRAM), "merge", str(tmp_path), "--out", str(tmp_path / "thesis")]
+    command = [str(PROGRAM), "model", "merge", str(tmp_path), "--out", str(tmp_path / "thesis")]
     done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ)
     assert done.returncode != 0 and "something stands there that is no merged model" in done.stderr

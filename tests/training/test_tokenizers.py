@@ -22,7 +22,7 @@ from transformers.convert_slow_tokenizer import TikTokenConverter
 
 from revelator.artifact import EMBEDDED_BASE
 from revelator.tasks import TASKS
-from serving.engines.engine import Engine
+from serving.models.engine import Engine
 from tests.training.toy import toy_rows
 from training.instructions import Instruction, check_labels, first_token
 from training.tokens import IGNORED, tokenise

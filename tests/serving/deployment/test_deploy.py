@@ -164,7 +164,7 @@ def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
 def test_serving_before_any_deploy_says_what_to_do(tmp_path):
     with pytest.raises(ArtifactError, match="no version") as refused, live_server(tmp_path, Ports(), Settings()):
         pass
-    assert "revelator deploy" in str(refused.value)
+    assert "revelator model deploy" in str(refused.value)
 
 
 @pytest.mark.parametrize(

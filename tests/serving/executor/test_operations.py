@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from revelator.language import parse
+from revelator.plans import parse
 from serving.executor.branches import before, branches
 
 DIRECTORS = "(Who directed A? + Who directed B?)"

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from revelator.errors import Unavailable
-from revelator.language import parse
+from revelator.plans import parse
 from revelator.trace import Trace
 from serving.executor.limits import depth
 

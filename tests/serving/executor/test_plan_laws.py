@@ -7,7 +7,7 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from revelator.language import Atomic, Dependent, Expression, Sequence, bind, check, leaves, placeholders, substitute
+from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, check, leaves, placeholders, substitute
 from revelator.trace import Node
 from serving.executor import Limits
 from serving.executor.plan import PlanRun

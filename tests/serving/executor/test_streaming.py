@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import PlanError, Unavailable
-from revelator.language import render
+from revelator.plans import render
 from revelator.trace import Trace
 from revelator.trace_events import Event, Replay, replay
 from serving.executor import Executor, Limits

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from revelator.errors import Overloaded, Unavailable
-from revelator.language.commands import verdict_of
+from revelator.plans.commands import verdict_of
 from revelator.trace import Trace
 from revelator.trace_events import Event, replay
 from serving.inspector import Runs

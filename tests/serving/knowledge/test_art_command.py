@@ -1,4 +1,4 @@
-"""`revelator art`: what people see of trees."""
+"""`revelator plan run`: what people see of trees."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from revelator.art import Art, Relate, Search, render
 from revelator.cli import revelator
 from revelator.errors import ExpressionError
+from revelator.plans.art import Art, Relate, Search, render
 
 CHAIN = Art(
     "Which films did the director of Tin Comet direct?",
@@ -22,21 +22,21 @@ CHAIN = Art(
 
 
 def call(*arguments: str, input: str | None = None) -> tuple[int, str]:
-    result = CliRunner().invoke(revelator, ["art", *arguments], input=input)
+    result = CliRunner().invoke(revelator, ["plan", *arguments], input=input)
     if isinstance(result.exception, ExpressionError):
         return 1, str(result.exception)
     return result.exit_code, result.output
 
 
 def test_check_shows_the_numbers_and_the_faults() -> None:
-    status, output = call("check", "-", input=render(CHAIN))
+    status, output = call("tree", "check", "-", input=render(CHAIN))
     assert status == 0
     assert '├── 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in output
-    status, output = call("check", "-", "--json", input=render(Art("q", children=(Art("[7]", Search("x")),))))
+    status, output = call("tree", "check", "-", "--json", input=render(Art("q", children=(Art("[7]", Search("x")),))))
     assert status == 1
     [fault] = json.loads(output)["faults"]
     assert (fault["code"], fault["place"]) == ("reference", "children[0].question")
-    status, output = call("check", "-", input="{")
+    status, output = call("tree", "check", "-", input="{")
     assert status == 1 and "^" in output
 
 
@@ -65,4 +65,4 @@ def test_what_a_limit_cuts_off_is_shown(tmp_path: Path, films: Path, monkeypatch
 
 
 def test_schema_is_json() -> None:
-    assert json.loads(call("schema")[1])["title"] == "Atomic reasoning tree"
+    assert json.loads(call("tree", "schema")[1])["title"] == "Atomic reasoning tree"

@@ -15,9 +15,9 @@ from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from revelator.art import Art, Call, Filter, Relate, Search
 from revelator.cli import revelator
 from revelator.errors import ArtifactError, DataError, RevelatorError
+from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.knowledge import sparql
 from serving.knowledge.conditions import others
 from serving.knowledge.endpoint import SparqlEndpoint

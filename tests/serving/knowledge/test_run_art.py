@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from revelator.art import Art, Filter, Relate, Search, parse
 from revelator.errors import PlanError, Unavailable
+from revelator.plans.art import Art, Filter, Relate, Search, parse
 from revelator.trace import Passage, Trace
 from serving.executor.limits import Limits
 from serving.knowledge.graph import GraphSource

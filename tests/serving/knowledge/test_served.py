@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from revelator.art import Art, Relate, Search, render
 from revelator.client import Client
 from revelator.errors import ConfigError, ExpressionError, PlanError
+from revelator.plans.art import Art, Relate, Search, render
 from revelator.trace_events import replay
 from serving.executor import Executor
 from serving.knowledge.run import NoModel

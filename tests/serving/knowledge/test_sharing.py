@@ -6,7 +6,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from revelator.art import Art, Filter, Relate, Search, render
+from revelator.plans.art import Art, Filter, Relate, Search, render
 from revelator.trace import Trace, Usage
 from serving.executor import Executor
 from serving.knowledge.graph import GraphSource

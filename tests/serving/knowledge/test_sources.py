@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from revelator.art import Art, Call, Filter, Relate, Search
 from revelator.errors import ConfigError, Unavailable
+from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
 from serving.knowledge.operators import direct_query, query_of

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.art import Art, Relate, Search, check, parse, render, spelled, to_tree
 from revelator.errors import ExpressionError, PlanError
-from revelator.language import Atomic, Dependent
-from revelator.language import Sequence as ListOf
-from revelator.language import parse as parse_expression
+from revelator.plans import Atomic, Dependent
+from revelator.plans import Sequence as ListOf
+from revelator.plans import parse as parse_expression
+from revelator.plans.art import Art, Relate, Search, check, parse, render, spelled, to_tree
 from revelator.trace import Trace
 from serving.executor.anrag import Models
 from serving.executor.limits import Limits

@@ -1,1 +1,0 @@
-"""How well an adapter writes logical queries."""

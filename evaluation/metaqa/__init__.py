@@ -1,1 +1,0 @@
-"""MetaQA answered from its graph."""

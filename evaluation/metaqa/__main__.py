@@ -1,4 +1,0 @@
-from evaluation.metaqa.benchmark import main
-from revelator.cli import run
-
-run(main)

@@ -1,0 +1,102 @@
+"""How an answer is held against gold, by the rule of its benchmark.
+
+Every answer metric names its normaliser, because published figures differ by it:
+
+* `squad`: lower case, no punctuation, no articles, single spaces (SQuAD 1.1, Rajpurkar et al. 2016).
+* `hotpotqa`: the same text, and a yes, no or noanswer shares nothing with any other text (HotpotQA, Yang et al. 2018;
+  2WikiMultiHopQA scores by the same rule).
+* `musique`: SQuAD's text, the best over the answer and its aliases, and two texts of no words are equal (MuSiQue,
+  Trivedi et al. 2022).
+* `atomr`: HotpotQA's rule after each hyphen became a space, so `north-east` is two words (AtomR, Xin et al. 2024).
+"""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+ARTICLES = re.compile(r"\b(a|an|the)\b")
+PUNCTUATION = str.maketrans("", "", string.punctuation)
+CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
+
+
+def normalise(text: str) -> str:
+    """SQuAD's text of an answer: lower case, ASCII punctuation removed, a/an/the removed, white space folded."""
+    return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
+
+
+@dataclass(frozen=True)
+class AnswerRule:
+    """How a predicted text is held against one gold text. `guard`: HotpotQA's rule for yes, no and noanswer;
+    `empty_equal`: MuSiQue's rule that two texts without words score 1; `hyphens`: AtomR's, that they part words."""
+
+    name: str
+    guard: bool = False
+    empty_equal: bool = False
+    hyphens: bool = False
+
+    def normalise(self, text: str) -> str:
+        return normalise(text.replace("-", " ") if self.hyphens else text)
+
+    def exact(self, prediction: str, gold: str) -> float:
+        return float(self.normalise(prediction) == self.normalise(gold))
+
+    def contained(self, prediction: str, gold: str) -> float:
+        """1 if the normalised gold stands in the normalised prediction; a gold without words stands in nothing."""
+        text = self.normalise(gold)
+        return float(bool(text) and text in self.normalise(prediction))
+
+    def f1(self, prediction: str, gold: str) -> float:
+        """Harmonic mean of precision and recall over the bag of words."""
+        return self.overlap(self.normalise(prediction), self.normalise(gold))
+
+    def overlap(self, predicted: str, wanted: str) -> float:
+        """`f1` of texts that are normalised."""
+        if self.guard and predicted != wanted and CLOSED_ANSWERS & {predicted, wanted}:
+            return 0.0
+        ours, theirs = predicted.split(), wanted.split()
+        if self.empty_equal and not (ours and theirs):
+            return float(ours == theirs)
+        shared = sum([min(ours.count(word), theirs.count(word)) for word in {*ours}.intersection(theirs)])
+        return 2 * shared / (len(ours) + len(theirs)) if shared else 0.0
+
+
+ANSWER_RULES = {
+    rule.name: rule
+    for rule in (
+        AnswerRule("squad"),
+        AnswerRule("hotpotqa", guard=True),
+        AnswerRule("musique", empty_equal=True),
+        AnswerRule("atomr", guard=True, hyphens=True),
+    )
+}
+
+
+@dataclass(frozen=True)
+class AnswerScore:
+    em: float
+    acc: float
+    f1: float
+
+
+def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> AnswerScore:
+    """EM, Acc (gold contained in the answer) and F1, each the best over `golds` (one answer and its aliases)."""
+    by = ANSWER_RULES[rule]
+    predicted, wanted = by.normalise(prediction), [by.normalise(gold) for gold in golds]
+    contained = any(text and text in predicted for text in wanted)
+    f1 = max([by.overlap(predicted, text) for text in wanted], default=0.0)
+    return AnswerScore(float(predicted in wanted), float(contained), f1)
+
+
+def list_score(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
+    """The same three for an answer that is a list of values, all of them wanted: `em` the two sets are equal, `acc` the
+    share of gold values that stand in some prediction (HANRAG's compound accuracy, section 6: each gold entity present
+    in the prediction counts), `f1` over whole values; SQuAD's text throughout."""
+    ours, wanted = {normalise(p) for p in predictions} - {""}, {normalise(g) for g in golds} - {""}
+    if not wanted:
+        return AnswerScore(0.0, 0.0, 0.0)
+    found = sum(any(gold in text for text in ours) for gold in wanted)
+    f1 = 2 * len(ours & wanted) / (len(ours) + len(wanted))
+    return AnswerScore(float(ours == wanted), found / len(wanted), f1)

@@ -1,0 +1,217 @@
+"""Which result a placeholder takes, decided by the plan alone: the same plan always binds the same way.
+
+A placeholder may take the result of any leaf of a left operand that it stands to the right of. The last stage of a left
+operand is its result; its earlier stages stay in scope and come after. For the placeholders of one right operand:
+
+1. a name is matched with the producers' questions: words shared with what the question asks for and a question word
+   that fits ({city} and where) count first, other shared words after them. The best match wins; of equals the nearest,
+   and names that tie over the same producers share these out from left to right;
+2. a name that matches nothing and is new takes the first result of the left operand that is still free;
+3. a name that matches nothing and was bound further left keeps its meaning, unless the right operand would then use
+   nothing of its left: one of its placeholders always does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple
+
+from revelator.plans.expression import Atomic, Dependent, Expression, children, leaves, without_names
+
+NONE: Mapping[str, int] = MappingProxyType({})
+MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
+
+
+@dataclass(frozen=True)
+class Binding:
+    """`sources[i][name]` is the index in `leaves` of the producer of placeholder `name` of leaf `i`.
+
+    A placeholder without a producer in scope (`check` reports it) is absent. `results` are the leaves that end the
+    plan, left to right: the last stage of each part.
+    """
+
+    sources: tuple[Mapping[str, int], ...]
+    results: tuple[int, ...]
+
+
+def bind(expression: Expression) -> Binding:
+    """The producer of each placeholder of a plan."""
+    return _Binder(leaves(expression)).bind(expression)
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+STOP = _set(
+    "a an and are as at be been by did do does for from had has have he her his how i in is it its many me much of on"
+    " or she that the their there these this those to was were what when where which who whom whose why will with"
+)
+CLAUSE = _set("of in at by from for on to that who which whose with during after before did does was")
+ASKED = {
+    "who": _set("person people man woman actor author artist director performer founder spouse father mother"),
+    "where": _set("place city country state county town village location region continent birthplace venue"),
+    "when": _set("year date day month time decade century birthday"),
+    "many": _set("number count population total"),
+}
+FITS = {noun: word for word, nouns in ASKED.items() for noun in nouns}
+WORD = re.compile(r"[^\W\d_]+")
+SUFFIX = re.compile(r"(?<=\w{3})(?:ies|ing|ers?|ors?|ions?|ed|es|s|e|y)$")
+LONG = 64  # characters; a longer run of letters is no word, and has no stem
+
+
+def _words(text: str) -> list[str]:
+    return WORD.findall(text.lower())
+
+
+def _stems(words: list[str]) -> frozenset[str]:
+    return frozenset([_stem(word) if len(word) <= LONG else word for word in words if word not in STOP])
+
+
+@lru_cache(maxsize=16_384)
+def _stem(word: str) -> str:
+    return SUFFIX.sub("", word)
+
+
+class _Producer(NamedTuple):
+    """What the match looks at in a leaf's question: its content words, those it asks for, its question word."""
+
+    words: frozenset[str]
+    focus: frozenset[str]
+    asks: str | None
+
+    @classmethod
+    def of(cls, leaf: Atomic) -> _Producer:
+        words = _words(without_names(leaf.text))
+        stems = _stems(words)
+        clause = next((i for i in range(2, len(words)) if words[i] in CLAUSE), None)
+        asks = next((word for word in words[:4] if word in ASKED), None)
+        return cls(stems, stems if clause is None else _stems(words[:clause]), asks)
+
+    def score(self, stems: frozenset[str], asked: str | None) -> tuple[int, int]:
+        fits = asked is not None and asked == self.asks
+        return len(stems & self.focus) + fits, len(stems & self.words)
+
+
+class _Results(NamedTuple):
+    """What a part of the plan offers: its results, its earlier stages from the nearest, and the names it bound."""
+
+    last: list[int]
+    earlier: list[int]
+    names: dict[str, int]
+
+
+class _Binder:
+    def __init__(self, all_leaves: tuple[Atomic, ...]) -> None:
+        self.leaves = all_leaves
+        self.sources: list[Mapping[str, int]] = []
+        self.producers: dict[int, _Producer] = {}
+
+    def bind(self, root: Expression) -> Binding:
+        results = self._visit(root, (), {})
+        return Binding(tuple(self.sources), tuple(results.last))
+
+    def _visit(self, node: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> _Results:
+        """`scope`: the left operands that this node stands to the right of, nearest first."""
+        if type(node) is Atomic:
+            index = len(self.sources)
+            sources = {name: bound[name] for name in node.placeholders if name in bound}
+            self.sources.append(MappingProxyType(sources) if sources else NONE)
+            return _Results([index], [], {})
+        if type(node) is Dependent:
+            left = self._visit(node.left, scope, bound)
+            assigned = self._assign(node.right, (left, *scope), bound)
+            right = self._visit(node.right, (left, *scope), {**bound, **assigned})
+            earlier = [*right.earlier, *reversed(left.last), *left.earlier]
+            return _Results(right.last, earlier[:MAX_CANDIDATES], {**left.names, **assigned, **right.names})
+        parts = [self._visit(item, scope, bound) for item in children(node)]
+        return _Results(
+            [i for part in parts for i in part.last],
+            list(islice((i for part in reversed(parts) for i in part.earlier), MAX_CANDIDATES)),
+            {name: source for part in parts for name, source in part.names.items()},
+        )
+
+    def _assign(self, right: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> dict[str, int]:
+        """The producers of the names that `right` uses outside its own inner right operands."""
+        names = list(dict.fromkeys([name for leaf in _starts(right) for name in leaf.placeholders]))
+        if not names:
+            return {}
+        left = scope[0]
+        tiers = _tiers(scope)
+        if len(tiers) == 1 and len(tiers[0]) == 1:
+            return dict.fromkeys(names, tiers[0][0])  # by all three rules
+        chosen = self._match(names, tiers)
+        if len(chosen) == len(names) and len(scope) == 1:
+            return chosen  # the left is all there is to take from
+        seen = {**bound, **left.names}
+        unmatched = [name for name in names if name not in chosen]
+        new = [name for name in unmatched if name not in seen]
+        if not new and {*left.last, *left.earlier}.isdisjoint(chosen.values()):
+            new = [unmatched[-1] if unmatched else names[-1]]
+        taken = set(chosen.values())
+        free = (i for tier in tiers for i in tier if i not in taken)
+        for name in new:
+            chosen[name] = next(free, left.last[-1])
+        return {**{name: seen[name] for name in unmatched if name in seen}, **chosen}
+
+    def _match(self, names: list[str], tiers: list[list[int]]) -> dict[str, int]:
+        """Names whose best score is above nothing; names that tie over the same producers share these out."""
+        tied: dict[tuple[int, ...], list[str]] = {}
+        for name in names:
+            words = _words(name)
+            stems, asked = _stems(words), FITS.get(words[-1]) if words else None
+            best, equals, nearest = (0, 0), list[int](), list[int]()
+            for tier in tiers:
+                for i in tier:
+                    score = self._score(i, stems, asked)
+                    if score > best:
+                        best, equals, nearest = score, [i], tier
+                    elif score == best and tier is nearest:
+                        equals.append(i)
+            if equals:
+                tied.setdefault(tuple(sorted(equals)), []).append(name)
+        return {name: i for equals, group in tied.items() for name, i in _share(group, equals)}
+
+    def _score(self, index: int, stems: frozenset[str], asked: str | None) -> tuple[int, int]:
+        if asked is None:
+            text = self.leaves[index].text.lower()
+            if not [stem for stem in stems if stem in text]:  # most names match few leaves: those are not looked into
+                return 0, 0
+        if index not in self.producers:
+            self.producers[index] = _Producer.of(self.leaves[index])
+        return self.producers[index].score(stems, asked)
+
+
+def _share(names: list[str], equals: tuple[int, ...]) -> list[tuple[str, int]]:
+    """One name takes the nearest of equal producers; several take the nearest as many, in order."""
+    nearest = equals[-len(names) :]
+    return [(name, nearest[min(i, len(nearest) - 1)]) for i, name in enumerate(names)]
+
+
+def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
+    """The producers in scope by nearness: results before earlier stages, near operands before far ones."""
+    tiers = [tier for results in scope for tier in (results.last[-MAX_CANDIDATES:], results.earlier) if tier]
+    room, kept = MAX_CANDIDATES, []
+    for tier in tiers:
+        kept.append(tier[:room])
+        room -= len(kept[-1])
+        if room <= 0:
+            break
+    return kept
+
+
+def _starts(right: Expression) -> list[Atomic]:
+    """The leaves of `right` that are not to the right of something inside it."""
+    found, stack = [], [right]
+    while stack:
+        node = stack.pop()
+        if type(node) is Atomic:
+            found.append(node)
+        else:
+            stack += [node.left] if type(node) is Dependent else reversed(children(node))
+    return found

@@ -1,0 +1,157 @@
+"""Can a plan be executed? Two rule sets, one pass, diagnostics that point into the text.
+
+`paper` is Appendix D of the QCompiler paper: a flag says whether a leaf must hold a placeholder (1) or must not (0);
+the root has 0, a Dependent gives 0 to its left and 1 to its right, a list hands its own flag to each item.
+
+`scoped` (the default) asks what execution needs. Each placeholder has a producer in scope: it stands to the right of
+something, inside the right operand of a Dependent at any height. Each right operand holds a placeholder; wherever in
+the operand it stands, it can take a result of the left. What `paper` accepts, `scoped` accepts.
+
+A plan that can be executed may still do something in vain, and `doubts` says so: `asked-twice`, a question that
+another one asks of the same results; `used-twice`, one result in two places of a question; `unused-result`, one that no
+question uses, not even to count or compare what it was asked of. Gold plans of the public sets hardly ever do, those
+of a small model at times (docs/language.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from revelator.plans.binding import bind
+from revelator.plans.expression import Atomic, Dependent, Expression, Span, braced, children, leaves, substitute, walk
+from revelator.plans.lexer import reads_as_itself
+from revelator.plans.parser import parse
+from revelator.plans.rendering import quote, render
+
+Rules = Literal["scoped", "paper"]
+
+ASKED_TWICE = "another question asks this of the same results"
+UNUSED = "no question uses the result of this one, and it is none of the plan's"
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A fault of a plan, or a doubt about it.
+
+    `start` and `end` are character offsets in the text parsed, `hint` suggests a mend.
+    """
+
+    code: str
+    message: str
+    start: int
+    end: int
+    hint: str
+
+
+def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, ...]:
+    """What is wrong with a plan, left to right; empty if it can be executed.
+
+    A plan that was not parsed has no offsets of its own: they then refer to `render(expression)`.
+    """
+    if rules not in ("scoped", "paper"):
+        raise ValueError(f"rules are scoped or paper, not {rules!r}")
+    expression = _placed(expression)
+    found = _paper(expression) if rules == "paper" else _scoped(expression)
+    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
+    """What a plan that checks does in vain, left to right; it can be executed all the same. Offsets as in `check`."""
+    expression = _placed(expression)
+    bound = bind(expression)
+    results = set(bound.results)
+    later: dict[int, int] = {}  # by leaf: the last one that takes its result
+    for index, taken in enumerate(bound.sources):
+        later.update(dict.fromkeys(taken.values(), index))
+    first: dict[str, int] = {}
+    asks: list[int] = []  # by leaf: the first leaf that asks the same
+    reach: list[int] = []  # by leaf: the last one that takes the result of a leaf that this one rests on
+    found: list[Diagnostic] = []
+    for index, (leaf, taken) in enumerate(zip(leaves(expression), bound.sources, strict=True)):
+        assert leaf.span is not None
+        of = {name: f"{{#{asks[producer]}}}" for name, producer in taken.items()}
+        asks.append(first.setdefault(substitute(leaf.text, of), index))
+        reach.append(max((max(later[producer], reach[producer]) for producer in taken.values()), default=0))
+        if asks[index] < index:
+            found.append(Diagnostic("asked-twice", ASKED_TWICE, *leaf.span, "leave it out, or ask what else is needed"))
+        if index not in results and index not in later and reach[index] <= index:
+            found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
+        found += _used_twice(leaf, taken)
+    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+
+
+def _placed(expression: Expression) -> Expression:
+    if any(node.span is None for node in walk(expression)):
+        return parse(render(expression))
+    return expression
+
+
+def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
+    used: set[int] = set()
+    place = _placing(leaf)
+    for name, start, end in braced(leaf.text):
+        if name in taken:
+            if taken[name] in used:
+                message = f"{{{name}}} takes a result that stands in this question already"
+                hint = "write a name that another earlier question gives a value, or the value instead"
+                yield Diagnostic("used-twice", message, *place(start, end), hint)
+            used.add(taken[name])
+
+
+def _paper(root: Expression) -> Iterator[Diagnostic]:
+    stack = [(root, False)]
+    while stack:
+        node, flag = stack.pop()
+        if type(node) is Atomic:
+            if flag and not node.placeholders:
+                yield _missing(node)
+            elif not flag:
+                yield from _erroneous(node)
+        elif type(node) is Dependent:
+            stack += [(node.left, False), (node.right, True)]
+        else:
+            stack += [(child, flag) for child in children(node)]
+
+
+def _scoped(root: Expression) -> Iterator[Diagnostic]:
+    stack = [(root, False)]
+    while stack:
+        node, fed = stack.pop()  # fed: stands to the right of something
+        if type(node) is Atomic:
+            if node.placeholders and not fed:
+                yield from _erroneous(node)
+        elif type(node) is Dependent:
+            if not node.right.has_placeholders:
+                yield _missing(node.right)
+            stack += [(node.left, fed), (node.right, True)]
+        else:
+            stack += [(child, fed) for child in children(node)]
+
+
+def _erroneous(leaf: Atomic) -> Iterator[Diagnostic]:
+    place = _placing(leaf)
+    for name, start, end in braced(leaf.text):
+        message = f"no earlier question gives {{{name}}} its value"
+        hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
+        yield Diagnostic("erroneous-dependency", message, *place(start, end), hint)
+
+
+def _missing(node: Expression) -> Diagnostic:
+    message = "this question stands after * but uses no earlier result"
+    hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
+    assert node.span is not None
+    return Diagnostic("missing-dependency", message, *node.span, hint)
+
+
+def _placing(leaf: Atomic) -> Callable[[int, int], Span]:
+    """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
+    assert leaf.span is not None
+    whole = first, last = leaf.span
+    surplus = last - first - len(leaf.text)
+    if surplus == 2 and not reads_as_itself(leaf.text) and quote(leaf.text) == f'"{leaf.text}"':
+        first += 1  # the opening quote
+    elif surplus:
+        return lambda start, end: whole
+    return lambda start, end: (first + start, first + end)

@@ -1,0 +1,204 @@
+"""The grammar that a decoder is held to, derived from `bnf.lark`: what it allows parses, and checks by `scoped`.
+
+Whether a part of a plan holds a placeholder becomes grammar. Each rule of the file is written out in up to four kinds:
+
+    unfed   nothing stands to its left: no leaf holds a placeholder, but for those right of a `*` inside it
+    any     something stands to its left: leaves may hold placeholders
+    some    a right operand of `*`: at least one placeholder in it
+    none    no placeholder in it
+
+A symbol right of TIMES is `some`; a sequence of symbols is `some` if one of them is. Of the spellings that the parser
+reads, only those that `render` could write are left: ` * ` and not ` × `, no escape of what needs none, no control
+characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
+limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from os.path import commonprefix
+from typing import Any
+
+from lark import Lark
+from lark.lexer import Pattern, PatternRE
+
+from revelator.plans.expression import MAX_DEPTH, NAME
+
+TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
+CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
+NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
+CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
+
+
+@dataclass(frozen=True)
+class Grammar:
+    """What a decoder is held to, and what it needs to end in time.
+
+    `text` is in llguidance's dialect of Lark. `closing` are the pieces that end an output early, tried from the left;
+    `brackets` are the ones among them that may be repeated, one for each of the `opening` signs written. An output is
+    closed when it holds `deepest` signs of `deepening`.
+    """
+
+    text: str
+    closing: tuple[str, ...]
+    brackets: str
+    opening: str
+    deepening: str = ""
+    deepest: int = MAX_DEPTH - 50
+
+
+def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
+    """The grammar of plans, after the one space that a completion begins with.
+
+    With `words`, a text outside placeholders is made of these words alone, whatever stands between them; a word is a
+    run of letters, digits and underscores.
+    """
+    closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
+    text = _plan_text() if words is None else _text(tuple(sorted(set(words))))
+    return Grammar(text, closing, brackets=")", opening="(", deepening="(*+")
+
+
+def structured_outputs(grammar: Grammar) -> dict[str, Any]:
+    """The same grammar as fields of a request to vLLM 0.12 or later, served with
+    `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
+    return {"structured_outputs": {"grammar": grammar.text}}
+
+
+@cache
+def _plan_text() -> str:
+    return _text(None)
+
+
+def _text(words: tuple[str, ...] | None) -> str:
+    rules = _Kinds().rules("start", "unfed")
+    lines = ['start: " " start_unfed', *(f"{name}: {' | '.join(alternatives)}" for name, alternatives in rules)]
+    lines += [f"{name}: /{pattern}/" for name, pattern in _pieces(words).items()]
+    used = set(" ".join(lines).split())
+    for terminal in _file().terminals:
+        if terminal.name in TEXTS:
+            kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN", words is not None)
+            lines.append(f"{terminal.name}: /{explicit(terminal.pattern.value)}/")
+            named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
+            lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
+    return "\n".join(lines) + "\n"
+
+
+@cache
+def _file() -> Lark:
+    text = files("revelator.plans").joinpath("bnf.lark").read_text(encoding="utf-8")
+    return Lark(text, parser="earley")
+
+
+Part = tuple[str, str]  # a symbol of the file and its kind
+
+
+class _Kinds:
+    """The rules of the file, written out by kind."""
+
+    def __init__(self) -> None:
+        self.expansions: dict[str, list[list[str]]] = {}
+        for rule in _file().rules:
+            self.expansions.setdefault(rule.origin.name, []).append([symbol.name for symbol in rule.expansion])
+        self.signs = {t.name: _sign(t.name, t.pattern) for t in _file().terminals}
+        self.productive = self._productive()
+
+    def rules(self, rule: str, kind: str) -> Iterator[tuple[str, list[str]]]:
+        """(name, alternatives) of each rule that can be reached from this one, itself first."""
+        waiting = [(rule, kind)]
+        for part in waiting:
+            kept = [a for a in self._alternatives(*part) if self.productive.issuperset(self._inner(a))]
+            yield self._written(*part), [" ".join(self._written(*symbol) for symbol in a) for a in kept]
+            waiting += dict.fromkeys(p for a in kept for p in self._inner(a) if p not in waiting)
+
+    def _alternatives(self, rule: str, kind: str) -> Iterator[list[Part]]:
+        for names in self.expansions[rule]:
+            if "TIMES" in names:
+                times = names.index("TIMES")
+                left = kind if kind == "unfed" else "any"
+                if kind != "none":
+                    yield [(name, left if i < times else "some") for i, name in enumerate(names)]
+            elif kind == "some":
+                for at, carrier in enumerate(names):
+                    if carrier in self.expansions or carrier in TEXTS:
+                        kinds = ["none"] * at + ["some"] + ["any"] * (len(names) - at - 1)
+                        yield list(zip(names, kinds, strict=True))
+            else:
+                yield [(name, kind) for name in names]
+
+    def _inner(self, alternative: list[Part]) -> list[Part]:
+        return [(name, kind) for name, kind in alternative if name in self.expansions]
+
+    def _productive(self) -> set[Part]:
+        """What derives a text at all: with a `*` in it, a part without a placeholder does not."""
+        every = [(rule, kind) for rule in self.expansions for kind in ("unfed", "any", "some", "none")]
+        found: set[Part] = set()
+        while True:
+            more = {part for part in every if any(found.issuperset(self._inner(a)) for a in self._alternatives(*part))}
+            if more == found:
+                return found
+            found = more
+
+    def _written(self, name: str, kind: str) -> str:
+        if name in self.expansions:
+            return f"{name.strip('_')}_{kind}"
+        return f"{name}_{'NONE' if kind == 'unfed' else kind.upper()}" if name in TEXTS else self.signs[name]
+
+
+def _sign(name: str, pattern: Pattern) -> str:
+    """A space before an operator is a lexeme of its own, the one that stands between words: a lexer that never goes
+    back can then tell ` + ` from a word that begins with a sign."""
+    if isinstance(pattern, PatternRE) and name not in CANONICAL:
+        return f"/{pattern.value}/"
+    value = CANONICAL.get(name, pattern.value)
+    return " ".join(json.dumps(piece) for piece in ([" ", value[1:]] if value[0] == " " < value else [value]))
+
+
+def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
+    """What texts are made of: placeholders, single characters, and with `words` these; then no other letter is left."""
+    letters = "" if words is None else character_class(r"\w")
+    plain = rf"[^{{}}{CONTROLS}{letters}]"
+    escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
+    pieces = {"PLACEHOLDER": explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
+    return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}
+
+
+def _kinds_of_text(plain: str, named: bool) -> dict[str, str]:
+    """What a terminal is intersected with, by kind; `named`: words are allowed ones and stand apart."""
+    between = {"NONE": plain, "ANY": f"({plain} | PLACEHOLDER)"}
+    texts = {kind: f"({b}* (ALLOWED {b}+)* ALLOWED?)" if named else f"{b}*" for kind, b in between.items()}
+    return texts | {"SOME": f"{texts['ANY']} & /[^{{]*\\{{(.|\\n)*/"}  # a brace is that of a placeholder
+
+
+def _any_of(words: Sequence[str], depth: int = 0) -> str:
+    """A regular expression for these words (sorted, none empty) that follows their common beginnings, each at once:
+    it nests as deep as beginnings part, not as words are long, and never deeper than `NESTED`."""
+    if depth == NESTED:
+        return f"(?:{'|'.join(words)})"
+    ways = []
+    for _, group in groupby(words, key=lambda word: word[0]):
+        alike = list(group)
+        shared = commonprefix(alike)
+        longer = [word[len(shared) :] for word in alike if word != shared]
+        ways.append(shared + (_any_of(longer, depth + 1) + "?" * (shared in alike) if longer else ""))
+    return f"(?:{'|'.join(ways)})"
+
+
+def explicit(pattern: str) -> str:
+    r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
+    words, spaces = character_class(r"\w"), character_class(r"\s")
+    inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
+    return inside.replace(r"\w", f"[{words}]")
+
+
+@cache
+def character_class(kind: str) -> str:
+    """The characters of `kind`, in all of Unicode, as the inside of a character class."""
+    runs = re.finditer(f"{kind}+", "".join(map(chr, range(sys.maxunicode + 1))))
+    return "".join(rf"\u{{{ord(run[0][0]):x}}}-\u{{{ord(run[0][-1]):x}}}" for run in runs)

@@ -1,0 +1,166 @@
+"""Text → tokens of the grammar: which `+`, `*`, parentheses and quotes are syntax, and which are text.
+
+A parenthesis is a group only if a whole operand stands in it, which shows at its far end; none of Lark's own lexers
+looks that far. One scan with one regular expression finds every mark that could be syntax, one walk over these marks
+decides, both in linear time. All words of an operand become one token, so the parser sees a handful of tokens.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar
+
+from revelator.errors import ExpressionError
+from revelator.plans.expression import MAX_DEPTH
+from revelator.plans.faults import fault
+
+# A parenthesis; an operator between spaces, parentheses or ends; at the start of a word a quotation, or (group 1) one
+# that is never closed. The first character alone decides where the scan stops; possessive repeats never go back.
+MARK = re.compile(
+    r"""["()+*×](?:(?<=[()])
+        | (?<=[+*×])(?<![^\s(].)(?![^\s)])
+        | (?<=")(?<![^\s(].)(?:[^"\\]*+(?:\\.[^"\\]*+)*+"|(.*+)))""",
+    re.DOTALL | re.VERBOSE,
+)
+PLAIN = re.compile(r'[^\s"()+*×]+(?: [^\s"()+*×]+)*')
+ODD = re.compile(r"\( | \)|(?<![^\s(])\(\)")  # parentheses that the grammar's canonical spelling has no place for
+SPACES = re.compile(r"\s*")
+OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES"}
+
+
+@dataclass(slots=True)
+class Token:
+    """What Lark's parser asks of a token, without the cost of its own class."""
+
+    type: str
+    value: str
+    start_pos: int
+    end_pos: int
+    line: ClassVar[None] = None
+    column: ClassVar[None] = None
+    end_line: ClassVar[None] = None
+    end_column: ClassVar[None] = None
+
+
+def tokens(text: str) -> list[Token]:
+    """The tokens of `text`. Raises ExpressionError."""
+    return _Reader(text).read()
+
+
+def reads_as_itself(text: str) -> bool:
+    """True if `text`, standing where an operand may stand, is a text of the grammar and read as just this text."""
+    if PLAIN.fullmatch(text):
+        return True
+    if ODD.search(text) or ('"' in text and "\\" in text) or any(m[0] in OPERATORS for m in MARK.finditer(text)):
+        return False
+    try:
+        found = tokens(text)
+    except ExpressionError:
+        return False
+    return len(found) == 1 and found[0].type == "WORD" and found[0].value == text
+
+
+class _Reader:
+    """One reading of one text: `operand` is where the current operand begins, `groups` the ends of the open groups."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.partner: dict[int, int] = {}
+        self.found: list[Token] = []
+        self.operand = 0
+        self.fresh = True  # no mark in the current operand yet
+        self.groups: list[int] = []
+
+    def read(self) -> list[Token]:
+        marks = [(m[0], m.start()) for m in self._marks()]
+        self._match_parentheses(marks)
+        text_end = 0  # while inside a parenthesis that is text: where it ends
+        for mark, start in marks:
+            if start < text_end:
+                if mark in OPERATORS:
+                    self._refuse_operator(start)
+            elif mark in OPERATORS:
+                self._close_operand(start)
+                self._add(OPERATORS[mark], start)
+            elif mark == "(" and self._is_group(start):
+                self._open_group(start)
+            elif mark == ")" and self.groups and start == self.groups[-1]:
+                self._close_operand(start)
+                self._add("CLOSE", start)
+                self.groups.pop()
+            else:
+                self.fresh = False
+                text_end = self.partner.get(start, 0)
+        self._close_operand(len(self.text))
+        return self.found
+
+    def _marks(self) -> list[re.Match[str]]:
+        marks = list(MARK.finditer(self.text))
+        if marks and marks[-1][1] is not None:
+            start = marks[-1].start()
+            hint = 'close it, or quote the whole text and write its own quotes as \\"'
+            raise fault(self.text, "unclosed-quote", "this quote is never closed", start, start + 1, hint)
+        return marks
+
+    def _match_parentheses(self, marks: list[tuple[str, int]]) -> None:
+        opened: list[int] = []
+        for mark, start in marks:
+            if mark == "(":
+                opened.append(start)
+            elif mark == ")":
+                if not opened:
+                    raise self._unbalanced("this parenthesis was never opened", start)
+                self.partner[opened.pop()] = start
+        if opened:
+            raise self._unbalanced("this parenthesis is never closed", opened[-1])
+
+    def _unbalanced(self, message: str, start: int) -> ExpressionError:
+        hint = 'balance it, or quote the text: "like ) this"'
+        return fault(self.text, "unbalanced-parenthesis", message, start, start + 1, hint)
+
+    def _is_group(self, start: int) -> bool:
+        """Is `(` at the start of an operand, and does its partner stand at the end of that operand?"""
+        if not self.fresh or self._after_spaces(self.operand) != start:
+            return False
+        after = self._after_spaces(self.partner[start] + 1)
+        rest = self.text[after : after + 2]
+        if rest[:1] in OPERATORS:
+            return self.text[after - 1].isspace() and (rest[1:].isspace() or rest[1:] in ("", ")"))
+        return rest[:1] in ("", ")")
+
+    def _after_spaces(self, start: int) -> int:
+        return SPACES.match(self.text, start).end()  # type: ignore[union-attr]
+
+    def _open_group(self, start: int) -> None:
+        self.groups.append(self.partner[start])
+        if len(self.groups) > MAX_DEPTH:
+            message = f"groups are nested more than {MAX_DEPTH} deep"
+            hint = "remove parentheses that hold a single operand"
+            raise fault(self.text, "too-deep", message, start, start + 1, hint)
+        self._add("OPEN", start)
+
+    def _add(self, kind: str, start: int) -> None:
+        self.operand = start + 1
+        self.fresh = True
+        self.found.append(Token(kind, self.text[start], start, start + 1))
+
+    def _close_operand(self, end: int) -> None:
+        raw = self.text[self.operand : end].rstrip()
+        words = raw.split()
+        if not words:
+            return
+        start = self.operand + len(raw) - len(raw.lstrip())
+        stop = self.operand + len(raw)
+        if words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
+            self.found.append(Token("QUOTED", self.text[start:stop], start, stop))
+        else:
+            self.found.append(Token("WORD", " ".join(words), start, stop))
+
+    def _refuse_operator(self, start: int) -> None:
+        """In a parenthesis that is text, the sign in `(+)` and `(x +)` is text, but ` + ` reads as an operator."""
+        sign = self.text[start]
+        if self.text[start - 1].isspace() and self.text[start + 1].isspace():
+            message = f"this {sign} stands in a parenthesis that is not a whole operand"
+            hint = f'put an operator before or after that parenthesis, or quote the text: "f (a {sign} b)"'
+            raise fault(self.text, "operator-in-text", message, start, start + 1, hint)

@@ -1,0 +1,252 @@
+"""The revelator's engine: one causal language model, a base with an adapter merged into it, that judges and writes.
+
+Label tasks write no token: forward passes over all prompts give a probability for each label; prompts that begin alike,
+as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
+generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
+position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
+GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/engines.md).
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from peft import PeftModel
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
+
+from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
+from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.plans.decoding import Grammar
+from serving.models import onnx_graph
+from serving.models.beams import Marks
+from serving.models.constrained import Constraint, Vocabulary
+from serving.models.onnx_model import OnnxModel
+from serving.models.packing import pack
+from serving.models.sampling import go_on
+from serving.models.transformers_model import Cache, TransformersModel
+
+BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
+WRITTEN_TOKENS = 32_768  # positions of all rows or beams that write together: 400 MB of the embedded base's keys
+MAX_NEW_TOKENS = 256
+
+Runtime = Literal["auto", "onnx", "transformers"]
+
+
+class Written(NamedTuple):
+    """A generated text, its number of tokens (the end token counts), and whether its grammar could not be closed."""
+
+    text: str
+    tokens: int
+    degraded: bool = False
+
+
+def never() -> bool:
+    return False
+
+
+class Engine:
+    """A base, by folder, Hub id or `tiny`, and an adapter folder. Not safe for threads: one caller at a time.
+
+    `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
+    the work ends with Cancelled.
+
+    `runtime` is `auto` but for comparisons; `cache` is that of transformers (docs/engines.md).
+
+    Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
+    together), `device`, `model` (`OnnxModel` or `TransformersModel`). Raises ArtifactError when the adapter is damaged,
+    or was trained on another base, with other prompts or another grammar.
+    """
+
+    def __init__(
+        self,
+        base: str | Path,
+        adapter: Path | None = None,
+        *,
+        threads: int | None = None,
+        device: str = "auto",
+        runtime: Runtime = "auto",
+        cache: Cache = "dynamic",
+    ) -> None:
+        if threads is not None:
+            torch.set_num_threads(threads)
+        folder = base_folder(str(base))
+        self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
+        self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
+        self.device = torch.device(_device() if device == "auto" else device)
+        logging.disable_progress_bar()
+        self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
+        self.tokenizer.padding_side = "left"
+        self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
+        model = _load(folder, adapter, self.device)
+        self.max_positions = int(model.config.max_position_embeddings)
+        self._vocabulary_size = int(model.config.vocab_size)
+        self.model = _runtime(model, runtime, cache, threads)
+
+    def label_probabilities(
+        self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never
+    ) -> list[dict[str, float]]:
+        """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
+
+        Raises InvalidRequest for a prompt that is too long.
+        """
+        first = torch.tensor([self._first_token(label) for label in labels])
+        answers: list[dict[str, float]] = [{} for _ in prompts]
+        for indices, logits in self._last_logits(prompts, cancelled):
+            probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
+            for index, row in zip(indices, probabilities, strict=True):
+                answers[index] = dict(zip(labels, row, strict=True))
+        return answers
+
+    def _last_logits(
+        self, prompts: Sequence[str], cancelled: Callable[[], bool]
+    ) -> Iterator[tuple[list[int], torch.Tensor]]:
+        """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
+        rows = self._tokenized(prompts, reserve=1)
+        packs, alone = pack(rows, self.model.pack_tokens)
+        for group in packs:
+            yield group.members, self.model.packed(group, cancelled)
+        for indices, ids, mask in self._batches(alone, rows):
+            yield indices, self.model.ends(ids, mask, cancelled)
+
+    def generate(
+        self,
+        prompts: Sequence[str],
+        temperature: float = 0.0,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        grammars: Sequence[Grammar] | None = None,
+        cancelled: Callable[[], bool] = never,
+    ) -> list[Written]:
+        """For each prompt, the text that follows it up to the end token.
+
+        Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
+        temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
+        leaves no room to write is, too. Without, that raises InvalidRequest.
+        """
+        answers = [Written("", 0, degraded=True) for _ in prompts]
+        rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
+        fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
+            go_on(cancelled)
+            room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            held = [grammars[i] for i in indices] if grammars else None
+            constraint = Constraint(self._vocabulary, held, room, temperature) if held else None
+            end = self.tokenizer.eos_token_id
+            output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
+            degraded = constraint.degraded if constraint else [False] * len(indices)
+            for index, row, failed in zip(indices, output, degraded, strict=True):
+                answers[index] = self._written(row, failed)
+        return answers
+
+    def likeliest(
+        self,
+        prompts: Sequence[str],
+        width: int,
+        max_new_tokens: int = MAX_NEW_TOKENS,
+        cancelled: Callable[[], bool] = never,
+        marks: Marks | None = None,
+    ) -> list[list[Written]]:
+        """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width,
+        held to `marks`.
+
+        An empty list for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
+        """
+        answers: list[list[Written]] = [[] for _ in prompts]
+        rows = self._tokenized(prompts, reserve=None)
+        fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
+        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
+            go_on(cancelled)
+            room = min(max_new_tokens, self.max_positions - ids.shape[1])
+            found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
+            for index, texts in zip(indices, found, strict=True):
+                answers[index] = [self._written([*text, self.tokenizer.eos_token_id]) for text in texts]
+        return answers
+
+    def count_tokens(self, prompts: Sequence[str]) -> list[int]:
+        return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
+
+    def _written(self, row: list[int], degraded: bool = False) -> Written:
+        end = self.tokenizer.eos_token_id
+        length = row.index(end) + 1 if end in row else len(row)
+        return Written(str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded)
+
+    @cached_property
+    def _vocabulary(self) -> Vocabulary:
+        return Vocabulary(self.tokenizer, self._vocabulary_size)
+
+    def _first_token(self, label: str) -> int:
+        return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
+
+    def _tokenized(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:
+        """Raises InvalidRequest for a prompt that leaves fewer than `reserve` positions for the output."""
+        rows: list[list[int]] = self.tokenizer(list(prompts))["input_ids"] if prompts else []
+        longest = max(map(len, rows), default=0)
+        if reserve is not None and longest > self.max_positions - reserve:
+            raise InvalidRequest(
+                f"a prompt of {longest} tokens: this model reads at most {self.max_positions - reserve}",
+                hint="shorten the question or the document, or serve a base with more positions",
+            )
+        return rows
+
+    def _batches(
+        self, indices: Sequence[int], rows: list[list[int]], room: int = 0, limit: int = BATCH_TOKENS
+    ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
+        """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together, at
+        most `limit` positions with the `room` in which each writes. A row that leaves less room is alone: it would
+        take it from the others."""
+        waiting: list[int] = []
+        for index in sorted(indices, key=lambda i: len(rows[i])):
+            needed = len(rows[index]) + room
+            crowded = needed * (len(waiting) + 1) > limit or needed > self.max_positions
+            if waiting and crowded:
+                yield self._padded(waiting, rows)
+                waiting = []
+            waiting.append(index)
+        if waiting:
+            yield self._padded(waiting, rows)
+
+    def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+        batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt")
+        return indices, batch["input_ids"], batch["attention_mask"]
+
+
+def _device() -> str:
+    return "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def _runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
+    fits = model.device.type == "cpu" and onnx_graph.supported(model.config)
+    if runtime == "onnx" and not fits:
+        raise ConfigError(
+            f"ONNX Runtime serves {' and '.join(onnx_graph.FAMILIES)} on a CPU, not {model.config.model_type} on"
+            f" {model.device.type}",
+            where="runtime",
+            hint="leave the runtime at auto",
+        )
+    if fits and runtime != "transformers":
+        return OnnxModel(model, threads)
+    return TransformersModel(model, cache)
+
+
+def _load(folder: Path, adapter: Path | None, device: torch.device) -> Any:
+    dtype = torch.bfloat16 if device.type == "cuda" and torch.cuda.is_bf16_supported() else torch.float32
+    try:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=dtype, use_safetensors=True, trust_remote_code=False
+        )
+        if adapter is not None:
+            with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
+                warnings.simplefilter("ignore", FutureWarning)
+                model = PeftModel.from_pretrained(model, adapter).merge_and_unload()
+    except (OSError, ValueError, KeyError, RuntimeError, SafetensorError) as error:
+        reason = str(error).splitlines()[0]
+        raise ArtifactError(
+            f"cannot be loaded: {reason}", where=str(adapter or folder), hint="choose another base"
+        ) from error
+    return model.to(device=device).eval()

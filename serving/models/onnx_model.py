@@ -1,0 +1,168 @@
+"""A causal language model on ONNX Runtime: what serves on a CPU.
+
+For the embedded base a step through transformers spends most of its time between the products, in Python and in reading
+weights whose layout suits no single row; here a step is one call. Figures: docs/engines.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import torch
+
+from serving.models.beams import Beams, Marks
+from serving.models.constrained import Constraint
+from serving.models.onnx_graph import build
+from serving.models.packing import Pack
+from serving.models.sampling import best, drawn, go_on
+
+CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
+SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
+HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen
+
+Past = list[Any]  # keys and values of each layer, as ONNX Runtime holds them
+
+
+class OnnxModel:
+    """The graph and the weights of a transformers model (`onnx_graph.supported`), which is not needed afterwards.
+
+    Ids and masks are of shape (rows, tokens), padded on the left; logits (rows, vocabulary) in float32.
+    """
+
+    pack_tokens = 1 << 16  # read in spans
+
+    def __init__(self, model: Any, threads: int | None = None) -> None:
+        graph, self._weights = build(model)
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = threads or torch.get_num_threads()
+        options.enable_mem_pattern = False  # one is kept for each shape that was ever met
+        options.enable_cpu_mem_arena = False  # keeps what the largest pass took; without it passes take no longer
+        options.add_session_config_entry("session.force_spinning_stop", "1")  # no thread turns while nothing runs
+        values = [onnxruntime.OrtValue.ortvalue_from_numpy(weight) for weight in self._weights.values()]
+        options.add_external_initializers(list(self._weights), values)
+        self._session = onnxruntime.InferenceSession(
+            graph.SerializeToString(), options, providers=["CPUExecutionProvider"]
+        )
+        self._inputs = {value.name: value.shape for value in self._session.get_inputs()}
+        self._past = list(self._inputs)[4:]
+        self._outputs = [value.name for value in self._session.get_outputs()]
+
+    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+        """Logits after each member of a pack: (members, vocabulary)."""
+        ids, positions, ends = group.ids[None].numpy(), group.positions[None].numpy(), group.ends.numpy()
+        past, found = self._nothing(1), []
+        for start, stop in group.spans(SPAN):
+            go_on(cancelled)
+            mask = group.mask(torch.float32, torch.device("cpu"), start, stop).numpy()
+            here = ends[(start <= ends) & (ends < stop)] - start
+            logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
+            found.append(logits)
+            if not start and stop < len(group.ids):
+                past = [_value(value.numpy()[:, :, : group.shared]) for value in seen]
+        return torch.cat(found)
+
+    def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+        """Logits after the last token of each row."""
+        return self._read(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
+
+    def write(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        room: int,
+        end: int,
+        temperature: float,
+        constraint: Constraint | None,
+        cancelled: Callable[[], bool],
+    ) -> list[list[int]]:
+        """At most `room` tokens that follow each row; a row that ended is filled with the end token."""
+        rows, width = ids.shape
+        kept = mask.numpy().astype(bool)
+        hidden = np.zeros((rows, 1, 1, width + room), dtype=np.float32)
+        hidden[:, 0, 0, :width][~kept] = HIDDEN
+        lengths, each = kept.sum(1, keepdims=True), np.arange(rows)
+        logits, past = self._read(ids.numpy(), kept, cancelled)
+        written: list[torch.Tensor] = [ids[:, -1]]
+        ended = torch.zeros(rows, dtype=torch.bool)
+        while True:
+            scores = constraint(written[-1][:, None], logits) if constraint else drawn(logits, temperature)
+            token = best(scores).masked_fill(ended, end)
+            written.append(token)
+            ended |= token == end
+            if ended.all() or len(written) > room:
+                return torch.stack(written[1:], 1).tolist()
+            go_on(cancelled)
+            number = len(written) - 2  # of the token that is read now
+            seen = hidden[..., : width + number + 1]
+            logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
+
+    def likeliest(
+        self,
+        ids: torch.Tensor,
+        mask: torch.Tensor,
+        room: int,
+        end: int,
+        width: int,
+        cancelled: Callable[[], bool],
+        marks: Marks | None = None,
+    ) -> list[list[list[int]]]:
+        """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
+        kept = mask.numpy().astype(bool)
+        lengths = kept.sum(1)
+        logits, past = self._read(ids.numpy(), kept, cancelled)
+        beams = Beams(len(ids), width, end, marks)
+        order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
+        parents = beams.step(logits[order])
+        for number in range(room - 1):
+            if not beams.alive:
+                break
+            go_on(cancelled)
+            past, order = _reordered(past, order[parents]), np.arange(len(parents))
+            rows = np.repeat(beams.alive, width)
+            hidden = np.zeros((len(rows), 1, 1, ids.shape[1] + number + 1), dtype=np.float32)
+            hidden[:, 0, 0, : ids.shape[1]][~kept[rows]] = HIDDEN
+            tokens = np.array(beams.tokens)[:, None]
+            logits, past = self.run(tokens, lengths[rows, None] + number, hidden, order, past)
+            parents = beams.step(logits)
+        return beams.found()
+
+    def run(
+        self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray, ends: np.ndarray, past: Past
+    ) -> tuple[torch.Tensor, Past]:
+        """One pass; the inputs are those of the graph (`onnx_graph`)."""
+        arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
+        feed = {name: _value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
+        logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
+        return torch.from_numpy(logits.numpy()), seen
+
+    def _read(self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]) -> tuple[torch.Tensor, Past]:
+        """The prompts, in chunks; logits after the last token of each."""
+        rows, width = ids.shape
+        positions = np.maximum(kept.cumsum(1) - 1, 0)
+        past = self._nothing(rows)
+        for start in range(0, width, CHUNK):
+            go_on(cancelled)
+            stop = min(start + CHUNK, width)
+            sees = np.tri(stop - start, stop, start, dtype=bool) & kept[:, None, None, :stop]
+            mask = np.where(sees, np.float32(0), HIDDEN)
+            ends = np.arange(1, rows + 1) * (stop - start) - 1
+            logits, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past)
+        return logits, past
+
+    def _nothing(self, rows: int) -> Past:
+        _, heads, _, size = self._inputs[self._past[0]]
+        return [_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
+
+
+def _reordered(past: Past, order: np.ndarray) -> Past:
+    """Keys and values of the rows `order`, which may name a row twice or leave one out."""
+    if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
+        return past
+    return [_value(value.numpy().take(order, axis=0)) for value in past]
+
+
+def _value(array: np.ndarray) -> onnxruntime.OrtValue:
+    return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))

@@ -1,0 +1,177 @@
+"""The atomic reasoning tree: its JSON form, numbering, references and faults."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator.errors import ExpressionError
+from revelator.plans.art import (
+    Art,
+    Filter,
+    Relate,
+    Search,
+    check,
+    numbered,
+    parse,
+    references,
+    render,
+    schema,
+    substitute,
+    substitute_each,
+    to_json,
+    to_tree,
+)
+
+TEXT = st.text(min_size=1).filter(str.strip)
+CALLS = st.one_of(
+    st.builds(Search, TEXT, st.just("") | TEXT),
+    st.builds(Relate, TEXT, TEXT, st.sampled_from([None, True, False])),
+    st.builds(Filter, st.lists(TEXT, min_size=1, max_size=3).map(tuple), TEXT),
+)
+LEAVES = st.builds(Art, TEXT, st.none() | CALLS)
+TREES = st.recursive(
+    LEAVES,
+    lambda trees: st.builds(
+        lambda q, kids: Art(q, children=tuple(kids)), TEXT, st.lists(trees, min_size=1, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+ALBUMS = Art(
+    "How many studio albums did Shakira release before 2005?",
+    children=(
+        Art(
+            "Which studio albums did Shakira release?",
+            children=(
+                Art("Who is Shakira?", Search("Shakira", "singer")),
+                Art("Which are the studio albums of [4]?", Relate("[4]", "studio album")),
+            ),
+        ),
+        Art("Which of [1] came out before 2005?", Filter(("[1]",), "before 2005")),
+        Art("How many are in [2]?"),
+    ),
+)
+
+
+@given(TREES)
+def test_a_rendered_tree_parses_to_itself(tree: Art) -> None:
+    assert parse(render(tree)) == tree
+
+
+@given(TREES)
+def test_every_rendered_tree_fits_the_schema(tree: Art) -> None:
+    assert fits(to_json(tree), schema()["$defs"]["node"])
+
+
+@given(TREES)
+def test_numbers_run_breadth_first(tree: Art) -> None:
+    nodes = numbered(tree)
+    assert [n.number for n in nodes] == list(range(len(nodes)))
+    assert [len(n.path) for n in nodes] == sorted(len(n.path) for n in nodes)
+    assert all(nodes[child].parent == n.number for n in nodes for child in n.children)
+
+
+@given(TREES, st.text())
+def test_no_text_brings_down_reader_or_checker(tree: Art, text: str) -> None:
+    check(tree)
+    to_tree(tree)
+    for spoiled in (text, render(tree) + text, render(tree)[: len(text)]):
+        try:
+            parse(spoiled)
+        except ExpressionError as error:
+            assert error.hint and error.line >= 1 and "^" in error.excerpt
+
+
+def test_the_papers_example_is_numbered_as_it_stands_there() -> None:
+    assert check(ALBUMS) == ()
+    assert [n.node.question for n in numbered(ALBUMS)][3:] == [
+        "How many are in [2]?",
+        "Who is Shakira?",
+        "Which are the studio albums of [4]?",
+    ]
+    assert '5 Which are the studio albums of [4]?  Relate("[4]", "studio album")' in to_tree(ALBUMS)
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "code"),
+    [
+        ("", "not JSON", "not-json"),
+        ("[]", "the root", "type"),
+        ('{"question": " ", "direct": true}', "question", "text"),
+        ('{"question": "a", "search": {"name": "b"}, "direct": true}', "the root", "way"),
+        ('{"question": "a", "children": [{"question": "b", "relate": {"to": "c"}}]}', "children[0].relate", "missing"),
+        ('{"question": "a", "filter": {"entities": ["b", 3], "condition": "c"}}', "filter.entities[1]", "text"),
+        ('{"question": "a", "search": {"name": "b", "url": "c"}}', "search.url", "unknown"),
+        ('{"question": "a", "question": "b", "direct": true}', "stands twice", "twice"),
+        ('{"question": "a", "children": [' * 500, "deeper", None),
+    ],
+)
+def test_a_fault_names_its_place_and_the_way_out(text: str, place: str, code: str | None) -> None:
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert place in str(caught.value) or code is None
+    assert caught.value.code == code or code is None
+    assert caught.value.hint
+
+
+def test_the_caret_stands_under_the_value_that_is_wrong() -> None:
+    text = json.dumps({"question": "a", "children": [{"question": "b", "search": {"name": ""}}]})
+    with pytest.raises(ExpressionError) as caught:
+        parse(text)
+    assert text[caught.value.start : caught.value.end] == '""'
+
+
+@pytest.mark.parametrize(
+    ("question", "message"),
+    [
+        ("[3]?", "answered later"),
+        ("[0]?", "stands in"),
+        ("[2]?", "itself"),
+        ("[9]?", "last node is 3"),
+        ("?", "names no"),
+    ],
+)
+def test_a_reference_must_be_answered_before_it_is_needed(question: str, message: str) -> None:
+    tree = Art("q", children=(Art("a", Search("x")), Art(question), Art("c", Search("y"))))
+    [found] = check(tree)
+    assert message in found.message
+    assert (found.node, found.place) == (2, "children[1].question")
+
+
+def test_the_root_alone_may_be_direct() -> None:
+    assert check(Art("Who directed UHF?")) == ()
+
+
+def test_references_are_replaced_by_answers_that_are_not_read_again() -> None:
+    assert substitute("[1] and [[1]] and [7]", {1: ["[2]", "b"], 2: ["no"]}) == "[2], b and [1] and [7]"
+    assert substitute_each("[1]", {1: ["a", "b"]}) == ("a", "b")
+    assert substitute_each("of [1]", {1: ["a", "b"]}) == ("of a, b",)
+    assert references("[2] [1] [2] [[3]] [x]") == (2, 1)
+
+
+def fits(value: object, rule: dict) -> bool:
+    """As much of JSON Schema as the schema uses."""
+    if "$ref" in rule:
+        return fits(value, schema()["$defs"][rule["$ref"].rpartition("/")[2]])
+    if "anyOf" in rule:
+        return any(fits(value, one) for one in rule["anyOf"])
+    if "const" in rule:
+        return value is rule["const"]
+    match rule["type"]:
+        case "object":
+            return (
+                isinstance(value, dict)
+                and set(rule["required"]) <= set(value) <= set(rule["properties"])
+                and all(fits(item, rule["properties"][name]) for name, item in value.items())
+            )
+        case "array":
+            return isinstance(value, list) and len(value) > 0 and all(fits(item, rule["items"]) for item in value)
+        case "string":
+            return isinstance(value, str) and bool(value.strip())
+        case "boolean":
+            return isinstance(value, bool)
+    raise AssertionError(rule)

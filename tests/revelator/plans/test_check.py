@@ -1,0 +1,95 @@
+"""The two rule sets."""
+
+from dataclasses import replace
+
+import pytest
+
+from revelator.plans import Atomic, Dependent, check, doubts, parse
+
+
+def codes(text, rules="scoped"):
+    return [diagnostic.code for diagnostic in check(parse(text), rules)]
+
+
+@pytest.mark.parametrize(
+    ("text", "scoped", "paper"),
+    [
+        ("A", [], []),
+        ("A * B {x}", [], []),
+        ("A {x}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * B", ["missing-dependency"], ["missing-dependency"]),
+        ("A + B {x}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * (B {x} + C {x})", [], []),
+        ("A * (B {x} + C)", [], ["missing-dependency"]),
+        ("A * (B + C)", ["missing-dependency"], ["missing-dependency", "missing-dependency"]),
+        ("A * (B * C {x})", [], []),
+        ("A * (B {x} * C {y})", [], ["erroneous-dependency"]),
+        ("(A {x} + B) * C {y}", ["erroneous-dependency"], ["erroneous-dependency"]),
+        ("A * B {x} * C {x} {y}", [], []),
+        ("A {{x}} * B {y}", [], []),
+    ],
+)
+def test_what_each_rule_set_says(text, scoped, paper):
+    assert codes(text) == scoped
+    assert codes(text, "paper") == paper
+
+
+def test_an_erroneous_dependency_points_at_its_placeholder():
+    text = 'Who  is A? + "Where (is {it}?"'
+    (diagnostic,) = check(parse(text))
+    assert text[diagnostic.start : diagnostic.end] == "{it}"
+    assert "{it}" in diagnostic.hint
+
+
+def test_a_missing_dependency_points_at_the_right_operand():
+    text = "A * (B + C)"
+    (diagnostic,) = check(parse(text))
+    assert text[diagnostic.start : diagnostic.end] == "(B + C)"
+
+
+def test_folded_white_space_widens_the_place_to_the_leaf():
+    text = "Where   is {it}?"
+    (diagnostic,) = check(parse(text))
+    assert (diagnostic.start, diagnostic.end) == (0, len(text))
+
+
+def test_a_plan_that_was_built_is_checked_against_its_rendering():
+    (diagnostic,) = check(Dependent(Atomic("A"), Atomic("B")))
+    assert (diagnostic.start, diagnostic.end) == (4, 5)
+
+
+def test_a_plan_that_was_built_in_part_has_places_in_its_rendering():
+    plan = replace(parse("a * b {x}"), right=Atomic("b {x} {y}"))
+    assert [found.code for found in doubts(plan)] == ["used-twice"]
+    assert [found.code for found in check(replace(plan, right=Atomic("b")))] == ["missing-dependency"]
+
+
+def test_an_unknown_rule_set_is_refused():
+    with pytest.raises(ValueError, match="scoped or paper"):
+        check(parse("A"), "strict")
+
+
+@pytest.mark.parametrize(
+    ("text", "doubted"),
+    [
+        ("A", []),
+        ("A + B", []),
+        ("A + A", [("asked-twice", "A")]),
+        ("A * B {x} + C * B {x}", []),
+        ("A * B {x} + A * B {x}", [("asked-twice", "A"), ("asked-twice", "B {x}")]),
+        ("A * B {x} * B {y}", []),
+        ("A * (B {x} + C {x}) * D {b} {c}", []),
+        ("(a city + a year) * C {city} {city}", [("unused-result", "a year"), ("used-twice", "{city}")]),
+        ("A * B {x} {y}", [("used-twice", "{y}")]),
+        ("(A + B) * C {a}", [("unused-result", "B")]),
+        ("A * (B {x} + C {x} * D {c})", []),
+        ("A * (When was {a} born? + When was {person} born?)", [("asked-twice", "When was {person} born?")]),
+        ("Which films did X direct? * When was {film} released? * How many of {films} came out after 1949?", []),
+        ("(A + B) * (C {a} + D {b}) * Which of {a} and {b} is older?", []),
+        ("(a name * a colour {name} + a place * a year {place}) * E {year}", [("unused-result", "a colour {name}")]),
+        ('a * who said   \\"{x}\\" {y}', [("used-twice", 'who said   \\"{x}\\" {y}')]),
+    ],
+)
+def test_what_a_plan_that_checks_does_in_vain(text, doubted):
+    assert not check(parse(text))
+    assert [(found.code, text[found.start : found.end]) for found in doubts(parse(text))] == doubted

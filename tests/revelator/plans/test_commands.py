@@ -1,0 +1,112 @@
+"""`revelator plan parse` and `revelator plan check`, as processes."""
+
+import json
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+COMMAND = [sys.executable, "-c", "from revelator.cli import main; main()"]
+
+
+def run(*arguments, given=b""):
+    return subprocess.run([*COMMAND, *arguments], input=given, capture_output=True, check=False)
+
+
+def test_parse_prints_each_format():
+    text = "A * (B {x} + C)"
+    assert run("plan", "parse", text, "--format", "letters").stdout.decode() == "A * (B + C)\n"
+    assert json.loads(run("plan", "parse", text, "--format", "json").stdout)["canonical"] == text
+    assert run("plan", "parse", "-", "--format", "mermaid", given=text.encode()).stdout.startswith(b"flowchart TD\n")
+    assert "in parallel" in run("plan", "parse", text).stdout.decode()
+
+
+def test_parse_refuses_with_a_caret_and_status_1():
+    result = run("plan", "parse", "A ) B")
+    assert result.returncode == 1
+    assert b"line 1, column 3" in result.stderr and b"^" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status"), [(["A"], 0), (["A * B"], 1), (["A ) B"], 1), (["--rules", "no", "A"], 2)]
+)
+def test_check_tells_by_its_exit_status(arguments, status):
+    assert run("plan", "check", *arguments).returncode == status
+
+
+def test_check_says_what_a_valid_plan_does_in_vain():
+    shown = run("plan", "check", "Who directed UHF? + Who directed UHF?")
+    assert shown.returncode == 0 and shown.stdout.startswith(b"valid: A + B\nasked-twice: ")
+    (row,) = map(json.loads, run("plan", "check", "-", given=b"A? + A?").stdout.splitlines())
+    assert row["valid"] and [found["code"] for found in row["doubts"]] == ["asked-twice"]
+
+
+def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
+    result = run("plan", "check", "-", given=b"A * B {x}\n\nA ) B\n\xff {y}\n" + b"A + " * 5000 + b"B")
+    rows = [json.loads(line) for line in result.stdout.splitlines()]
+    assert result.returncode == 1
+    assert [row["valid"] for row in rows] == [True, False, False, False, True]
+    assert rows[0] == {
+        "expression": "A * B {x}",
+        "valid": True,
+        "canonical": "A * B {x}",
+        "letters": "A * B",
+        "leaves": 2,
+        "diagnostics": [],
+        "doubts": [],
+    }
+    assert (rows[1]["canonical"], rows[1]["letters"], rows[1]["leaves"]) == (None, None, 0)
+    assert [row["diagnostics"][0]["code"] for row in rows[1:4]] == [
+        "empty",
+        "unbalanced-parenthesis",
+        "erroneous-dependency",
+    ]
+    assert set(rows[2]["diagnostics"][0]) == {"code", "message", "start", "end", "hint"}
+    assert rows[4]["leaves"] == 5001
+
+
+def test_a_reader_that_goes_away_ends_check_quietly():
+    process = subprocess.Popen(
+        [*COMMAND, "plan", "check", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdin.write(b"A\n")
+    process.stdin.flush()
+    assert process.stdout.readline()
+    process.stdout.close()
+    process.stdin.write(b"A\n" * 100)
+    process.stdin.close()
+    assert process.wait() == 141
+    assert process.stderr.read() == b""
+
+
+def test_an_argument_and_standard_input_read_the_same_bytes_alike():
+    broken = b"\xff * b {x}"
+    assert run("plan", "check", broken, "--json").stdout == run("plan", "check", "-", given=broken).stdout
+    assert run("plan", "parse", broken).stdout == run("plan", "parse", "-", given=broken).stdout != b""
+
+
+def test_the_tree_shows_control_characters_as_dots():
+    text = "Who \x1b[31mwrote\x07 it?"
+    assert run("plan", "parse", text).stdout.decode() == "A  Who ·[31mwrote· it?\n"
+
+
+def test_of_a_line_without_an_end_only_the_beginning_is_held():
+    endless = "head -c 300000000 /dev/zero | tr '\\0' a; printf '\\nA? + B?\\n'"
+    limited = f"ulimit -v 1000000; ({endless}) | {shlex.join(COMMAND)} plan check -"
+    result = subprocess.run(["bash", "-c", limited], capture_output=True, check=False)
+    assert result.returncode == 1, result.stderr[-400:]
+    first, second = map(json.loads, result.stdout.splitlines())
+    assert [d["code"] for d in first["diagnostics"]] == ["too-long"]
+    assert second["valid"]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+@pytest.mark.parametrize("arguments", [["plan", "parse", "A?"], ["plan", "check", "A?"], ["plan", "check", "-"]])
+def test_a_full_disk_behind_standard_output_is_one_error_and_no_verdict(arguments):
+    with Path("/dev/full").open("wb") as full:
+        result = subprocess.run([*COMMAND, *arguments], input=b"A?\n", stdout=full, stderr=subprocess.PIPE, check=False)
+    assert result.returncode == 2
+    assert result.stderr.startswith(b"error: standard output cannot be written: No space left on device")
+    assert b"Traceback" not in result.stderr

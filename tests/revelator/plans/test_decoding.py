@@ -1,0 +1,143 @@
+"""The decoder's grammar, as an automaton that knows nothing of the parser reads it."""
+
+from __future__ import annotations
+
+import random
+
+import llguidance
+import pytest
+from llguidance import LLMatcher, LLTokenizer
+
+from revelator.plans import check, logic, parse
+from revelator.plans.decoding import Grammar, plan_grammar, structured_outputs
+from revelator.plans.json_decoding import json_grammar
+from revelator.plans.logic_decoding import logic_grammar
+from revelator.plans.names import words_of
+
+ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
+
+
+@pytest.fixture(scope="module")
+def bytes_only() -> LLTokenizer:
+    return LLTokenizer("byte")
+
+
+def accepts(tokenizer: LLTokenizer, grammar: Grammar, text: str) -> bool:
+    matcher = LLMatcher(tokenizer, grammar.text)
+    return matcher.consume_tokens(tokenizer.tokenize_str(f" {text}")) and matcher.is_accepting()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A",
+        "A * B {x} * C {y}'s",
+        "(A + B) * C {x}",
+        "A * (B {x} * C {y})",
+        "A * (B {x} + C)",
+        "A * (B + (C + D {x}))",
+        "A + B * C {x}",
+        "Titanic (1997 film)",
+        "(Live) at Leeds + *NSYNC",
+        '"What? (Live) + More" * Who sang "{song}"?',
+        r'"a \"b\" \\ c" + 12" f(x) g()?',
+        "من أخرج؟ * أين ولد {المخرج}؟",
+    ],
+)
+def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert check(parse(text)) == ()
+    assert accepts(bytes_only, plan_grammar(), text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A {x}",
+        "A * B",
+        "A + B {x}",
+        "A * (B + C)",
+        "A * (B * C)",
+        "(A + B {x}) * C {y}",
+        "A *",
+        "()",
+        "(A",
+        "A ) B",
+        '"A',
+        "A × B {x}",
+        "A  B",
+        "A * B {{x}}",
+        "A * B {x",
+        f"A * B {{{'x' * 65}}}",
+        "A\nB",
+        r'A * "\u007bx\u007d"',
+    ],
+)
+def test_what_does_not_check_or_is_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert not accepts(bytes_only, plan_grammar(), text)
+
+
+def test_every_complete_text_of_random_walks_checks(bytes_only: LLTokenizer) -> None:
+    draw = random.Random(3)
+    matcher = LLMatcher(bytes_only, plan_grammar().text)
+    complete = 0
+    for _ in range(300):
+        matcher.reset()
+        matcher.consume_tokens(bytes_only.tokenize_str(" "))
+        text = ""
+        for piece in draw.choices(ALPHABET, k=40):
+            tokens = bytes_only.tokenize_str(piece)
+            if matcher.validate_tokens(tokens) == len(tokens):
+                matcher.consume_tokens(tokens)
+                text += piece
+                if matcher.is_accepting():
+                    complete += 1
+                    assert check(parse(text)) == (), text
+    assert complete > 500
+
+
+def test_keeping_to_names_refuses_a_name_that_the_question_does_not_hold(bytes_only: LLTokenizer) -> None:
+    grammar = plan_grammar(words_of("Who founded the company that distributed Tin Comet (1997 film)?"))
+    assert accepts(bytes_only, grammar, "Who distributed Tin Comet (1997 film)? * Who is the founder of {company}?")
+    assert not accepts(bytes_only, grammar, "Who distributed Tin Drum? * Who founded {company}?")
+    assert not accepts(bytes_only, grammar, "WhoWho distributed Tin Comet?")
+
+
+def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTokenizer) -> None:
+    asked = plan_grammar(words_of("Who wrote 𠮷野家?"))
+    assert accepts(bytes_only, asked, "Who wrote 𠮷野家? * When was {𠮷} born?")
+    assert not accepts(bytes_only, plan_grammar(words_of("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
+
+
+@pytest.mark.parametrize("words", ["a" * 1990, " ".join("a" * n for n in range(1, 140))])
+def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
+    question = f"Who is {words}?"
+    assert accepts(bytes_only, plan_grammar(words_of(question)), question)
+
+
+def test_vllm_takes_the_same_grammar() -> None:
+    """Its backend `guidance` hands the text of `grammar` to this function."""
+    for grammar in (plan_grammar(), logic_grammar()):
+        text = structured_outputs(grammar)["structured_outputs"]["grammar"]
+        assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
+
+
+@pytest.mark.parametrize(
+    "text", ['"a"', 'NOT "a b" AND ("c" OR NOT "d")', r'"a \"b\" \\" OR "1"', '"電𠮷"', 'NOT (NOT "a")']
+)
+def test_a_logical_query_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert logic.render(logic.parse(text)) == text and logic.check(logic.parse(text)) == ()
+    assert accepts(bytes_only, logic_grammar(), text)
+    assert accepts(bytes_only, logic_grammar(), logic.render_spaced(logic.parse(text)))
+
+
+@pytest.mark.parametrize(
+    "text", ["a", '""', '"  a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
+)
+def test_what_is_no_logical_query_or_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
+    assert not accepts(bytes_only, logic_grammar(), text)
+
+
+def test_a_json_schema_is_a_grammar(bytes_only: LLTokenizer) -> None:
+    grammar = json_grammar({"type": "array", "items": {"type": "string"}, "minItems": 1})
+    assert accepts(bytes_only, grammar, '["a", "b"]')
+    assert not accepts(bytes_only, grammar, "[]")

@@ -1,0 +1,57 @@
+"""The tree of commands: what a group says of itself, and what is said of a command that there is not."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from click.testing import CliRunner
+
+from revelator.cli import COMMANDS, Group, revelator
+
+GROUPS = [name for name, entry in COMMANDS.items() if isinstance(entry, Group)]
+
+
+@pytest.mark.parametrize("group", GROUPS)
+def test_the_help_of_a_group_says_which_question_each_command_answers(group: str) -> None:
+    shown = " ".join(CliRunner().invoke(revelator, [group, "--help"]).output.split())
+    entry = COMMANDS[group]
+    assert isinstance(entry, Group) and entry.about in shown
+    for name, command in entry.commands.items():
+        assert f"{name} {command.about}" in shown
+
+
+def test_the_help_of_a_group_imports_none_of_its_commands() -> None:
+    code = (
+        "import sys\n"
+        "from click.testing import CliRunner\n"
+        "from revelator.cli import revelator\n"
+        f"for group in {[*GROUPS, '']!r}:\n"
+        "    assert CliRunner().invoke(revelator, [*group.split(), '--help']).exit_code == 0\n"
+        "stray = {'torch', 'mlflow', 'numpy', 'data_gen', 'training', 'serving', 'evaluation'} & set(sys.modules)\n"
+        "sys.exit(str(sorted(stray)) if stray else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("demmo", "revelator demo"),
+        ("modle", "revelator model"),
+        ("promote", "revelator model promote"),  # a level below
+        ("plan chekc", "revelator plan check"),
+        ("index serch", "revelator index search"),
+        ("model marge --out x", "revelator model merge"),
+    ],
+)
+def test_an_unknown_command_suggests_the_nearest(typed: str, meant: str) -> None:
+    done = CliRunner().invoke(revelator, typed.split(), prog_name="revelator")
+    assert done.exit_code == 2 and f"Did you mean '{meant}'?" in done.output
+
+
+def test_a_word_that_is_near_no_command_gets_no_suggestion() -> None:
+    done = CliRunner().invoke(revelator, ["xyzzy"])
+    assert done.exit_code == 2 and "No such command 'xyzzy'" in done.output and "Did you mean" not in done.output

@@ -1,0 +1,170 @@
+"""Beam search finds what enumeration finds; of the likeliest texts the soundest one is taken."""
+
+import json
+from itertools import pairwise, product
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from revelator.plans.names import name_words
+from serving.models.beams import Beams, Marks
+from serving.models.choice import soundest
+
+VOCABULARY, ROOM, END = 4, 4, 0
+
+
+def enumerated(table: torch.Tensor, rows: int) -> list[list[tuple[float, list[int]]]]:
+    """Every text of at most ROOM tokens, its end among them, with its log probability, by row, likeliest first.
+
+    `table` (rows, ROOM, vocabulary before, vocabulary) gives the logits after a token; nothing before is token END."""
+    odds = table.log_softmax(-1)
+    found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
+    for row, length in product(range(rows), range(ROOM)):
+        for text in product(range(1, VOCABULARY), repeat=length):
+            path = [END, *text, END]
+            score = sum(float(odds[row, i, a, b]) for i, (a, b) in enumerate(pairwise(path)))
+            found[row].append((score, list(text)))
+    return [sorted(own, key=lambda pair: -pair[0]) for own in found]
+
+
+def searched(table: torch.Tensor, rows: int, width: int, marks: Marks | None = None) -> list[list[list[int]]]:
+    beams = Beams(rows, width, END, marks)
+    logits = table[:, 0, END].repeat_interleave(width, 0)
+    for place in range(1, ROOM + 1):
+        beams.step(logits)
+        if not beams.alive or place == ROOM:
+            break
+        owners = torch.tensor(beams.alive).repeat_interleave(width)
+        logits = table[owners, place, torch.tensor(beams.tokens)]
+    return beams.found()
+
+
+@given(st.integers(0, 2**31), st.integers(1, 3))
+def test_a_wide_search_finds_the_likeliest_texts(seed: int, rows: int) -> None:
+    table = 3 * torch.randn((rows, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(seed))
+    texts = [[text for _, text in own] for own in enumerated(table, rows)]
+    width = len(texts[0])  # as wide as there are texts: nothing is left out
+    found = searched(table, rows, width)
+    assert [own[:5] for own in found] == [own[:5] for own in texts]
+
+
+@given(st.integers(0, 2**31), st.lists(st.integers(1, 2), max_size=ROOM - 1), st.booleans())
+def test_a_search_held_to_marks_finds_the_likeliest_texts_with_just_these(
+    seed: int, order: list[int], both: bool
+) -> None:
+    marks = {*order, 1} | ({2} if both else set())
+    table = 3 * torch.randn((2, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(seed))
+    every = enumerated(table, 2)
+    texts = [[text for _, text in own if [token for token in text if token in marks] == order] for own in every]
+    width = VOCABULARY**ROOM  # ends count among the best `width` steps: here all do
+    assert searched(table, 2, width, Marks(sorted(marks), order)) == texts
+
+
+def plainly_searched(table: torch.Tensor, row: int, width: int) -> list[list[int]]:
+    """The same search of one row, to the last step: nothing tells it that no beam can win any more."""
+    odds = table.log_softmax(-1)
+    beams: list[tuple[float, list[int]]] = [(0.0, [])]
+    found: list[tuple[float, list[int]]] = []
+    for place in range(ROOM):
+        steps = [
+            (score + float(odds[row, place, text[-1] if text else END, token]), text, token)
+            for score, text in beams
+            for token in range(VOCABULARY)
+        ]
+        best = sorted(steps, key=lambda step: -step[0])[: 2 * width]
+        found += [(score, text) for score, text, token in best[:width] if token == END]
+        beams = [(score, [*text, token]) for score, text, token in best if token != END][:width]
+    return [text for _, text in sorted(found, key=lambda pair: -pair[0])[:width]]
+
+
+@given(st.integers(0, 2**31), st.integers(1, 4))
+def test_rows_do_not_touch_one_another_and_ending_early_loses_nothing(seed: int, width: int) -> None:
+    table = 3 * torch.randn((3, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(seed))
+    assert searched(table, 3, width) == [plainly_searched(table, row, width) for row in range(3)]
+
+
+def test_a_search_ends_once_no_beam_can_win() -> None:
+    beams = Beams(1, 1, END)
+    beams.step(torch.tensor([[9.0, 0.0, 0.0, 0.0]]))
+    assert beams.alive == [] and beams.found() == [[[]]]
+
+
+def test_a_beam_of_one_is_the_greedy_text() -> None:
+    table = torch.randn((1, ROOM, VOCABULARY, VOCABULARY), generator=torch.Generator().manual_seed(1))
+    table[:, :, 1:, END] = 9.0
+    first = int(table[0, 0, END, 1:].argmax()) + 1
+    table[0, 0, END, END] = -9.0
+    assert searched(table, 1, 1) == [[[first]]]
+
+
+@pytest.mark.parametrize(
+    ("texts", "taken"),
+    [
+        (["Who directed Comet?", "Who directed Tin Comet?"], 1),
+        (["Who directed Tin Comet?", "Who is the director of Tin Comet?"], 0),
+        (["Who directed The Comet?", "Who directed Tin Comet 2?"], 1),
+        (["Who directed (Tin Comet?", "Who directed Tin?"], 1),
+        (["Who directed\nTin Comet?", "Who directed Tin?"], 1),
+        (["Who is the director of Comet? * When did {Tin} die?", "Who directed Tin Comet? * When did {x} die?"], 1),
+        (["A? + A? + Who directed Tin Comet?", "A? + Who directed Tin Comet?"], 1),
+        (["Who directed Tin? + Who directed Comet 2? * When did {x} see {x} die?", "Who directed Tin?"], 0),
+        (["Who directed (The Tin Comet?", "{x}"], None),
+        ([], None),
+    ],
+    ids=[
+        "a name is whole",
+        "the likeliest of equals",
+        "most of the names",
+        "what does not check is out",
+        "so are control characters",
+        "a placeholder is no name",
+        "a question is asked once",
+        "names before doubts",
+        "none checks",
+        "nothing",
+    ],
+)
+def test_the_soundest_text_is_taken(texts: list[str], taken: int | None) -> None:
+    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts) == taken
+
+
+def test_what_a_question_counts_by_stands_in_no_leaf() -> None:
+    texts = [f"Who starred in Tin Comet? * Where was {{actor}} born{end}?" for end in ("", " in Orn")]
+    assert soundest("translate_bnf", "How many of the actors who starred in Tin Comet were born in Orn?", texts) == 0
+    assert soundest("translate_bnf", "Which of the actors who starred in Tin Comet were born in Orn?", texts) == 1
+
+
+def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question() -> None:
+    question = "Who is the spouse of the director of Émile Comet?"
+    trees = [
+        {"question": question, "children": [{"question": f"Who directed {name}?", "search": {"name": name}}]}
+        for name in ("Comet", "Émile Comet")
+    ]
+    for escaped in (True, False):
+        texts = [json.dumps(tree, ensure_ascii=escaped) for tree in trees]
+        assert soundest("translate_art", question, texts) == 1
+
+
+def test_a_query_keeps_names_in_its_terms() -> None:
+    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
+
+
+@pytest.mark.parametrize(
+    ("question", "names"),
+    [
+        ("When did Ada Quill's village join the U.S.?", ["Ada", "Quill", "U.S"]),
+        ("Who married Sammy Davis Jr.'s mother?", ["Sammy", "Davis", "Jr"]),
+        ("Who directed The Wall?", ["The", "Wall"]),
+        ("The director of Jaws is who?", ["Jaws"]),
+        ("Please tell me: who directed Jaws?", ["Jaws"]),
+        ("I wonder, who directed Jaws?", ["Jaws"]),
+        ("Tin Comet was released in 1999. When did its director die?", ["Tin", "Comet", "1999"]),
+        ("who founded AT&T and O'Neill-Smith", ["AT&T", "O'Neill-Smith"]),
+        ("Émile, Émile and 東京", ["Émile"]),
+        ("", []),
+    ],
+)
+def test_names_of_a_question(question: str, names: list[str]) -> None:
+    assert name_words(question) == names
