@@ -37,8 +37,8 @@ import torch
 from data_gen.instruction_set import read_records
 from evaluation.adapters.row_scores import row_values
 from revelator.artifact import read_manifest
-from revelator.durable import sha256_text
 from revelator.errors import ExpressionError
+from revelator.files import sha256_text
 from revelator.plans import art, check, leaves, logic, parse, substitute
 from revelator.plans.art_decoding import art_grammar
 from revelator.plans.decoding import plan_grammar

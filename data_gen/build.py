@@ -23,7 +23,7 @@ from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources.rows import Refused
 from revelator.artifact import grammar_hash
-from revelator.durable import sha256_file
+from revelator.files import sha256_file
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 

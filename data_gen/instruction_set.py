@@ -19,11 +19,11 @@ import pyarrow
 import pyarrow.compute as compute
 import pyarrow.parquet as parquet
 
+from data_gen.annotated import SPLITS
+from data_gen.builder import Record
 from data_gen.card import card
-from data_gen.questions import SPLITS
-from data_gen.records import Record
-from revelator.durable import sha256_file, sha256_text, staged_folder, write_json
 from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_file, sha256_text, staged_folder, write_json
 from revelator.tasks import prompt_hash
 
 FORMAT = 2

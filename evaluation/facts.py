@@ -10,12 +10,12 @@ from pathlib import Path
 
 import revelator
 import serving
-from revelator import durable
+from revelator import files
 
 
 def code_digest() -> str:
     """sha256 over the files of the packages that answer a question: answers of other code are other answers."""
-    return durable.code_digest(revelator, serving)
+    return files.code_digest(revelator, serving)
 
 
 def machine() -> dict[str, str]:

@@ -12,33 +12,27 @@ from typing import Any, TypeVar
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from revelator.alone import held
-from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from revelator.files import append_lines, hold_lock, read_lines
 
 Row = TypeVar("Row")
 
 
 def sole_writer(folder: Path) -> AbstractContextManager[None]:
-    """Holds `folder`, made where it is not there, for this process (`revelator.alone.held`). Raises ConfigError while
-    another process holds it, because two that append there write every row twice."""
+    """Holds `folder`, made where it is not there, for this process (`revelator.files.hold_lock`). Raises ConfigError
+    while another process holds it, because two that append there write every row twice."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is a file", where=str(folder), hint="name a folder: --out DIR")
     folder.mkdir(parents=True, exist_ok=True)
     lock = folder.resolve().with_name(f".{folder.resolve().name}.lock")
-    return held(lock, "measuring here", folder, "wait for it, or name another folder: --out DIR")
+    return hold_lock(lock, "measuring here", folder, "wait for it, or name another folder: --out DIR")
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
     """All rows; none where there is no file. A last line that a kill cut short is removed from the file. Raises
     ConfigError for rows with other fields."""
-    if not path.exists():
-        return []
-    whole, _, torn = path.read_bytes().rpartition(b"\n")
-    if torn:
-        write_bytes(path, whole + b"\n" if whole else b"")
     try:
-        return [kind(**json.loads(line)) for line in whole.splitlines()]
+        return [kind(**json.loads(line)) for line in read_lines(path)]
     except TypeError as error:
         hint = "name another folder, or remove this one"
         raise ConfigError("rows of another release stand there", where=str(path), hint=hint) from error
@@ -46,10 +40,7 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
 
 def append_rows(path: Path, rows: Iterable[Any]) -> None:
     """Adds dataclass rows, one line each."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    lines = "".join(json.dumps(asdict(row), ensure_ascii=False) + "\n" for row in rows)
-    with path.open("ab") as file:
-        file.write(lines.encode())
+    append_lines(path, (json.dumps(asdict(row), ensure_ascii=False) for row in rows))
 
 
 def progress_bar() -> Progress:

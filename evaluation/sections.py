@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from revelator.files import write_bytes
 
 SECTION = re.compile(r"<!-- (?P<name>[\w-]+) -->\n(?P<text>.*?)<!-- end of (?P=name) -->", re.DOTALL)
 

@@ -16,8 +16,8 @@ from datetime import UTC, datetime
 from importlib.resources import files
 from pathlib import Path
 
-from revelator.durable import sha256_file, sha256_folder, sha256_text, write_json
 from revelator.errors import ArtifactError
+from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
 from revelator.tasks import prompt_hash
 
 FORMAT = 1

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from revelator.artifact import MANIFEST, disk_errors, verify_files
-from revelator.durable import sha256_file, staged_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.files import sha256_file, staged_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient

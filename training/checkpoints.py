@@ -7,9 +7,8 @@ import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from revelator.alone import held
-from revelator.durable import sha256_folder, write_json
 from revelator.errors import ConfigError
+from revelator.files import hold_lock, sha256_folder, write_json
 from training.config import Run
 
 MARKER = "whole.json"
@@ -92,10 +91,10 @@ def record_run(work: Path, run_id: str, wanted: dict) -> None:
 
 
 def sole_writer(work: Path, name: str) -> AbstractContextManager[None]:
-    """Holds the lock `name` in `work` for this process (`revelator.alone.held`). Raises ConfigError while another
+    """Holds the lock `name` in `work` for this process (`revelator.files.hold_lock`). Raises ConfigError while another
     process holds it.
 
     `starter` is held by `revelator train`, `writer` by the process that trains: it may take seconds to end after the
     first was killed.
     """
-    return held(work / f"{name}.lock", "training here", work, "wait for it or end it, or choose another --out")
+    return hold_lock(work / f"{name}.lock", "training here", work, "wait for it or end it, or choose another --out")

@@ -17,8 +17,8 @@ import click
 from rich.console import Console
 
 from revelator.artifact import base_folder, disk_errors, read_manifest
-from revelator.durable import write_bytes
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.files import write_bytes
 from revelator.registry import home_folder
 from training.checkpoints import RUN, last_whole, sole_writer
 from training.config import Run, accelerate_file, find_config, load_config

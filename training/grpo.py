@@ -26,7 +26,7 @@ from trl import GRPOConfig, GRPOTrainer
 
 from revelator import registry
 from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
-from revelator.durable import staged_folder
+from revelator.files import staged_folder
 from training.base_model import load_base, precision
 from training.callbacks import Report, WholeCheckpoints
 from training.checkpoints import forget, record_run, sole_writer

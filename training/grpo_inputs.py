@@ -11,8 +11,8 @@ from random import Random
 from transformers import PreTrainedTokenizerBase
 
 from revelator.artifact import MANIFEST, base_folder, verify_adapter
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_file
 from revelator.plans import parse
 from training.answers import is_hard, read_answers
 from training.base_model import check_base, load_tokenizer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow.parquet as parquet
 
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_file
 from revelator.tasks import TASKS, prompt_hash
 
 if TYPE_CHECKING:

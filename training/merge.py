@@ -12,8 +12,8 @@ import click
 
 from revelator import registry
 from revelator.artifact import MANIFEST, base_folder, disk_errors, verify_adapter, verify_files
-from revelator.durable import sha256_file, staged_folder, write_json
 from revelator.errors import ConfigError
+from revelator.files import sha256_file, staged_folder, write_json
 from revelator.registry import CHAMPION, NAME, home_folder
 
 FOLDER = click.Path(path_type=Path)

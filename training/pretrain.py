@@ -35,7 +35,7 @@ import torch
 from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from revelator.durable import sha256_file, staged_folder, write_json
+from revelator.files import sha256_file, staged_folder, write_json
 from revelator.tasks import TASKS
 from training.muon import Muon
 from training.rows import (

@@ -39,8 +39,8 @@ from revelator.artifact import (
     disk_errors,
     verify_files,
 )
-from revelator.durable import sha256_text, staged_folder
 from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_text, staged_folder
 from training.base_model import check_base, load_base, load_tokenizer, precision
 from training.callbacks import Report, WholeCheckpoints
 from training.checkpoints import BEST, forget, identity, record_run, sole_writer

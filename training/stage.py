@@ -12,7 +12,7 @@ from transformers import PreTrainedTokenizerBase
 
 from revelator import registry
 from revelator.artifact import AdapterManifest, lasting_name, write_manifest
-from revelator.durable import write_bytes
+from revelator.files import write_bytes
 from training.checkpoints import begun_run, last_whole
 from training.config import Run
 

@@ -24,7 +24,7 @@ from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
 from trl import SFTTrainer
 
-from revelator.durable import staged_folder, write_json
+from revelator.files import staged_folder, write_json
 from revelator.tasks import TASKS
 from training.checkpoints import BEST
 from training.instructions import first_token

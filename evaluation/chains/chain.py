@@ -21,8 +21,8 @@ from pathlib import Path
 
 from rich.console import Console
 
-from revelator.durable import sha256_file, sha256_text, write_json
 from revelator.errors import RevelatorError
+from revelator.files import sha256_file, sha256_text, write_json
 from revelator.tasks import prompt_hash
 
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing

@@ -24,8 +24,8 @@ from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
-from revelator.durable import write_bytes
 from revelator.errors import RevelatorError
+from revelator.files import write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show

@@ -20,8 +20,8 @@ from evaluation.commands import AS_JSON, FOLDER
 from evaluation.costs.model import Predicted, Prices, ServiceTimes, demand_of, predict
 from evaluation.facts import machine
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
-from revelator.durable import sha256_text, write_json
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_text, write_json
 
 FORMAT = "revelator-service-times-1"
 

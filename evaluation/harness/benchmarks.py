@@ -17,8 +17,8 @@ from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
 from evaluation.questions import by_id_hash
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_file
 
 LEFT_BY = "see split, kinds, ids, dev_of and sample"
 STATED = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')

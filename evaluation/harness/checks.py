@@ -7,8 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_file
 
 SHOWN = 3  # ids that an error names
 

@@ -25,8 +25,8 @@ from typing import Any
 from pydantic_core import to_json
 
 from evaluation.harness.checks import check_ids
-from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import read_lines, sha256_file, sha256_text, write_json
 from revelator.trace import Trace
 
 FORMAT = 1
@@ -166,7 +166,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
             where=str(folder),
             hint="name another folder for this run, or ask with what that one was begun with",
         )
-    cut_torn_line(folder / QUESTIONS)
+    read_lines(folder / QUESTIONS)  # drops a last line that a kill cut short
     return read_questions(folder, there, whole=False)
 
 
@@ -238,13 +238,6 @@ def read_metrics(folder: Path) -> dict[str, Any]:
     if metrics["questions_sha256"] != sha256_file(folder / QUESTIONS):
         raise ArtifactError("questions.jsonl was changed after it was measured", where=str(folder))
     return metrics
-
-
-def cut_torn_line(path: Path) -> None:
-    """Removes a last line that a kill cut short."""
-    whole, _, torn = path.read_bytes().rpartition(b"\n") if path.exists() else (b"", b"", b"")
-    if torn:
-        write_bytes(path, whole + b"\n" if whole else b"")
 
 
 class RowWriter:

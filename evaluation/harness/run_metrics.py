@@ -15,7 +15,7 @@ import numpy as np
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
 from evaluation.metrics.bootstrap import Interval, bootstrap, bootstrap_of
 from evaluation.metrics.labels import calibration_error, reliability
-from revelator.durable import sha256_file, write_json
+from revelator.files import sha256_file, write_json
 
 COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")
 costs_of = attrgetter(*COSTS)

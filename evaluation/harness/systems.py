@@ -17,8 +17,8 @@ from evaluation.harness.config import RunConfig
 from revelator import registry
 from revelator.artifact import read_manifest as read_adapter
 from revelator.client import AsyncClient
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError
+from revelator.files import sha256_file
 from revelator.trace import Trace
 from serving.executor import Executor, Limits
 from serving.executor.anrag import Models

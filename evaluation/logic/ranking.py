@@ -18,8 +18,8 @@ from evaluation.logic.queries import Case
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases
 from evaluation.metrics.retrieval import ndcg
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError
+from revelator.files import sha256_file
 from revelator.plans import logic
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logical import Operators, compose

@@ -16,8 +16,8 @@ from itertools import combinations
 from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
 from evaluation.metrics.answers import normalise
-from revelator.durable import sha256_text
 from revelator.errors import ExpressionError
+from revelator.files import sha256_text
 from revelator.plans import (
     Dependent,
     Expression,

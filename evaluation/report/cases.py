@@ -10,8 +10,8 @@ from markupsafe import Markup
 from evaluation.harness.folder import QuestionRow
 from evaluation.report.plans import drawn
 from evaluation.report.runs import Loaded, measure_name, value_of
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 from revelator.trace import Trace
 
 SHOWN = 4

@@ -20,8 +20,8 @@ from evaluation.report.runs import load
 from evaluation.report.tracking import log
 from evaluation.sections import put
 from revelator import registry
-from revelator.durable import write_bytes
 from revelator.errors import ConfigError
+from revelator.files import write_bytes
 
 PAGE, SUMMARY = "report.html", "report.md"
 

@@ -11,8 +11,8 @@ from typing import Any
 from evaluation.harness.folder import RUN, QuestionRow, Run, read_metrics, read_questions, read_run
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.report.charts import Figure, Series
-from revelator.durable import sha256_text
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_text
 
 MEASURES = {
     "em": "EM",

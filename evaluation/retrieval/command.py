@@ -41,8 +41,8 @@ from evaluation.retrieval.queries import (
     shape_of,
 )
 from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
-from revelator.durable import sha256_file, sha256_text, write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order

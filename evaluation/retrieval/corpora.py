@@ -19,7 +19,7 @@ import numpy as np
 from data_gen.annotated import AnnotatedQuestion, Evidence
 from evaluation.metrics.retrieval import title_key
 from evaluation.retrieval.recall import gold_titles
-from revelator.durable import sha256_file, sha256_text, write_bytes
+from revelator.files import sha256_file, sha256_text, write_bytes
 from revelator.trace import Passage
 from serving.retrieval import Index, IndexSettings, build_index
 from serving.retrieval.fusion import reciprocal_ranks

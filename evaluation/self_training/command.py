@@ -13,9 +13,9 @@ from rich.console import Console
 
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
 from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources.formats import READERS
-from revelator.durable import sha256_file
+from data_gen.sources import READERS
 from revelator.errors import ConfigError, ExpressionError
+from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
 from serving.protocols import DECODINGS, Decoding
 

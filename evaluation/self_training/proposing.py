@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 import torch
 
 from data_gen.self_training import PLANNED
-from revelator.durable import sha256_text
 from revelator.errors import ConfigError
+from revelator.files import sha256_text
 from serving.models.beams import Marks
 from serving.models.engine import Engine
 from serving.models.revelator_model import BEAMS, PLAN_TOKENS, complete

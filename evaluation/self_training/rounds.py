@@ -33,8 +33,8 @@ from evaluation.adapters.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.self_training.proposing import Propose
-from revelator.durable import write_bytes, write_json
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import write_bytes, write_json
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Node, Trace, in_order
 

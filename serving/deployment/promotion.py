@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from revelator import durable
 from revelator.errors import ArtifactError
+from revelator.files import write_json
 
 PROMOTION = "promotion.json"
 
@@ -72,4 +72,4 @@ def read(home: Path) -> Promotion | None:
 
 
 def write(home: Path, promotion: Promotion) -> None:
-    durable.write_json(home / PROMOTION, asdict(promotion))
+    write_json(home / PROMOTION, asdict(promotion))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from revelator import durable
 from revelator.errors import ConfigError, Conflict
+from revelator.files import write_json
 from revelator.registry import Version, tag_version
 from serving.deployment import canary, promotion, staging
 from serving.deployment.canary import Rules, Verdict
@@ -74,7 +74,7 @@ class Rollout:
 
     def conclude(self, verdict: Verdict) -> None:
         """Promotes or withdraws, and records the verdict below the home folder and in the registry."""
-        durable.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
+        write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
         if verdict.promoted:
             deploy(self.home, self.version, keep=self.keep)
         else:

@@ -7,9 +7,9 @@ import shutil
 from dataclasses import asdict
 from pathlib import Path
 
-from revelator import durable
 from revelator.artifact import MANIFEST, base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
+from revelator.files import sha256_folder, staged_folder, write_json
 from revelator.registry import DIGEST_TAG, Version, download
 from serving.deployment.promotion import Release
 from serving.triton import repository
@@ -25,12 +25,12 @@ def stage(folder: Path, version: Version) -> Release:
     kept = _kept(folder, version)
     if kept:
         return kept
-    with durable.staged_folder(folder) as stage:
+    with staged_folder(folder) as stage:
         download(version, stage / ADAPTER)
         release = _release(stage / ADAPTER, version)
         shutil.copyfile(repository.template(REVELATOR), stage / "model.py")
         repository.compile_code(stage / "model.py")
-        durable.write_json(stage / RELEASE, asdict(release))
+        write_json(stage / RELEASE, asdict(release))
     return release
 
 
@@ -44,7 +44,7 @@ def _kept(folder: Path, version: Version) -> Release | None:
     release = read_release(folder)
     if release is None:
         return None
-    whole = durable.sha256_folder(folder / ADAPTER) == release.files
+    whole = sha256_folder(folder / ADAPTER) == release.files
     same = release.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
     code = (folder / "model.py").read_bytes() == repository.template(REVELATOR).read_bytes()
     if not (whole and same and code and Path(release.base["folder"]).is_dir()):
@@ -62,7 +62,7 @@ def _release(adapter: Path, version: Version) -> Release:
         version=version.version,
         run_id=version.run_id,
         base={"name": manifest.base_name, "digest": manifest.base_digest, "folder": str(base)},
-        files=durable.sha256_folder(adapter),
+        files=sha256_folder(adapter),
     )
 
 

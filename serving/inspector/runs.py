@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
-from revelator import durable
 from revelator.errors import DataError
+from revelator.files import write_json
 from revelator.trace import Trace
 
 KEPT = 200
@@ -78,7 +78,7 @@ class Runs:
 
     def save(self, run: Run) -> None:
         """Raises OSError when it cannot be written; nothing half-written stays."""
-        durable.write_json(self._path(run.id), run.to_json(), mode=0o600)
+        write_json(self._path(run.id), run.to_json(), mode=0o600)
         for id in self._ids()[self.kept :]:
             self._path(id).unlink(missing_ok=True)
 

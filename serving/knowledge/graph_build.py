@@ -18,8 +18,8 @@ from urllib.parse import quote
 import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
-from revelator import durable
 from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_file, sha256_folder, staged_folder, write_json
 from serving.knowledge.labels import Label, key_of, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary, local_name
 
@@ -41,7 +41,7 @@ def build_graph(
     if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
         raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
     vocabulary = vocabulary or Vocabulary()
-    with durable.staged_folder(out) as stage:
+    with staged_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
         for path in inputs:
             _load(store, path)
@@ -57,7 +57,7 @@ def build_graph(
             "triples": len(store),
             "labels": labels,
             "relations": sorted({label.text for label in relations if label.main}),
-            "inputs": [{"name": path.name, "sha256": durable.sha256_file(path)} for path in inputs],
+            "inputs": [{"name": path.name, "sha256": sha256_file(path)} for path in inputs],
             "vocabulary": {
                 "label": vocabulary.label.value,
                 "aliases": [node.value for node in vocabulary.aliases],
@@ -65,9 +65,9 @@ def build_graph(
             },
         }
         del store  # writes its last files, and releases the lock before the folder moves
-        manifest["files"] = durable.sha256_folder(stage)
+        manifest["files"] = sha256_folder(stage)
         manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
-        durable.write_json(stage / "manifest.json", manifest)
+        write_json(stage / "manifest.json", manifest)
     return manifest
 
 

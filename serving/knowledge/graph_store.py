@@ -15,8 +15,8 @@ from typing import Any
 import pyoxigraph as ox
 from pyoxigraph import NamedNode
 
-from revelator import durable
 from revelator.errors import ArtifactError, DeadlineExceeded
+from revelator.files import sha256_file
 from serving.knowledge.graph_build import FORMAT
 from serving.knowledge.labels import Label, LabelIndex
 from serving.knowledge.linking import best_relations
@@ -42,7 +42,7 @@ def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
         file = folder / name
         if not file.is_file() or file.stat().st_size != size:
             raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=HINT)
-        if verify and durable.sha256_file(file) != manifest["files"][name]:
+        if verify and sha256_file(file) != manifest["files"][name]:
             raise ArtifactError("has changed since it was built", where=str(file), hint=HINT)
     return manifest
 

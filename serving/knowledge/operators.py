@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.plans.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
 from revelator.trace import Passage
 from serving.knowledge.source import Query

@@ -24,9 +24,8 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress, TaskID
 
-from revelator import durable
-from revelator.alone import work_folder
 from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_file, sha256_folder, staged_folder, work_folder, write_json
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.encoder import Encoder
@@ -60,19 +59,19 @@ def build_index(
     progress = progress or Progress(disable=True)
     count = _survey(corpora, progress)
     encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
-    described = [{"name": path.name, "sha256": durable.sha256_file(path)} for path in corpora]
+    described = [{"name": path.name, "sha256": sha256_file(path)} for path in corpora]
     plan: dict[str, Any] = {"format": FORMAT, "count": count, "corpora": described, "settings": asdict(settings)}
     if encoder:
         plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
     with work_folder(out, plan | {"shard": size}, "*.npz", "building this index") as work:
         shards = _write_shards(work, corpora, count, size, settings, encoder, progress)
-        with durable.staged_folder(out) as stage:
+        with staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)
-            files = durable.sha256_folder(stage)
+            files = sha256_folder(stage)
             sizes = {path.name: path.stat().st_size for path in sorted(stage.iterdir())}
             manifest = plan | more | {"version": version + 1, "files": files, "sizes": sizes}
-            durable.write_json(stage / "manifest.json", manifest)
+            write_json(stage / "manifest.json", manifest)
     return manifest
 
 

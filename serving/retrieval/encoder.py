@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_folder, sha256_text
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -121,8 +121,8 @@ def _from_hub(name: str) -> Path:
 
 def _digest(folder: Path) -> str:
     """Over the digests of weights, configuration and tokenizer: what decides which vector a text gets."""
-    files = durable.sha256_folder(folder)
+    files = sha256_folder(folder)
     kept = {
         name: digest for name, digest in files.items() if name.endswith((".safetensors", ".json", ".txt", ".model"))
     }
-    return durable.sha256_text("\n".join(f"{digest} {name}" for name, digest in sorted(kept.items())))
+    return sha256_text("\n".join(f"{digest} {name}" for name, digest in sorted(kept.items())))

@@ -12,8 +12,8 @@ from typing import Any, get_args
 
 import numpy as np
 
-from revelator import durable
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import write_json
 from serving.retrieval.calibration import Calibration, Calibrations, fit
 from serving.retrieval.index import Index
 from serving.retrieval.logical_search import Source, raw_scores, source_of
@@ -111,7 +111,7 @@ def _places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
 def write_calibrations(path: Path, fitted: Calibrations) -> dict[str, Any]:
     """Writes the file of `--calibration`, and returns what it says."""
     described = {"format": FORMAT, **asdict(fitted)}
-    durable.write_json(path, described)
+    write_json(path, described)
     return described
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from revelator import durable
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_file
 
 FORMAT = "revelator-index-2"
 FORMATS = ("revelator-index-", "revelator-bm25-")  # what a build may replace
@@ -73,6 +73,6 @@ def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
         file = folder / name
         if not file.is_file() or file.stat().st_size != size:
             raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=hint)
-        if verify and durable.sha256_file(file) != digests[name]:
+        if verify and sha256_file(file) != digests[name]:
             raise ArtifactError("has changed since it was built", where=str(file), hint=hint)
     return manifest

@@ -2,7 +2,7 @@
 
 A shard is written in one step; one that was damaged since is made again.
 
-A shard holds `size` passages with their terms or vectors, or both; `revelator.alone.work_folder` keeps them.
+A shard holds `size` passages with their terms or vectors, or both; `revelator.files.work_folder` keeps them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from revelator import durable
+from revelator.files import write_bytes
 from revelator.trace import Passage
 from serving.retrieval.passages import passage_line
 from serving.retrieval.settings import IndexSettings
@@ -82,7 +82,7 @@ def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings
         arrays["vectors"] = vectors
     file = io.BytesIO()
     np.savez(file, **arrays)
-    durable.write_bytes(path, file.getvalue())
+    write_bytes(path, file.getvalue())
 
 
 def _terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:

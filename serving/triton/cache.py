@@ -11,7 +11,7 @@ from typing import Literal
 
 from cachetools import TTLCache
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from revelator.trace import Trace
 
 SECONDS = 3600.0  # what a graph or the web says may change

@@ -21,9 +21,9 @@ from typing import IO
 
 from starlette.types import ASGIApp
 
-from revelator import durable
 from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import write_json
 from revelator.registry import existing
 from serving.deployment import promotion
 from serving.http.gateway import create_gateway, create_metrics
@@ -148,7 +148,7 @@ def live_server(
                 raise
             running = _describe(server, models, http, exposure)
             stack.enter_context(_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
-            durable.write_json(home / SERVE_JSON, asdict(running))
+            write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield server, running
             finally:

@@ -17,9 +17,9 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
-from revelator import durable
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.files import write_bytes
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
@@ -168,7 +168,7 @@ def write_code(home: Path, name: str, version: int) -> None:
     """This package's model.py into a version folder: an older release may have deployed that version."""
     path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
-        durable.write_bytes(path, code)
+        write_bytes(path, code)
     compile_code(path)
 
 
@@ -186,9 +186,7 @@ def write_config(
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
-    durable.write_bytes(
-        repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
-    )
+    write_bytes(repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode())
 
 
 def config_with(home: Path, name: str, *versions: int) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from serving.deployment import canary
 from serving.protocols import Completion, Revelator
 from serving.triton import traffic

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from revelator.channel import control_token
-from revelator.durable import sync_folder
 from revelator.errors import ConfigError, InvalidRequest
+from revelator.files import sync_folder
 
 Name = Literal[".control-token", ".inner-token"]
 CONTROL: Name = ".control-token"

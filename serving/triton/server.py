@@ -25,8 +25,8 @@ from tritonclient.utils import InferenceServerException
 
 from revelator import spans
 from revelator.channel import TOKEN, channel
-from revelator.durable import sha256_text
 from revelator.errors import ConfigError, Unavailable
+from revelator.files import sha256_text
 from serving.triton.exposure import CLOSED, LOOPBACK, Exposure
 from serving.triton.install import Installation
 

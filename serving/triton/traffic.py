@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 from serving.deployment import promotion
 from serving.deployment.promotion import PROMOTION, Canary, Promotion
 

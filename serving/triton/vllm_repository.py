@@ -20,9 +20,9 @@ from google.protobuf import text_format
 from transformers import AutoConfig, AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelInstanceGroup
 
-from revelator import durable
 from revelator.artifact import base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
+from revelator.files import write_bytes, write_json
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
 from serving.triton import repository
@@ -83,10 +83,10 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS).unlink(missing_ok=True)
-    durable.write_bytes(folder / "config.pbtxt", _config().encode())
-    durable.write_json(folder / "1" / "model.json", chosen)
-    durable.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    durable.write_json(folder / "1" / FACTS, vars(Served(first, names, tokens)))
+    write_bytes(folder / "config.pbtxt", _config().encode())
+    write_json(folder / "1" / "model.json", chosen)
+    write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
+    write_json(folder / "1" / FACTS, vars(Served(first, names, tokens)))
     return folder
 
 

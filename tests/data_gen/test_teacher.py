@@ -17,10 +17,10 @@ from click.testing import CliRunner
 
 from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import question_hash
-from data_gen.teacher.chats import Prompts
-from revelator.alone import held
+from data_gen.teacher.prompting import Prompts
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
+from revelator.files import hold_lock
 from tests.chat_server import Server, cuts, fails, running
 from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question, teaching
 
@@ -296,7 +296,7 @@ def test_two_runs_do_not_work_in_one_folder_and_other_folders_are_left_alone(
     run: Run, teacher: Teacher, tmp_path: Path
 ) -> None:
     run()
-    with held(tmp_path / "out/.lock", "asking", tmp_path), pytest.raises(ConfigError, match="another process"):
+    with hold_lock(tmp_path / "out/.lock", "asking", tmp_path), pytest.raises(ConfigError, match="another process"):
         run()
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")

@@ -17,8 +17,8 @@ from data_gen.questions import OPERATIONS, AnnotatedQuestion
 from data_gen.world.generate import generate
 from data_gen.world.graph import relations
 from data_gen.world.terms import Asked, echoing
-from revelator.durable import sha256_file
 from revelator.errors import ConfigError, RevelatorError
+from revelator.files import sha256_file
 from revelator.plans import Sequence, bind, check, leaves, parse, placeholders, render, substitute
 
 SIZE = 700

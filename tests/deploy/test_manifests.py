@@ -15,8 +15,8 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from revelator import durable
 from revelator.cli import revelator
+from revelator.files import write_json
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -117,7 +117,7 @@ def test_a_new_version_is_one_line_which_the_readiness_of_a_pod_goes_by(tmp_path
     for served, version, is_ready in ((7, 7, True), (1, 7, False), (77, 7, False), (None, 7, False)):
         (tmp_path / "serve.json").unlink(missing_ok=True)
         if served:
-            durable.write_json(tmp_path / "serve.json", {"models": {"executor": 7, "revelator": served}})
+            write_json(tmp_path / "serve.json", {"models": {"executor": 7, "revelator": served}})
         looked = probe.replace("/srv/revelator", str(tmp_path))
         done = subprocess.run(
             ["sh", "-c", looked], env={"VERSION": str(version), "PATH": os.environ["PATH"]}, check=False

@@ -147,7 +147,7 @@ def write_retrieval(folder: Path) -> Path:
     """A measurement of retrieval alone with all four ways."""
     from evaluation.retrieval.page import metrics_of
     from evaluation.retrieval.queries import WAYS, Ranked
-    from revelator.durable import write_json
+    from revelator.files import write_json
 
     draw = random.Random(5)
     rows = []

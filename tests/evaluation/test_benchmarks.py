@@ -16,8 +16,8 @@ from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
 from data_gen.instruction_set import read_records
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file
 
 CONTEXT = [["Tin Comet", ["Harrow Pictures distributed it."]], ["Quill", ["A feather."]]]
 HOTPOT = {

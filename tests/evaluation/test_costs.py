@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from evaluation.costs.command import FORMAT, costs
 from evaluation.costs.model import STATIONS, Demand, Prices, ServiceTimes, demand_of, mean_value_analysis, predict
 from evaluation.harness.folder import Cost
-from revelator.durable import write_json
 from revelator.errors import ArtifactError, DataError
+from revelator.files import write_json
 
 SECONDS = st.floats(0.001, 5)
 ONE = dict.fromkeys(STATIONS, 1)

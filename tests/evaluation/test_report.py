@@ -22,8 +22,8 @@ from evaluation.report.page import interval_text
 from evaluation.report.plans import drawn
 from evaluation.report.plots import plotted
 from evaluation.report.runs import differences, load
-from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_file, write_json
 from tests.evaluation.report_runs import BITE, write_retrieval, write_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

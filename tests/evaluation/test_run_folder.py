@@ -25,8 +25,8 @@ from evaluation.harness.folder import (
     read_run,
 )
 from evaluation.rows import sole_writer
-from revelator.durable import sha256_file, write_json
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file, write_json
 
 MADE = Run(
     config={"benchmark": {"format": "musique"}, "concurrency": 2},

@@ -7,8 +7,8 @@ import pytest
 
 from revelator import promotions, registry
 from revelator.artifact import MANIFEST
-from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.files import sha256_folder
 from tests.revelator.adapters import folder_of
 
 

@@ -15,8 +15,8 @@ import pytest
 
 from revelator import registry
 from revelator.cli import revelator as program
-from revelator.durable import sha256_text
 from revelator.errors import ConfigError
+from revelator.files import sha256_text
 from serving.deployment.deploy import deploy
 from serving.triton.live import find_running
 from serving.triton.server import Ports, error_lines, read_ports

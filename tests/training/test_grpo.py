@@ -13,8 +13,8 @@ import pytest
 
 from revelator import registry
 from revelator.artifact import verify_adapter
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file
 from tests.training.toy import write_adapter, write_base
 from training import grpo, sft
 from training.config import GrpoConfig, TrainConfig, load_config

@@ -32,8 +32,8 @@ from transformers import (
 
 from revelator import registry
 from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError
+from revelator.files import sha256_file
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from training import sft

@@ -16,8 +16,8 @@ import pytest
 
 from revelator import registry
 from revelator.artifact import read_manifest, verify_adapter
-from revelator.durable import sha256_file
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
+from revelator.files import sha256_file
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import last_whole, sole_writer

@@ -13,7 +13,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator.artifact import base_digest, grammar_hash, write_manifest
-from revelator.durable import sha256_file, sha256_text, write_json
+from revelator.files import sha256_file, sha256_text, write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
 from revelator.tasks import (

@@ -23,7 +23,7 @@ import mlflow.store.tracking.sqlalchemy_store  # noqa: F401  once, not in each f
 
 from revelator import registry
 from revelator.artifact import verify_files
-from revelator.durable import sha256_folder
+from revelator.files import sha256_folder
 from serving.deployment import promotion, staging
 from serving.deployment.deploy import deploy, folder_of
 from serving.triton import control, repository

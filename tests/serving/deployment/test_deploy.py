@@ -23,8 +23,8 @@ from click.testing import CliRunner
 from revelator import registry
 from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
-from revelator.durable import sha256_folder
 from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_folder
 from serving.commands.deploy import deploy as command
 from serving.deployment import promotion
 from serving.deployment.deploy import deploy, roll_back

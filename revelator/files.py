@@ -1,0 +1,266 @@
+"""Files on disk: durable writes, resumable lines, locks, folders that are replaced whole, digests.
+
+replace_file, write_bytes, write_json   a reader sees the old file or the new one, never a part
+append_lines, read_lines                lines that survive a kill; a torn last line is dropped
+hold_lock, try_lock                     one process at a time
+staged_folder, work_folder              a folder that is replaced whole; a build that continues after a kill
+sha256_file, sha256_folder, …           digests
+"""
+
+from __future__ import annotations
+
+import fcntl
+import glob
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+from typing import Any, BinaryIO
+
+from revelator.errors import ConfigError
+
+CODE = ("*.py", "*.lark", "*.txt", "*.yaml", "*.tsv")
+PLAN = "plan.json"
+
+
+@contextmanager
+def replace_file(path: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """A file to fill; when the block ends it is synced and takes the place of `path` by rename. On an error it is
+    removed, and `path` stays as it was."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, aside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        Path(aside).chmod(mode)
+        Path(aside).replace(path)
+    except BaseException:
+        Path(aside).unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
+    with replace_file(path, mode) as file:
+        file.write(data)
+
+
+def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
+    write_bytes(path, (json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True) + "\n").encode(), mode)
+
+
+def append_lines(path: Path, lines: Iterable[str]) -> None:
+    """Adds lines, each of them whole, to a file that is made where it is missing."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        file.write("".join(f"{line}\n" for line in lines).encode())
+
+
+def read_lines(path: Path) -> list[bytes]:
+    """The lines of a file that is appended to; none where there is no file. A last line that a kill cut short is
+    removed from the file, so that the next line does not continue it."""
+    if not path.exists():
+        return []
+    whole, newline, torn = path.read_bytes().rpartition(b"\n")
+    if torn:
+        write_bytes(path, whole + newline)
+    return whole.split(b"\n") if newline else []
+
+
+@contextmanager
+def hold_lock(lock: Path, doing: str, where: Path, hint: str = "wait for it, or name another folder") -> Iterator[None]:
+    """Holds the file `lock` for this process until the block ends, then removes it; the lock ends with the process,
+    however that ends. Raises ConfigError with the number of the process that holds it, which is `doing` something at
+    `where`. (The file is open for writing, as a lock on a shared file system wants it.)"""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("a+") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            file.seek(0)
+            message = f"another process ({file.read()}) is {doing}"
+            raise ConfigError(message, where=str(where), hint=hint) from error
+        if not (lock.exists() and os.path.samestat(os.fstat(file.fileno()), lock.stat())):
+            raise ConfigError(f"another process was {doing} until now", where=str(where), hint="try again")
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
+        try:
+            yield
+        finally:
+            lock.unlink(missing_ok=True)
+
+
+@contextmanager
+def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
+    """Whether this process could take the lock `path`, which it then holds until the block ends; the file stays.
+
+    It tries for a tenth of a second, because a process that only looks whether the lock is free holds it for a moment.
+    Raises ConfigError for a folder that cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("a")
+    except OSError as error:
+        hint = "name a folder that you may write, with --home or REVELATOR_HOME"
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path.parent), hint=hint) from error
+    with file:
+        yield any(_take(file.fileno(), shared, wait) for wait in (0, 0.02, 0.02, 0.02, 0.02))
+
+
+def _take(file: int, shared: bool, wait: float) -> bool:
+    time.sleep(wait)
+    try:
+        fcntl.flock(file, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def resolve_target(target: Path) -> Path:
+    """The folder that is replaced for `target`: what a symbolic link leads to. Raises ConfigError for the current
+    folder, which would vanish under the running command."""
+    place = target.resolve()
+    if place == Path.cwd():
+        raise ConfigError("the current folder cannot be replaced", where=str(target), hint="name a folder within it")
+    return place
+
+
+@contextmanager
+def staged_folder(target: Path) -> Iterator[Path]:
+    """A folder beside `target` to fill. When the block ends it takes the place of `target` by rename; on an error it is
+    removed.
+
+    A folder that stands there is set aside before the rename and removed after it. What a killed process left on this
+    machine is cleared first: its stage is removed, and the folder that it had set aside returns if nothing took its
+    place. The names of both carry the number of their process.
+    """
+    target = resolve_target(target)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    _clear_abandoned(target)
+    stage = Path(tempfile.mkdtemp(dir=target.parent, prefix=f"{_aside(target, 'staging')}{os.getpid()}-"))
+    stage.chmod(0o755)
+    old = stage.with_name(stage.name.replace(".staging-", ".old-"))
+    try:
+        yield stage
+        for path in stage.rglob("*"):
+            if path.is_file():
+                with path.open("rb") as file:
+                    os.fsync(file.fileno())
+        sync_folder(stage)
+        if target.exists():
+            target.rename(old)
+        stage.rename(target)
+        sync_folder(target.parent)
+        shutil.rmtree(old, ignore_errors=True)
+    except BaseException:
+        if old.exists() and not target.exists():
+            old.rename(target)
+        shutil.rmtree(stage, ignore_errors=True)
+        raise
+
+
+def _aside(target: Path, kind: str) -> str:
+    """The start of the names of this machine's folders of a `kind` beside `target`; a process number follows."""
+    return f".{target.name}.{kind}-{platform.node()}-"
+
+
+def _clear_abandoned(target: Path) -> None:
+    for old in _abandoned(target, "old"):
+        if not target.exists():
+            old.rename(target)
+        shutil.rmtree(old, ignore_errors=True)
+    for stage in _abandoned(target, "staging"):
+        shutil.rmtree(stage, ignore_errors=True)
+
+
+def _abandoned(target: Path, kind: str) -> list[Path]:
+    """The folders of a `kind` beside `target` whose process has ended."""
+    start = _aside(target, kind)
+    found = target.parent.glob(f"{glob.escape(start)}*")
+    return [path for path in found if not _is_running(int(path.name.removeprefix(start).partition("-")[0]))]
+
+
+def _is_running(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:  # another user's
+        return True
+    return True
+
+
+@contextmanager
+def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) -> Iterator[Path]:
+    """The folder `.NAME.building` beside `target` for the parts of its build, which are files like `pattern`.
+
+    It holds the parts that an earlier build of the same `plan` left, and no others. It is removed when the block ends;
+    if the block fails or is killed, the parts stay for the next build. Raises ConfigError while another process builds
+    at `target`.
+    """
+    target = resolve_target(target)
+    folder = target.with_name(f".{target.name}.building")
+    with hold_lock(target.with_name(f".{target.name}.lock"), doing, target):
+        folder.mkdir(exist_ok=True)
+        if _read_plan(folder) != plan:
+            for path in folder.glob(pattern):
+                path.unlink()
+            write_json(folder / PLAN, plan)
+        done = False
+        try:
+            yield folder
+            done = True
+        finally:
+            if done or not any(folder.glob(pattern)):
+                shutil.rmtree(folder)
+
+
+def _read_plan(folder: Path) -> Any:
+    """What the parts in this folder are made from; None where that cannot be read."""
+    try:
+        return json.loads((folder / PLAN).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sha256_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sha256_text(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def sha256_folder(folder: Path, *, leave_out: frozenset[str] = frozenset()) -> dict[str, str]:
+    """Digest of each file below `folder`, by its path relative to it, sorted."""
+    files = (p for p in sorted(folder.rglob("*")) if p.is_file())
+    names = {str(p.relative_to(folder)): p for p in files}
+    return {name: sha256_file(path) for name, path in names.items() if name not in leave_out}
+
+
+@cache
+def code_digest(*packages: ModuleType) -> str:
+    """The sha256 over the files of packages. If it differs, the code differs, and so may its results."""
+    folders = [Path(folder) for package in packages for folder in package.__path__]
+    files = sorted(path for folder in folders for pattern in CODE for path in folder.rglob(pattern))
+    return sha256_text("".join(map(sha256_file, files)))
