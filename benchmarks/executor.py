@@ -35,13 +35,13 @@ import click
 from fixed import LIMITS, Fixed, one_after_the_other, plans
 from fixed.concurrency import LEVELS, cancelled, concurrent
 
+from revelator.limits import depth
 from revelator.plans import Expression, bind, check, leaves, parse
 from revelator.trace import Node
-from serving import collector
+from serving import pauses
 from serving.executor import Executor
-from serving.executor.limits import depth
-from serving.executor.plan import PlanRun
 from serving.executor.recording import Recorder
+from serving.executor.scheduler import PlanRun
 
 
 async def bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
@@ -149,7 +149,7 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
         f"{'plan':12}{'stages':>7}{'ms':>8}{'executor':>10}{'question':>10}{'bare':>16}{'executor':>16}{'question':>16}"
         f"{'sequential':>12}"
     )
-    collector.settle()
+    pauses.tune_collector()
     costs = []
     for name, plan in plans().items():
         wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))

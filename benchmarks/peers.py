@@ -53,8 +53,8 @@ def executor(plan: str, seconds: dict[str, float]) -> Ask:
     from fixed import LIMITS
 
     from revelator.plans import check, parse
-    from serving.executor.plan import PlanRun
     from serving.executor.recording import Recorder
+    from serving.executor.scheduler import PlanRun
 
     async def answer(node) -> None:
         await asyncio.sleep(seconds[node.question])

@@ -235,7 +235,7 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
 
 
 def _known(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
-    return tuple(Step(step.question, step.answer) for step in steps)
+    return tuple(Step(step.question, (step.answer,)) for step in steps)
 
 
 def fraction(key: str) -> float:

@@ -41,9 +41,9 @@ class Options(TypedDict, total=False):
     """What a question may be asked with."""
 
     plan: str | None  # an expression to run instead of the model's own
-    strategy: str  # auto (as the model says), direct, single, compound, compile, atomic, logic or iterate
+    strategy: str  # one of `revelator.limits.STRATEGIES`
     deadline_ms: float | None  # the server ends its work by then, and answers with what it has
-    limits: Mapping[str, float] | None  # of serving.executor.Limits: lower ones than the server's own
+    limits: Mapping[str, float] | None  # of revelator.limits.Limits: lower ones than the server's own
     reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
 
 

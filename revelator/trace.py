@@ -7,7 +7,7 @@ and run it again. Times are milliseconds since the trace began; `started_at` is 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -20,6 +20,11 @@ Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first t
 Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
 PlanLanguage = Literal["bnf", "art", "logic"]
+
+
+def join_answers(answers: Sequence[str]) -> str:
+    """Answers as a prompt or a terminal shows them, "a; b". Never to be split again: a title may hold a semicolon."""
+    return "; ".join(answers)
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from revelator.terminal import printable
-from revelator.trace import Node, Passage, Trace
+from revelator.trace import Node, Passage, Trace, join_answers
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
 MARKS = {
@@ -86,7 +86,7 @@ def _label(node: Node, whole: str) -> Text:
     if asked and asked != whole:
         label.append(f"  {asked}")
     if node.answers:
-        label.append(" → ", "dim").append("; ".join(node.answers), "bold")
+        label.append(" → ", "dim").append(join_answers(node.answers), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")
     if node.status in ("ok", "failed"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
+from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, parse, substitute
 from revelator.trace import Node, Passage
-from serving.executor import Limits
-from serving.executor.anrag import Models, anrag
+from serving.executor.evidence import Models, answer_from_documents
 from serving.protocols import Completion, GenerateRequest, Reading
 
 LIMITS = Limits(leaves=64, depth=64, concurrency=64)
@@ -53,7 +53,7 @@ async def one_after_the_other(plan: str, services: Fixed) -> None:
     for leaf, source in zip(leaves(expression), sources, strict=True):
         asked = substitute(leaf.text, {name: answers[i] for name, i in source.items()})
         node = Node("1", "atomic", leaf.text, asked=asked)
-        await anrag(Models(services, services, services), node, LIMITS)
+        await answer_from_documents(Models(services, services, services), node, LIMITS)
         answers.append(node.answers[0])
 
 

@@ -8,10 +8,10 @@ import time
 from collections.abc import Awaitable, Callable
 
 from fixed import LIMITS, Fixed, one_after_the_other
+from revelator.limits import depth
 from revelator.plans import parse
 from revelator.trace import Passage
 from serving.executor import Executor
-from serving.executor.limits import depth
 
 LEVELS = (1, 16, 64)
 

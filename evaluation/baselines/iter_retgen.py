@@ -5,6 +5,7 @@ search of the next. Every round reads the whole question anew from what that sea
 from __future__ import annotations
 
 from evaluation.baselines.steps import read
+from revelator.trace import join_answers
 from serving.executor.run import Run
 
 K = 5
@@ -16,6 +17,6 @@ async def iter_retgen(run: Run) -> None:
     for _ in range(min(ROUNDS, run.limits.steps)):
         node = await read(run, run.question, K, query=f"{run.question} {said}".strip())
         run.answer(node.answers, node.sentence)
-        if (node.sentence or "; ".join(node.answers)) == said:
+        if (node.sentence or join_answers(node.answers)) == said:
             break  # the next search would be the same
-        said = node.sentence or "; ".join(node.answers)
+        said = node.sentence or join_answers(node.answers)

@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 
-from evaluation.baselines.steps import UNKNOWN, merge, read, write
+from evaluation.baselines.steps import merge, read, write
 from revelator.tasks import Step
 from serving.executor.run import Run
 from serving.protocols import GenerateRequest
@@ -49,8 +49,8 @@ async def _answer(run: Run, question: str, tree: Tree, above: Sequence[str], roo
         asked = REFERENCE.sub(lambda match: _referred(match, steps), part)
         below = {asked if key == part else key: value for key, value in tree.items()}
         found = await _answer(run, asked, below, (*above, question), room // max(1, len(parts)))
-        steps.append(Step(asked, "; ".join(found) or UNKNOWN))
-    if known := [one for one in steps if one.answer != UNKNOWN]:
+        steps.append(Step(asked, tuple(found)))
+    if known := [one for one in steps if one.answers]:
         node = await merge(run, question, known)
         if node.answers:
             return node.answers

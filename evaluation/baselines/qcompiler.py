@@ -8,7 +8,7 @@ relevance judgement, parallel leaves, fan-out, operations by code.
 
 from __future__ import annotations
 
-from evaluation.baselines.steps import UNKNOWN, merge, read, step
+from evaluation.baselines.steps import merge, read, step
 from revelator.errors import PlanError
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.expression import without_placeholders
@@ -32,9 +32,5 @@ async def qcompiler(run: Run) -> None:
         asked = substitute(leaf.text, {name: answers[producer] for name, producer in sources.items()})
         run.steps.append(step(await read(run, asked, run.limits.kept)))
         answers.append(run.steps[-1].answer)
-    node = await merge(run, run.question, [s for s in run.steps if s.answer != UNKNOWN]) if len(run.steps) > 1 else None
-    run.answer(*((node.answers, node.sentence) if node and node.answers else (_last(answers), "")))
-
-
-def _last(answers: list[str]) -> list[str]:
-    return [value for value in answers[-1].split("; ") if value != UNKNOWN]
+    node = await merge(run, run.question, [s for s in run.steps if s.answers]) if len(run.steps) > 1 else None
+    run.answer(*((node.answers, node.sentence) if node and node.answers else (run.steps[-1].answers, "")))

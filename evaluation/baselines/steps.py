@@ -13,8 +13,6 @@ from serving.executor.run import Run
 from serving.generators import as_data
 from serving.protocols import GenerateRequest
 
-UNKNOWN = "unknown"  # a step without an answer, as later ones are told of it
-
 
 async def read(run: Run, question: str, k: int, query: str | None = None, known: Sequence[Passage] = ()) -> Node:
     """Searches for `query` (the question itself if None) and reads the answer to `question` from the `k` passages and
@@ -49,7 +47,7 @@ async def merge(run: Run, question: str, steps: Sequence[Step]) -> Node:
 
 
 def step(node: Node) -> Step:
-    return Step(node.asked or node.question, "; ".join(node.answers) or UNKNOWN)
+    return Step(node.asked or node.question, tuple(node.answers))
 
 
 @cache

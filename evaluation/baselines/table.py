@@ -16,9 +16,9 @@ from evaluation.baselines.probtree import probtree
 from evaluation.baselines.qcompiler import qcompiler
 from evaluation.baselines.self_ask import self_ask
 from revelator.errors import DeadlineExceeded
+from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Limits
-from serving.executor.anrag import Models
+from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 

@@ -10,7 +10,6 @@ from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 from revelator.trace import Passage
 from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Completion, Revelator
 from serving.retrieval import Index
 from serving.retrieval.logical import Operators
@@ -78,12 +77,12 @@ class LogicalRetriever:
         return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
-def with_sources(atomic: AtomicStrategy, names: Sequence[str]) -> AtomicStrategy:
-    """The strategy over some of its sources alone. Raises ConfigError for a name that is none of theirs."""
-    there = {source.name: source for source in atomic.sources.all}
+def with_sources(sources: Sources, names: Sequence[str]) -> Sources:
+    """Some of the sources alone. Raises ConfigError for a name that is none of theirs."""
+    there = {source.name: source for source in sources.all}
     if unknown := [name for name in names if name not in there]:
         message = f"there is no source {', '.join(unknown)}"
         raise ConfigError(message, where="ablation.sources", hint=f"sources are {', '.join(there)}")
     if not names:
         raise ConfigError("no source is left", where="ablation.sources")
-    return AtomicStrategy(Sources([there[name] for name in names], atomic.sources.selector))
+    return Sources([there[name] for name in names], sources.selector)

@@ -12,12 +12,12 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
 from data_gen.config import FilePath, read_config
+from revelator.limits import Strategy
 from serving.protocols import Decoding
 from serving.retrieval.logical import Conjunction, Disjunction, Negation
 
 EXAMPLES = "evaluation/configs"
 
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
@@ -139,7 +139,7 @@ class RunConfig(_Strict):
     its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked; a baseline asks its
     inner models, with the secret of the server's home folder `home`.
 
-    `corpora` are the files that the index must have been built from. `limits` are those of `serving.executor.Limits`.
+    `corpora` are the files that the index must have been built from. `limits` are those of `revelator.limits.Limits`.
     """
 
     benchmark: BenchmarkConfig

@@ -28,7 +28,7 @@ from evaluation.logic.ranking import cases_of, files_of, identity, rank
 from evaluation.rows import sole_writer
 from revelator.errors import ConfigError, RevelatorError
 from revelator.trace import Trace
-from serving import collector
+from serving import pauses
 
 COMPILES = ("auto", "compile")
 
@@ -107,7 +107,7 @@ def carry_out(
 ) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
     is kept, and the same call goes on; ConfigError while another process writes in `folder`."""
-    with sole_writer(folder), collector.settled():
+    with sole_writer(folder), pauses.tuned_collector():
         done = {row.id for row in begin(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))

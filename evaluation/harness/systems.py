@@ -19,11 +19,12 @@ from revelator.artifact import read_manifest as read_adapter
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
+from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Executor, Limits
-from serving.executor.anrag import Models
+from serving.executor import Executor
+from serving.executor.evidence import Models
 from serving.generators import EmbeddedGenerator, EndpointGenerator
-from serving.knowledge.strategy import AtomicStrategy
+from serving.knowledge.config import open_sources
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.settings import read_manifest as read_index
@@ -236,16 +237,16 @@ def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Reve
 
 def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, opened: Opened) -> Ask:
     strategy: Any = strategy_of(config)
-    atomic = logical = None
+    sources = logical = None
     if strategy == "atomic":
-        atomic = AtomicStrategy.open(Path(config.sources) if config.sources else None, services[1])
+        sources = open_sources(Path(config.sources) if config.sources else None, services[1])
         if config.ablation.sources is not None:
-            atomic = with_sources(atomic, config.ablation.sources)
-        stack.push_async_callback(atomic.close)
+            sources = with_sources(sources, config.ablation.sources)
+        stack.push_async_callback(sources.close)
     if strategy == "logic":
         logical = LogicalRetriever(opened.index(Path(config.index)), config.ablation)
     share = config.ablation.deduplication is None
-    executor = Executor(*services, limits, atomic=atomic, logical=logical, share_leaves=share)
+    executor = Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
     return lambda question: executor.run(question, strategy=strategy)
 
 

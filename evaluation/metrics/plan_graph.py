@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from data_gen.leakage import normalise
+from revelator.limits import depth
 from revelator.plans import Expression, bind, check, leaves, letters_key, parse
-from serving.executor.limits import depth
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken
 

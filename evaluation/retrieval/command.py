@@ -284,7 +284,8 @@ class Leaves:
         self._generator = EmbeddedGenerator()
 
     async def __call__(self, question: AnnotatedQuestion, plan: str, corpus: Corpus) -> list[str]:
-        from serving.executor import Executor, Limits
+        from revelator.limits import Limits
+        from serving.executor import Executor
 
         retriever = Searching(corpus.of(question))
         executor = Executor(self._revelator, retriever, self._generator, Limits(deadline_ms=PATIENCE))

@@ -126,7 +126,8 @@ def round_(
     from evaluation.self_training import rounds
     from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
-    from serving.executor import Executor, Limits
+    from revelator.limits import Limits
+    from serving.executor import Executor
     from serving.generators import EmbeddedGenerator
     from serving.models.engine import Engine
     from serving.models.revelator_model import LocalRevelator

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError
-from serving import collector
+from serving import pauses
 from serving.triton.backend import Inner, array, failure, parameters, response, texts
 from serving.triton.completions import Client, Completions, Row
 from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES
@@ -16,7 +16,7 @@ class TritonPythonModel:
         self.inner = Inner(args)
         folder = Path(args["model_repository"]) / args["model_version"]
         self.completions = Completions(folder, parameters(args)["decoding"])
-        collector.give_back_often()
+        pauses.keep_trimming_memory()
 
     def execute(self, requests):
         read = [self.read(request) for request in requests]

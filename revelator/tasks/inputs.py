@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from revelator.trace import join_answers
+
+UNKNOWN = "unknown"  # stands in a prompt for the answer of a step that has none
+
 
 @dataclass(frozen=True)
 class Step:
-    """A sub-question that has been answered; several values are joined by "; "."""
+    """A sub-question that was asked, with its answers: none where nothing was found."""
 
     question: str
-    answer: str
+    answers: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The answers as a prompt shows them."""
+        return join_answers(self.answers) or UNKNOWN
 
 
 @dataclass(frozen=True)

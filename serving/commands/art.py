@@ -108,14 +108,14 @@ def _read(path: Path) -> Art:
 
 
 async def _run(tree: Art, path: Path, url: str | None, model: str) -> Trace:
+    from serving.executor.trees import answer_by_tree
     from serving.generators import EmbeddedGenerator, EndpointGenerator
     from serving.knowledge.config import open_sources
-    from serving.knowledge.run import execute
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()
     try:
-        return await execute(tree, sources, generator)
+        return await answer_by_tree(tree, sources, generator)
     finally:
         await sources.close()
         if isinstance(generator, EndpointGenerator):

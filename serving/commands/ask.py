@@ -14,6 +14,7 @@ from rich.live import Live
 
 from revelator._wire import write_error
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
+from revelator.limits import STRATEGIES
 from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Trace
@@ -22,8 +23,6 @@ from serving.triton.live import find_running
 
 if TYPE_CHECKING:
     from revelator.client import Options
-
-STRATEGIES = ["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 
 
 @click.command()

@@ -14,10 +14,8 @@ from pyoxigraph import NamedNode
 from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.terminal import printable
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore, read_manifest
-from serving.knowledge.operators import query_of
-from serving.knowledge.source import Found
+from serving.knowledge.graph_store import GraphStore, build_graph, read_manifest
+from serving.knowledge.operators import Found, query_of
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
 
 FOLDER = click.Path(path_type=Path)

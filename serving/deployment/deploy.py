@@ -34,7 +34,7 @@ from serving.triton.traffic import Choice
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
-DRAIN_SECONDS = 35.0  # a question may take 30 (serving.executor.Limits); one that is later goes on with the new version
+DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
 Report = Callable[[str], None]
 
 

@@ -1,6 +1,6 @@
 """Runs questions: routes, plans, single steps, merging, limits and the trace."""
 
-from serving.executor.executor import Executor, Strategy
-from serving.executor.limits import Limits
+from revelator.limits import Limits, Strategy
+from serving.executor.executor import Executor
 
 __all__ = ["Executor", "Limits", "Strategy"]

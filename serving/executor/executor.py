@@ -5,23 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Literal, TypedDict, Unpack, get_args
+from typing import TypedDict, Unpack
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
+from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans import Expression
 from revelator.trace import Trace
 from revelator.trace_events import Event
-from serving.executor import routes
-from serving.executor.anrag import Models
-from serving.executor.leaf import answered
-from serving.executor.limits import Limits
-from serving.executor.merging import settle
+from serving.executor import routes, trees
+from serving.executor.evidence import Models, reusable_nodes
 from serving.executor.recording import Recorder
-from serving.executor.run import AtomicRunner, Run
+from serving.executor.run import Run, settle
 from serving.guard import Guard
+from serving.knowledge.sources import Sources
 from serving.protocols import Generator, Retriever, Revelator
-
-Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "straightforward": routes.straightforward,
@@ -30,7 +27,7 @@ ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
     "compound": routes.compound,
     "complex": routes.compile_plan,
     "compile": routes.compile_plan,
-    "atomic": routes.atomic,
+    "atomic": trees.atomic,
     "logic": routes.logical,
     "iterate": routes.iterate,
 }
@@ -56,9 +53,9 @@ class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
     Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
-    and the generator; `atomic` runs trees of atomic operators, `logical` takes logical queries; `ended` is called with
-    each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement wants.
-    `turn` is entered around the work on a question; the wait for it is part of the question's time.
+    and the generator; trees of atomic operators run over `sources`; `logical` takes logical queries; `ended` is called
+    with each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement
+    wants. `turn` is entered around the work on a question; the wait for it is part of the question's time.
     """
 
     def __init__(
@@ -70,7 +67,7 @@ class Executor:
         *,
         searching: Guard | None = None,
         reading: Guard | None = None,
-        atomic: AtomicRunner | None = None,
+        sources: Sources | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
         ended: Callable[[Trace], object] = lambda trace: None,
@@ -79,7 +76,7 @@ class Executor:
         guards = searching or Guard("the retriever"), reading or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
-        self.atomic = atomic
+        self.sources = sources
         self.share_leaves = share_leaves
         self._ended = ended
         self._turn = turn
@@ -126,11 +123,9 @@ class Executor:
         limits = limits or self.limits
         limits.check_question(question)
         limits.check_size(plan)
-        if strategy not in get_args(Strategy):
-            raise InvalidRequest(
-                f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(get_args(Strategy))}"
-            )
-        if strategy == "atomic" and self.atomic is None:
+        if strategy not in STRATEGIES:
+            raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
+        if strategy == "atomic" and self.sources is None:
             hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
             raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
         if strategy == "logic" and self.models.logical is None:
@@ -144,9 +139,16 @@ class Executor:
             async with asyncio.timeout(deadline / 1000) as scope:
                 if plan is not None and strategy not in ("atomic", "logic"):
                     expression = await routes.read_plan(plan, limits)
-                run = Run(question, self.models, limits, Recorder(question, strategy, listener))
-                run.share = self.share_leaves
-                run.given, run.atomic, run.earlier = plan, self.atomic, answered(reuse) if reuse else {}
+                run = Run(
+                    question,
+                    self.models,
+                    limits,
+                    Recorder(question, strategy, listener),
+                    sources=self.sources,
+                    given=plan,
+                    earlier=reusable_nodes(reuse) if reuse else {},
+                    share=self.share_leaves,
+                )
                 async with self._turn():
                     await _travel(run, expression, strategy)
         except TimeoutError:

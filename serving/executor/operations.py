@@ -1,16 +1,53 @@
-"""From a plan's answers to the parts that operations by code work on (`serving.merge`)."""
+"""Operations over a plan's answers: the chains that lead to a value, and the parts that code computes with
+(`serving.merge`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import Protocol
 
-from revelator.plans import Atomic, Expression
-from serving.executor.branches import before, leading
+from revelator.plans import Atomic, Dependent, Expression, leaves
 from serving.executor.choices import Answered, Choice, wants_all
-from serving.executor.threads import apart
 from serving.merge import Member, Merged, Part, compute_within, size_of
+from serving.pauses import offload
+
+
+def branches_of(expression: Expression, first: int = 0) -> list[list[int]]:
+    """The chains whose last leaves make up the result, each as leaf indices: one for a chain, several for a list."""
+    if isinstance(expression, Atomic):
+        return [[first]]
+    if isinstance(expression, Dependent):
+        left = len(leaves(expression.left))
+        return [[*range(first, first + left), *branch] for branch in branches_of(expression.right, first + left)]
+    found: list[list[int]] = []
+    for item in expression.items:
+        found += branches_of(item, first)
+        first += len(leaves(item))
+    return found
+
+
+def chains_before(expression: Expression, leaf: int, first: int = 0) -> list[list[int]]:
+    """The chains that lead up to a leaf: those of the left operands before it; none for a leaf that continues none."""
+    if isinstance(expression, Atomic):
+        return []
+    if isinstance(expression, Dependent):
+        split = first + len(leaves(expression.left))
+        if leaf < split:
+            return chains_before(expression.left, leaf, first)
+        inner = chains_before(expression.right, leaf, split)
+        return [[*range(first, split), *chain] for chain in inner] or branches_of(expression.left, first)
+    for item in expression.items:
+        if leaf < first + len(leaves(item)):
+            return chains_before(item, leaf, first)
+        first += len(leaves(item))
+    return []
+
+
+def chains_from(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
+    """The chains before a leaf that one of its producers stands in."""
+    return [chain for chain in chains_before(expression, leaf) if not set(producers).isdisjoint(chain)]
 
 
 class Plan(Protocol):
@@ -38,10 +75,10 @@ async def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Cho
         else Part((_question(plan, producer),), (Member({}, (choice.values[name],)),))
         for name, producer in sources.items()
     }
-    chains = leading(plan.expression, leaf, sources.values())
+    chains = chains_from(plan.expression, leaf, sources.values())
     ends = [_part(plan, chain, [_question(plan, i) for i in chain]) for chain in chains]
     size = len(text) + len(asked) + size_of([*values.values(), *ends])
-    return await apart(size, partial(compute_within, text, asked, values, ends))
+    return await offload(size, partial(compute_within, text, asked, values, ends))
 
 
 def _part(plan: Plan, chain: Sequence[int], questions: Sequence[str]) -> Part:
@@ -50,7 +87,7 @@ def _part(plan: Plan, chain: Sequence[int], questions: Sequence[str]) -> Part:
 
 def _values(plan: Plan, producer: int) -> Part:
     """What a whole list of values stands for."""
-    behind = {leaf for chain in before(plan.expression, producer) for leaf in chain}
+    behind = {leaf for chain in chains_before(plan.expression, producer) for leaf in chain}
     whole = all(map(plan.is_whole, (*behind, producer)))
     return Part((_question(plan, producer),), _members(plan, producer), whole)
 

@@ -13,16 +13,15 @@ from functools import partial
 from typing import Any
 
 from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavailable
+from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
 from revelator.plans.expression import without_placeholders
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
-from serving.executor.limits import Limits
-from serving.executor.merging import UNKNOWN, merge_plan, merge_steps
-from serving.executor.plan import PlanRun
-from serving.executor.run import Run
-from serving.executor.threads import apart
+from serving.executor.run import Run, merge_plan, merge_steps
+from serving.executor.scheduler import PlanRun
+from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
 log = logging.getLogger(__name__)
@@ -77,37 +76,24 @@ async def compound(run: Run) -> None:
 async def compile_plan(run: Run) -> None:
     expression = await translate(run, "translate_bnf", lambda plan: require_valid(plan, run.limits))
     if expression is None:
-        run.degrade(f"no plan that the model wrote could be run ({said(run)}): the question went through the loop")
+        run.degrade(
+            f"no plan that the model wrote could be run ({last_fault(run)}): the question went through the loop"
+        )
         await iterate(run)
     else:
         await run_plan(run, expression, "model")
-
-
-async def atomic(run: Run) -> None:
-    """A tree of atomic operators: the caller's, which must be one that can be run, or the model's own, or one derived
-    from the model's plan, else the loop."""
-    assert run.atomic
-    run.recorder.trace.plan_language = "art"
-    try:
-        await run.atomic(run, run.given)
-    except (PlanError, TaskOutputError) as error:
-        if run.given is not None:
-            raise
-        run.recorder.trace.plan_language = "bnf"
-        run.degrade(f"{error.message}: the question went through the loop")
-        await iterate(run)
 
 
 async def logical(run: Run) -> None:
     """One step whose documents are found by a logical query (ITLR): the caller's, which must be one that can be run, or
     the model's, else by the question's words."""
     if run.given is not None:
-        query = await apart(len(run.given), partial(_read_query, run.given))
+        query = await offload(len(run.given), partial(_read_query, run.given))
     else:
         query = await translate(run, "translate_logic", _require_answerable)
     if query is None:
         run.degrade(
-            f"no query that the model wrote could be run ({said(run)}): the question's words found the documents"
+            f"no query that the model wrote could be run ({last_fault(run)}): the question's words found the documents"
         )
         await single(run)
         return
@@ -128,7 +114,7 @@ async def iterate(run: Run) -> None:
             break
         asked.add(question)
         node = await _step(run, question)
-        run.steps.append(Step(question, "; ".join(node.answers) or UNKNOWN))
+        run.steps.append(Step(question, tuple(node.answers)))
         if await _enough(run):
             break
     await merge_steps(run)
@@ -154,7 +140,7 @@ async def read_plan(text: str, limits: Limits) -> Expression:
         require_valid(expression, limits)
         return expression
 
-    return await apart(len(text), read)
+    return await offload(len(text), read)
 
 
 def _read_query(text: str) -> logic.Query:
@@ -236,7 +222,7 @@ async def _enough(run: Run) -> bool:
     return label == "yes"
 
 
-def said(run: Run) -> str:
+def last_fault(run: Run) -> str:
     """What was wrong with the last plan of the model's."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 

@@ -19,7 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 from revelator.trace_events import Event
 from serving.http.bodies import read_body
 from serving.http.statuses import headers_of, status_of
@@ -143,7 +143,7 @@ def _thought(event: Event, node: Mapping[str, Any]) -> str | None:
     if event.kind == "planned":
         return f"plan: {node['plan']}\n"
     if event.kind == "answered" and node["kind"] in ("atomic", "direct", "merge") and node["answers"]:
-        return f"{node['asked'] or node['question'] or node['kind']} → {'; '.join(node['answers'])}\n"
+        return f"{node['asked'] or node['question'] or node['kind']} → {join_answers(node['answers'])}\n"
     return None
 
 

@@ -6,8 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from serving.knowledge.labels import key_of
-from serving.knowledge.linking import alike
+from serving.knowledge.labels import is_alike, key_of
 from serving.retrieval import STOP_WORDS
 from serving.values import parse_date, parse_quantity
 
@@ -50,7 +49,7 @@ class Fact:
     inverse: bool = False
 
 
-def others(condition: str, entities: Sequence[str]) -> tuple[str, ...] | None:
+def exclude_named(condition: str, entities: Sequence[str]) -> tuple[str, ...] | None:
     """The entities left by "other than X", or "X and Y", X and Y being among them; None for any other condition."""
     if not (match := _OTHER.match(condition)):
         return None
@@ -60,7 +59,7 @@ def others(condition: str, entities: Sequence[str]) -> tuple[str, ...] | None:
     return tuple(e for e in entities if key_of(e) not in named) if named <= keys else None
 
 
-def verdicts(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[str, bool | None]:
+def judge_entities(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[str, bool | None]:
     """Whether each entity meets the condition, in order; None where its facts do not tell.
 
     Bounds ("after 1990", "between 2000 and 2010") are held against the numbers and years among the values, and the
@@ -131,7 +130,7 @@ def _unread(text: str, relations: Collection[str]) -> bool:
     """Whether a word is left that is neither grammar nor part of a relation's name."""
     known = {word for name in relations for word in name.split()}
     words = [word for word in text.replace(NAMED, " ").split() if word not in GRAMMAR]
-    return not all(any(alike(word, other) for other in known) for word in words)
+    return not all(any(is_alike(word, other) for other in known) for word in words)
 
 
 def _within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:

@@ -21,13 +21,11 @@ from pyoxigraph import Literal as RdfLiteral
 from pyoxigraph import NamedNode
 
 from revelator.errors import ConfigError
-from serving.knowledge.endpoint import WIKIDATA_URL, SparqlEndpoint
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.source import Source
-from serving.knowledge.sources import Sources
-from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, Vocabulary
-from serving.knowledge.text import TextSource
+from serving.knowledge.operators import Source
+from serving.knowledge.sources import Sources, TextSource
+from serving.knowledge.sparql import RDFS_LABEL, WIKIDATA, WIKIDATA_URL, SparqlEndpoint, Vocabulary
 from serving.knowledge.web import WebSource
 from serving.protocols import Retriever
 from serving.retrieval import Index, LocalRetriever
@@ -121,8 +119,11 @@ def read_sources(path: Path) -> SourcesFile:
     return settings
 
 
-def open_sources(path: Path, retriever: Retriever | None = None) -> Sources:
-    """Opens every source of a file; `retriever` serves a text source that names no index."""
+def open_sources(path: Path | None, retriever: Retriever | None = None) -> Sources:
+    """Opens every source of a file; `retriever` serves a text source that names no index, and is the only source where
+    no file is given."""
+    if path is None:
+        return Sources([_open(Text(kind="text"), Path(), retriever)])
     settings = read_sources(path)
     return Sources([_open(source, path.parent, retriever) for source in settings.sources])
 

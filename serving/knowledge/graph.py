@@ -15,13 +15,12 @@ from pyoxigraph import NamedNode
 
 from revelator.plans.art import Filter, Relate, Search
 from revelator.trace import Passage
-from serving.executor.threads import apart
 from serving.knowledge import sparql
-from serving.knowledge.conditions import Fact, verdicts
-from serving.knowledge.labels import Label, key_of
-from serving.knowledge.linking import alike
-from serving.knowledge.source import Found, Query, SourceKind
+from serving.knowledge.conditions import Fact, judge_entities
+from serving.knowledge.labels import Label, is_alike, key_of
+from serving.knowledge.operators import Found, Query, SourceKind
 from serving.knowledge.sparql import Row, Vocabulary
+from serving.pauses import offload
 
 ROWS = 10_000  # of one answer: more is counted and not listed
 HEADS = 20  # entities whose facts one query reads
@@ -84,7 +83,9 @@ class GraphSource:
             iri: {word for fact in known for word in key_of(f"{fact.relation} {fact.value}").split()}
             for iri, known in facts.items()
         }
-        shared = [sum(any(alike(word, other) for other in said.get(one.iri, ())) for word in wanted) for one in labels]
+        shared = [
+            sum(any(is_alike(word, other) for other in said.get(one.iri, ())) for word in wanted) for one in labels
+        ]
         return [label for label, count in zip(labels, shared, strict=True) if count == max(shared)]
 
     async def _relate(self, call: Relate, query: Query) -> Found:
@@ -128,7 +129,7 @@ class GraphSource:
             return Found(note="no node is called so")
         facts, whole = await self._facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        met = await _apart(sum(map(len, facts.values())), partial(verdicts, call.condition, known))
+        met = await _apart(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
         kept = tuple(name for name, verdict in met.items() if verdict)
         unknown = sum(verdict is None for verdict in met.values())
         passages = _as_passages(query.heads, known)
@@ -189,7 +190,7 @@ def _certain(labels: list[Label], name: str) -> list[Label]:
 
 async def _apart(rows: int, work: Callable[[], Result]) -> Result:
     """Work on what a graph gave, which may be thousands of rows."""
-    return await apart(ROW_CHARACTERS * rows, work)
+    return await offload(ROW_CHARACTERS * rows, work)
 
 
 def _facts_of(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[Fact]]:

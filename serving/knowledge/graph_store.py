@@ -1,26 +1,193 @@
-"""The embedded graph: an Oxigraph store opened read-only, with the label index beside it."""
+"""A graph folder: an Oxigraph store, a label index, and a manifest that is written last; how it is built and opened.
+
+Graphs are built from N-Triples or TSV, gzipped or not. TSV lines are `head <tab> relation <tab> tail`, names as they
+are read: equal names are one node, whose label is the name. Of N-Triples the labels are those of the vocabulary's
+predicates, in its language or none; a relation without a label is called by the last part of its IRI.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import re
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+from urllib.parse import quote
 
 import pyoxigraph as ox
-from pyoxigraph import NamedNode
+from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
-from revelator.errors import ArtifactError, DeadlineExceeded
-from revelator.files import sha256_file
-from serving.knowledge.graph_build import FORMAT
-from serving.knowledge.labels import Label, LabelIndex
-from serving.knowledge.linking import best_relations
-from serving.knowledge.sparql import Row, Vocabulary
+from revelator.errors import ArtifactError, DataError, DeadlineExceeded
+from revelator.files import sha256_file, sha256_folder, staged_folder, write_json
+from serving.knowledge.labels import Label, LabelIndex, best_relations, key_of, write_labels
+from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, local_name
+
+FORMAT = "revelator-graph-2"
+FORMATS = "revelator-graph-"  # what a load may replace
+ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
+GZIP_MAGIC = b"\x1f\x8b"
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+
+
+def build_graph(
+    inputs: Sequence[Path], out: Path, *, vocabulary: Vocabulary | None = None, aliases: Path | None = None
+) -> dict[str, Any]:
+    """Loads `inputs` (`.nt` or `.tsv`, `.gz` or not) into the folder `out`, whole or not at all; gives its manifest.
+
+    `aliases` is a TSV of `relation name <tab> other name`. Raises DataError for a broken line, a relation that an alias
+    names and the graph has not, or no triple at all; ArtifactError when `out` exists and is no graph.
+    """
+    if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
+        raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
+    vocabulary = vocabulary or Vocabulary()
+    with staged_folder(out) as stage:
+        store = ox.Store(str(stage / "store"))
+        for path in inputs:
+            _load(store, path)
+        store.flush()
+        store.optimize()
+        if not len(store):
+            raise DataError("no triple in the files", where=", ".join(map(str, inputs)))
+        relations = _relation_labels(store, vocabulary)
+        relations += _aliases(aliases, relations) if aliases else []
+        labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
+        manifest: dict[str, Any] = {
+            "format": FORMAT,
+            "triples": len(store),
+            "labels": labels,
+            "relations": sorted({label.text for label in relations if label.main}),
+            "inputs": [{"name": path.name, "sha256": sha256_file(path)} for path in inputs],
+            "vocabulary": {
+                "label": vocabulary.label.value,
+                "aliases": [node.value for node in vocabulary.aliases],
+                "language": vocabulary.language,
+            },
+        }
+        del store  # writes its last files, and releases the lock before the folder moves
+        manifest["files"] = sha256_folder(stage)
+        manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
+        write_json(stage / "manifest.json", manifest)
+    return manifest
+
+
+def _is_graph(folder: Path) -> bool:
+    """Whether a graph of this format or an earlier one stands there, so that a load may replace it."""
+    try:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        return str(manifest["format"]).startswith(FORMATS)
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def _load(store: ox.Store, path: Path) -> None:
+    kind = path.name.removesuffix(".gz").rpartition(".")[2]
+    if kind not in ("nt", "tsv"):
+        raise DataError(
+            "neither N-Triples nor TSV by its name", where=str(path), hint="name it .nt, .tsv, .nt.gz or .tsv.gz"
+        )
+    try:
+        with _opened(path) as file:
+            if kind == "nt":
+                store.bulk_load(file, RdfFormat.N_TRIPLES)
+            else:
+                store.bulk_extend(_quads(file, path))
+    except (OSError, EOFError, SyntaxError, UnicodeDecodeError) as error:
+        raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as raw:
+        gzipped = raw.read(2) == GZIP_MAGIC
+    return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
+
+
+def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
+    named: set[str] = set()
+    for number, line in enumerate(file, start=1):
+        if not line.strip():
+            continue
+        parts = [part.strip() for part in line.decode().rstrip("\r\n").split("\t")]
+        if len(parts) != 3 or not all(parts):
+            hint = "each line is head, relation and tail with a tab between"
+            raise DataError(f"{len(parts)} columns, or an empty one", where=f"{path}:{number}", hint=hint)
+        head, relation, tail = parts
+        nodes = (entity(head), NamedNode(RELATION + quote(relation, safe="")), entity(tail))
+        yield Quad(*nodes)
+        for node, text in zip(nodes, (head, readable(relation), tail), strict=True):
+            if node.value not in named:
+                named.add(node.value)
+                yield Quad(node, RDFS_LABEL, Literal(text))
+
+
+def entity(name: str) -> NamedNode:
+    """The node of a name in a graph that was loaded from TSV."""
+    return NamedNode(ENTITY + quote(name, safe=""))
+
+
+def readable(name: str) -> str:
+    """`directed_by`, `directedBy` → `directed by`."""
+    return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
+
+
+def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
+    """A label for every predicate but those that only name things."""
+    naming = {v.label, *v.aliases}
+    found: list[Label] = []
+    solutions: Any = store.query("SELECT DISTINCT ?p WHERE { ?s ?p ?o }")
+    for solution in solutions:
+        predicate = solution["p"]
+        if predicate in naming:
+            continue
+        texts = _names(store, predicate, [v.label], v)
+        main = texts[0] if texts else readable(local_name(predicate.value))
+        found.append(Label(predicate.value, main, "relation"))
+        others = _names(store, predicate, v.aliases, v)
+        found += [Label(predicate.value, other, "relation", False) for other in others]
+    return sorted(found, key=lambda label: (label.iri, not label.main, label.text))
+
+
+def _names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
+    terms = [quad.object for predicate in by for quad in store.quads_for_pattern(node, predicate, None)]
+    return [term.value for term in terms if isinstance(term, Literal) and _speaks(term, v)]
+
+
+def _aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
+    by_key = {key_of(label.text): label.iri for label in relations}
+    found = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        name, _, other = line.partition("\t")
+        if not line.strip():
+            continue
+        if key_of(name) not in by_key or not other.strip():
+            raise DataError("not a relation of the graph, a tab and another name for it", where=f"{path}:{number}")
+        found.append(Label(by_key[key_of(name)], other.strip(), "relation", False))
+    return found
+
+
+def _all_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
+    yield from relations
+    known = {label.iri for label in relations}
+    for main, predicate in ((True, v.label), *((False, node) for node in v.aliases)):
+        for quad in store.quads_for_pattern(None, predicate, None):
+            node, name = quad.subject, quad.object
+            if (
+                isinstance(node, NamedNode)
+                and isinstance(name, Literal)
+                and _speaks(name, v)
+                and node.value not in known
+            ):
+                yield Label(node.value, name.value, "entity", main)
+
+
+def _speaks(name: Literal, v: Vocabulary) -> bool:
+    return (name.language or "") in ("", v.language)
+
 
 HINT = "build it with `revelator graph load FILE --out DIR`"
 

@@ -1,7 +1,7 @@
-"""Which node a name stands for: the labels of a graph in one SQLite file, found by text, by key, or by words.
+"""Which node or relation of a graph a name stands for: labels in a SQLite file, found by text, by key or by words.
 
-A key is the label as `key_of` folds it: case, accents and punctuation do not tell entities apart unless the exact
-text does. The file is read-only once it is built, and processes share it through the page cache.
+A key is the label as `key_of` folds it: case, accents and punctuation do not tell entities apart unless the exact text
+does. The file is read-only once it is built, and processes share it through the page cache.
 """
 
 from __future__ import annotations
@@ -9,10 +9,13 @@ from __future__ import annotations
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Literal
+
+from serving.retrieval import STOP_WORDS
 
 LabelKind = Literal["entity", "relation"]
 CANDIDATES = 20
@@ -98,3 +101,35 @@ class LabelIndex:
             connection = self._local.connection = sqlite3.connect(self._uri, uri=True)
         rows = connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
         return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]
+
+
+SHARED = 5  # letters at the beginning that make two words one: direct|or, direct|ed
+THRESHOLD = 0.5
+
+
+def best_relations(phrase: str, relations: Sequence[Label]) -> list[Label]:
+    """The relations named exactly so, or else those of the best score of at least `THRESHOLD`; none when all are
+    worse. The score is the share of word beginnings in common (Dice)."""
+    key = key_of(phrase)
+    exact = [label for label in relations if key_of(label.text) == key]
+    if exact:
+        return exact
+    scored = [(similarity(key, key_of(label.text)), label) for label in relations]
+    best = max((score for score, _ in scored), default=0.0)
+    return [label for score, label in scored if score == best] if best >= THRESHOLD else []
+
+
+def similarity(a: str, b: str) -> float:
+    """Dice coefficient of two keys' words, stop words left out; words with the same beginning are one."""
+    first, second = ([word for word in key.split() if word not in STOP_WORDS] or key.split() for key in (a, b))
+    if not first or not second:
+        return 0.0
+    matched = sum(any(is_alike(word, other) for other in second) for word in first)
+    return 2 * min(matched, len(second)) / (len(first) + len(second))
+
+
+def is_alike(a: str, b: str) -> bool:
+    """Equal words, or words that share their first `SHARED` letters or all but an `s`."""
+    if a == b or a.removesuffix("s") == b.removesuffix("s"):
+        return True
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(a, b, strict=False))) >= SHARED

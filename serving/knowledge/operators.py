@@ -1,18 +1,73 @@
-"""From a node of a tree to what sources are asked: earlier answers put in, retrieval queries as in the paper.
+"""What a knowledge source is asked and what it gives back, and how a node of a tree becomes such a query.
 
-`Search`: "name descriptor". `Relate`: its arguments joined, once a head. `Filter`: "entity condition", once an entity
-(AtomR, section 3.1). Direct RAG: the sub-question itself.
+Retrieval queries are the paper's (AtomR, section 3.1). `Search`: "name descriptor". `Relate`: its arguments joined,
+once a head. `Filter`: "entity condition", once an entity. Direct RAG: the sub-question itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
 
 from revelator.files import sha256_text
 from revelator.plans.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
 from revelator.trace import Passage
-from serving.knowledge.source import Query
 from serving.retrieval import terms
+
+SourceKind = Literal["text", "graph", "web"]
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """One sub-question, earlier answers already put in.
+
+    `template` is the sub-question as the plan has it, `[i]` unfilled. Sources are chosen by it: an answer may repeat
+    what a document said, and documents have no voice in who is asked.
+    `texts` are the retrieval queries for sources that search by words: one, or one an entity for `Filter` and for a
+    `Relate` from several heads. `call` is the operator (None: direct RAG), `heads` the entities that it starts from.
+    `ids` maps an entity's name to the identifiers that an earlier node found for it, by source.
+    """
+
+    question: str
+    template: str
+    texts: tuple[str, ...]
+    call: Call | None = None
+    heads: tuple[str, ...] = ()
+    ids: Mapping[str, Mapping[str, tuple[str, ...]]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What one source knows: passages for each of the query's texts, in their order, and, of a graph, the whole
+    typed answer list. `ids` are the identifiers of the answers in that source; `note` says how the answer was found.
+
+    `decided`: the answers are all that there is, also when there are none. `truncated`: a limit cut something off.
+    `count` is how many things answer, where the source knows: names may be shared, and a list cut off.
+    """
+
+    passages: tuple[tuple[Passage, ...], ...] = ()
+    answers: tuple[str, ...] = ()
+    ids: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    note: str = ""
+    decided: bool = False
+    truncated: bool = False
+    count: int | None = None
+
+
+class Source(Protocol):
+    """`name` is what the trace calls it; `timeout` is in seconds for one query."""
+
+    name: str
+    kind: SourceKind
+    timeout: float
+
+    async def find(self, query: Query, k: int) -> Found:
+        """At most `k` passages a text. Raises RevelatorError when the source cannot be asked."""
+        ...
+
+    async def close(self) -> None: ...
+
 
 OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
 PASSAGES = 3  # k: passages a query and source (section 4.1.4)
@@ -40,7 +95,7 @@ def query_of(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Query
     return direct_query(question, node.question)
 
 
-def key_of(query: Query) -> str:
+def digest_of(query: Query) -> str:
     """A digest of what an operator is called with: sub-question, arguments, and who its entities are."""
     who = [(source, name, tuple(ids[name])) for source, ids in query.ids.items() for name in query.heads if name in ids]
     return sha256_text(repr((query.question, query.call, query.heads, sorted(who))))

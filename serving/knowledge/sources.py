@@ -1,10 +1,9 @@
 """Several sources at once: who is asked, for how long, and what became of each.
 
-A source that fails or is late is left out, and named in the reports, which the trace keeps. As soon as every graph
-that was asked has ended and one has the answer, or has decided that there is none, the searches by words are not
-waited for: a typed answer needs no passages. Which of two sources is faster never changes an answer. A call that met a
-source that is down is made again while its time lasts, and a source that stays down is left alone for a while
-(`serving.guard`).
+A source that fails or is late is left out and named in the reports, which the trace keeps. As soon as every graph that
+was asked has ended and one has the answer, or has decided that there is none, the searches by words are not waited
+for: a typed answer needs no passages. Which of two sources is faster never changes an answer. A call that met a source
+that is down is retried while its time lasts, and a source that stays down is left alone for a while (`serving.guard`).
 """
 
 from __future__ import annotations
@@ -14,13 +13,18 @@ import logging
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib.resources import files
 from typing import Any, Literal, Protocol
+
+import yaml
 
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.guard import Guard, Patience
-from serving.knowledge.selection import RuleSelector
-from serving.knowledge.source import Found, Query, Source
+from serving.knowledge.labels import key_of
+from serving.knowledge.operators import Found, Query, Source, SourceKind
+from serving.protocols import Retriever
 
 AT_ONCE = 8  # searches by words that one query puts to a source side by side
 
@@ -193,3 +197,48 @@ def _together(
         reports=tuple(report for _, (_, report) in ended),
         scores=scores,
     )
+
+
+class RuleSelector:
+    """Adds up points by kind of source, for the sub-question as the plan has it and for its operator. What a document
+    says is no part of it, nor an answer that repeats a document."""
+
+    async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
+        points = rule_points(query)
+        return {source.name: points.get(source.kind, 0.0) for source in sources}
+
+
+def rule_points(query: Query) -> dict[str, float]:
+    """Points by kind of source."""
+    rules, asked = _rules(), f" {key_of(query.template)} "
+    points = dict(rules["operators"][type(query.call).__name__ if query.call else "direct"])
+    for cue in rules["cues"]:
+        if any(f" {key_of(word)} " in asked for word in cue["words"]):
+            _add(points, cue["points"])
+    return points
+
+
+def _add(points: dict[str, float], more: Mapping[str, float]) -> None:
+    for kind, value in more.items():
+        points[kind] = points.get(kind, 0.0) + value
+
+
+@cache
+def _rules() -> dict[str, Any]:
+    return yaml.safe_load(files("serving.knowledge").joinpath("selection.yaml").read_text(encoding="utf-8"))
+
+
+class TextSource:
+    kind: SourceKind = "text"
+
+    def __init__(self, retriever: Retriever, name: str = "text", *, timeout: float = 10.0) -> None:
+        self.retriever = retriever
+        self.name = name
+        self.timeout = timeout
+
+    async def find(self, query: Query, k: int) -> Found:
+        found = await asyncio.gather(*(self.retriever.search(text, k) for text in query.texts))
+        return Found(passages=tuple(map(tuple, found)))
+
+    async def close(self) -> None:
+        """The retriever belongs to whoever made it."""

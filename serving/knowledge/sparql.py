@@ -1,4 +1,4 @@
-"""The operators as SPARQL 1.1 queries.
+"""The operators as SPARQL 1.1 queries, and any endpoint over HTTP that answers them with results as JSON.
 
 Queries are put together from RDF terms alone: a `NamedNode` refuses what is no IRI, a `Literal` writes itself with
 its quotes escaped, and no text of a question, a document or a model enters a query in any other way. Every query has
@@ -11,7 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pyoxigraph import BlankNode, Literal, NamedNode, Triple
+import pyoxigraph as ox
+from pyoxigraph import BlankNode, Literal, NamedNode, QueryResultsFormat, Triple
+
+from revelator.errors import Unavailable
+from serving.knowledge import sparql
+from serving.knowledge.http import HttpEndpoint
+from serving.knowledge.labels import CANDIDATES, Label
 
 Term = NamedNode | BlankNode | Literal | Triple
 
@@ -129,3 +135,53 @@ def _path(predicates: Sequence[NamedNode]) -> str:
 def _label(variable: str, v: Vocabulary) -> str:
     languages = ", ".join(str(Literal(tag)) for tag in dict.fromkeys(["", v.language]))
     return f"OPTIONAL {{ {variable} {v.label} ?label . FILTER(LANG(?label) IN ({languages})) }}"
+
+
+WIKIDATA_URL = "https://query.wikidata.org/sparql"
+REMEMBERED = 4_096  # names whose nodes are kept
+
+
+class SparqlEndpoint:
+    """Names to nodes, and SELECT, at one address. `vocabulary` defaults to Wikidata's labels and properties.
+
+    Names are linked by exact label or alias in the vocabulary's language; what a name stands for is asked once.
+    """
+
+    def __init__(self, url: str = WIKIDATA_URL, vocabulary: Vocabulary = WIKIDATA, *, timeout: float = 10.0) -> None:
+        self.vocabulary = vocabulary
+        self._http = HttpEndpoint(url, timeout=timeout, headers={"Accept": "application/sparql-results+json"})
+        self._known: dict[str, list[Row]] = {}
+
+    async def entities(self, name: str) -> list[Label]:
+        rows = await self._named(sparql.entities_named(name, self.vocabulary, CANDIDATES))
+        found = {r["x"].value: Label(r["x"].value, sparql.shown(r)) for r in _nodes(rows)}
+        exact = [label for label in found.values() if label.text == name]
+        return exact or list(found.values())
+
+    async def relations(self, phrase: str) -> list[Label]:
+        rows = await self._named(sparql.relations_named(phrase, self.vocabulary, CANDIDATES))
+        return [Label(row["x"].value, phrase, "relation") for row in _nodes(rows)]
+
+    async def select(self, query: str) -> list[Row]:
+        """The rows of a SELECT. Raises Unavailable (also for a reply that is no result) and DeadlineExceeded."""
+        body = await self._http.post_form({"query": query})
+        try:
+            solutions: Any = ox.parse_query_results(body, QueryResultsFormat.JSON)
+            names = [variable.value for variable in solutions.variables]
+            return [{n: value for n in names if (value := row[n]) is not None} for row in solutions]
+        except (SyntaxError, ValueError, AttributeError) as error:
+            raise Unavailable("the reply is no SPARQL result in JSON", where=self._http.url) from error
+
+    async def close(self) -> None:
+        await self._http.close()
+
+    async def _named(self, query: str) -> list[Row]:
+        if query not in self._known:
+            if len(self._known) >= REMEMBERED:
+                self._known.clear()
+            self._known[query] = await self.select(query)
+        return self._known[query]
+
+
+def _nodes(rows: list[Row]) -> list[Row]:
+    return [row for row in rows if isinstance(row.get("x"), NamedNode)]

@@ -23,7 +23,7 @@ from revelator.endpoint import checked_key
 from revelator.errors import ConfigError, Unavailable
 from revelator.trace import Passage
 from serving.knowledge.http import HttpEndpoint
-from serving.knowledge.source import Found, Query, SourceKind
+from serving.knowledge.operators import Found, Query, SourceKind
 
 TITLE_CHARACTERS = 200
 TEXT_CHARACTERS = 2_000

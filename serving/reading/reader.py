@@ -13,7 +13,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from revelator.trace import Passage
+from revelator.trace import Passage, join_answers
 from serving.direct import answer_directly
 from serving.protocols import GenerateRequest, Reading
 from serving.reading.passage import Sentence, passage_match, read_passage
@@ -107,14 +107,14 @@ def _clean(asked: Asked, scored: Scored) -> str:
 
 def _merge(request: GenerateRequest) -> Reading:
     """The last step's answer when each step builds on the one before it, else all answers in order."""
-    steps = [s for s in request.steps if s.answer.strip()]
+    steps = [step for step in request.steps if step.answers]
     if not steps:
         return NO_ANSWER
-    chained = any(_mentions(steps[-1].question, s.answer) for s in steps[:-1])
+    chained = any(_mentions(steps[-1].question, step.answers) for step in steps[:-1])
     used = steps[-1:] if chained or len(steps) == 1 else steps
-    answers = tuple(dict.fromkeys(a.strip() for s in used for a in s.answer.split(";") if a.strip()))
-    return Reading("; ".join(answers), answers, method="last step" if len(used) == 1 else "joined steps")
+    answers = tuple(dict.fromkeys(answer for step in used for answer in step.answers))
+    return Reading(join_answers(answers), answers, method="last step" if len(used) == 1 else "joined steps")
 
 
-def _mentions(question: str, answer: str) -> bool:
-    return any(a.strip() and a.strip().lower() in question.lower() for a in answer.split(";"))
+def _mentions(question: str, answers: Sequence[str]) -> bool:
+    return any(answer.lower() in question.lower() for answer in answers)

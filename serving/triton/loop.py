@@ -20,7 +20,7 @@ from typing import Any
 
 from revelator import spans
 from revelator.errors import Cancelled, ServingError
-from serving import collector
+from serving import pauses
 from serving.triton.admission import Admission
 from serving.triton.backend import failure
 from serving.triton.courier import Courier
@@ -65,7 +65,7 @@ class RequestLoop:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
         telemetry.in_flight(0, admission.limit)
-        collector.settle()
+        pauses.tune_collector()
 
     def accept(self, request: Any, begin: Begin) -> Any:
         """Answers `request` with the result or the error of the coroutine that `begin` makes of it, or, of a decoupled

@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
+from revelator.limits import Limits
 from revelator.trace import Trace
 from revelator.trace_events import Event
-from serving.executor import Executor, Limits
-from serving.executor.threads import apart
-from serving.knowledge.strategy import AtomicStrategy
+from serving.executor import Executor
+from serving.knowledge.config import open_sources
+from serving.pauses import offload
 from serving.protocols import Revelator
 from serving.triton.admission import Admission
 from serving.triton.cache import AnswerCache
@@ -81,14 +82,14 @@ class Questions:
         models = await stack.enter_async_context(TritonModels(self.url, secret(self.home, INNER)))
         planner: Revelator = VllmRevelator(models, served(self.vllm)) if self.vllm else self._routed(models, stack)
         services = planner, RemoteRetriever(models), RemoteGenerator(models, Lives("generator"))
-        atomic = AtomicStrategy.open(self.sources, services[1])
-        stack.push_async_callback(atomic.close)
+        sources = open_sources(self.sources, services[1])
+        stack.push_async_callback(sources.close)
         logical = RemoteRetriever(models, "logic")
         turn = self._admission.turn if self._admission else nullcontext
         if self._admission:
             stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
-            *services, self.limits, atomic=atomic, logical=logical, ended=self._finished, turn=turn
+            *services, self.limits, sources=sources, logical=logical, ended=self._finished, turn=turn
         )
 
     def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
@@ -132,7 +133,7 @@ class Questions:
         seconds = self.allowed(deadline_ms)
         try:
             async with asyncio.timeout(seconds):
-                return await apart(len(options), partial(self._read, options, deadline_ms))
+                return await offload(len(options), partial(self._read, options, deadline_ms))
         except TimeoutError as error:
             raise DeadlineExceeded(f"the options were not read within {seconds * 1000:g} ms") from error
 
@@ -150,7 +151,7 @@ class Questions:
 async def written(trace: Trace) -> str:
     """Its JSON; that of a large trace is written beside the event loop."""
     values = sum(len(node.documents) + len(node.answers) for node in trace.nodes)
-    return await apart(CHARACTERS * values, trace.to_text)
+    return await offload(CHARACTERS * values, trace.to_text)
 
 
 def _milliseconds(value: object) -> float | None:

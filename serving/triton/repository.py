@@ -42,7 +42,7 @@ class Settings:
     decoding: str | None = None  # how the revelator writes plans: beams, grammar, names or free
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
-    limits: Mapping[str, float] | None = None  # of serving.executor.Limits: lower ones than its defaults
+    limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
 
 
 def templates() -> Path:
@@ -140,7 +140,7 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
 def _limits(home: Path, settings: Settings) -> dict[str, str]:
     """The limits that were given, else the recorded ones, as JSON."""
-    from serving.executor import Limits
+    from revelator.limits import Limits
 
     if settings.limits is None:
         recorded = recorded_parameters(home, "executor").get("limits")

@@ -11,11 +11,10 @@ from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablati
 from evaluation.harness.config import AblationConfig, RunConfig
 from evaluation.harness.systems import limits_of, open_system, strategy_of
 from revelator.errors import ConfigError
+from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Executor, Limits
-from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
-from serving.knowledge.text import TextSource
+from serving.executor import Executor
+from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index
 from tests.serving.executor.world import Toy
 
@@ -94,10 +93,10 @@ def test_without_the_route_every_question_is_compiled(index: Path) -> None:
 
 def test_sources_are_left_out_by_name() -> None:
     sources = [TextSource(Toy(), name) for name in ("papers", "news")]
-    strategy = AtomicStrategy(Sources(sources))
-    assert [source.name for source in with_sources(strategy, ["news"]).sources.all] == ["news"]
+    configured = Sources(sources)
+    assert [source.name for source in with_sources(configured, ["news"]).all] == ["news"]
     with pytest.raises(ConfigError, match="no source graph"):
-        with_sources(strategy, ["graph"])
+        with_sources(configured, ["graph"])
 
 
 async def test_operators_are_those_that_were_chosen(index: Path) -> None:

@@ -13,10 +13,10 @@ from evaluation.baselines.probtree import read_tree
 from evaluation.baselines.table import BASELINES, run_baseline
 from evaluation.harness.question_scores import rounds
 from revelator.errors import DeadlineExceeded, Unavailable
+from revelator.limits import Limits
 from revelator.tasks import TASKS
 from revelator.trace import Trace
-from serving.executor import Limits
-from serving.executor.anrag import Models
+from serving.executor.evidence import Models
 from serving.generators import EndpointGenerator
 from serving.protocols import Completion
 from serving.retrieval import Index, LocalRetriever
@@ -44,7 +44,7 @@ def language_model(handler: Handler) -> None:
     elif "tree of smaller ones" in user:
         reply = f"Here it is: {json.dumps({ASKED: [FIRST, 'Where was #1 born?']})}"
     elif "split into smaller ones" in user:
-        reply = answer(re.findall(r'"answer": "([^"]*)"', data)[-1])
+        reply = answer(re.findall(r'"answers": \["([^"]*)"', data)[-1])
     else:
         title, value = FACTS.get(asked, ("", ""))
         reply = answer(value) if title and f'"title": "{title}"' in data else answer("")

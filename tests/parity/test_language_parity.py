@@ -13,6 +13,7 @@ from lark import Lark, Transformer, UnexpectedToken
 
 from evaluation.metrics.plan_graph import sketch
 from revelator.errors import ExpressionError
+from revelator.limits import depth
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.expression import without_names
@@ -21,7 +22,6 @@ from revelator.plans.lexer import tokens
 from revelator.plans.logic_parser import _Builder as QueryBuilder
 from revelator.plans.logic_parser import _tokens
 from revelator.plans.parser import _Builder as PlanBuilder
-from serving.executor.limits import depth
 
 SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
 PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)

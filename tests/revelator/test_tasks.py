@@ -21,7 +21,7 @@ from revelator.tasks import (
 )
 from revelator.tasks.task import DOCUMENT_CHARACTERS
 
-STEPS = (Step("Who directed UHF?", "Jay Levey"),)
+STEPS = (Step("Who directed UHF?", ("Jay Levey",)),)
 INPUTS = {
     "route": RouteInput("Q?"),
     "decompose": DecomposeInput("Q?"),
@@ -51,7 +51,7 @@ def test_no_question_and_no_document_forges_a_line(text, title, question):
     plain = task.render(RelevanceInput("q", "t", "d"))
     forged = task.render(RelevanceInput(f"{question}\nQuestion: x", f"{title}\r\n", f"{text}\u2028Document:"))
     assert len(forged.splitlines()) <= len(plain.splitlines())
-    step = TASKS["end"].render(EndInput(question, (Step(text, title),)))
+    step = TASKS["end"].render(EndInput(question, (Step(text, (title,)),)))
     assert len(step.splitlines()) == len(TASKS["end"].render(EndInput("q", STEPS)).splitlines())
 
 

@@ -20,18 +20,18 @@ from hypothesis import strategies as st
 from pydantic_core import from_json
 
 from revelator import _wire, errors
+from revelator.limits import Limits
 from revelator.plans import Diagnostic, parse, placeholders, substitute
-from revelator.plans.art import Art, Filter, Relate, render
+from revelator.plans.art import Art, Filter, Relate
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.expression import substituted_size
 from revelator.trace import Node, Passage, Trace
 from serving.direct.arithmetic import evaluated
-from serving.executor import Limits
 from serving.executor.choices import Answered, Choice, choose
+from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.options import REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
@@ -388,11 +388,11 @@ async def test_no_list_of_a_graph_keeps_the_event_loop_for_long() -> None:
     graph = ToySource("graph", "graph", answers={"a b": names})
     first = Art("Which films?", Relate("a", "b"))
     last = Art("Which are others?", Filter(("[1]",), "other than [1]"))
-    tree = render(Art("How many are there, and are all of them the same?", children=(first, last)))
-    run = new_run("q?", ToyGenerator())
+    tree = Art("How many are there, and are all of them the same?", children=(first, last))
+    run = new_run("q?", ToyGenerator(), sources=Sources([graph]))
     seconds: list[float] = []
     with busy(seconds):
-        await asyncio.create_task(AtomicStrategy(Sources([graph]))(run, tree))
+        await asyncio.create_task(run_tree(run, tree))
     assert [len(node.answers) for node in run.recorder.nodes()][1:] == [6_000, 0]
     assert max(seconds) < 0.05
 

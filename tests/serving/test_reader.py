@@ -178,13 +178,13 @@ def test_any_text_may_be_put_to_the_arithmetic(text: str) -> None:
     number(text)
 
 
-def merged(question: str, *steps: tuple[str, str]) -> tuple[str, ...]:
+def merged(question: str, *steps: tuple[str, tuple[str, ...]]) -> tuple[str, ...]:
     return READER.answer(GenerateRequest("merge", question, steps=tuple(Step(*s) for s in steps))).answers
 
 
 def test_a_chain_ends_in_its_last_answer_and_parts_are_joined() -> None:
-    chain = ("Who directed Copper Rain?", "Marlow Vint"), ("When was Marlow Vint born?", "1921")
+    chain = ("Who directed Copper Rain?", ("Marlow Vint",)), ("When was Marlow Vint born?", ("1921",))
     assert merged("When was the director of Copper Rain born?", *chain) == ("1921",)
-    parts = ("Who directed Copper Rain?", "Marlow Vint"), ("Who is Ålevik's mayor?", "Per Dahl; Eva Dahl")
+    parts = ("Who directed Copper Rain?", ("Marlow Vint",)), ("Who is Ålevik's mayor?", ("Per Dahl", "Eva Dahl"))
     assert merged("…", *parts) == ("Marlow Vint", "Per Dahl", "Eva Dahl")
-    assert merged("…", ("Who?", "")) == ()
+    assert merged("…", ("Who?", ())) == ()

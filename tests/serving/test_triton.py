@@ -305,3 +305,9 @@ def test_a_model_that_does_not_load_says_why_in_one_line(world):
         control.load(world.home, world.url, "retriever", 1)
     assert "manifest.json is missing" in refused.value.message
     assert "Traceback" not in str(refused.value) and "At:" not in str(refused.value)
+
+
+def test_a_title_with_a_semicolon_is_one_answer_to_the_client(client, world):
+    world.endpoint.knowledge |= {"Which films did Ines Calloway direct?": ["Semi; Colon", "Lantern Row"]}
+    found = client.ask("Which films did Ines Calloway direct?", strategy="single")
+    assert found.answers == tuple(found.trace.answers) == ("Semi; Colon", "Lantern Row")

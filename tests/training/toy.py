@@ -67,7 +67,7 @@ def toy_rows(split: str, count: int) -> list[dict[str, str]]:
 def _examples(person: str, place: str, known: bool):
     question = f"Where was the mayor of {place} born?"
     plan = parse(f"Who is the mayor of {place}? * Where was {{mayor}} born?")
-    steps = (Step(f"Who is the mayor of {place}?", person),) if known else ()
+    steps = (Step(f"Who is the mayor of {place}?", (person,)),) if known else ()
     yield "translate_bnf", TranslateInput(question), plan
     yield "translate_logic", TranslateInput(f"papers on {place} but not {person}"), _query(place, person)
     yield "translate_art", TranslateInput(question), _tree(question, place)

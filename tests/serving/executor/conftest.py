@@ -3,6 +3,7 @@
 import pytest
 
 from tests.serving.executor.world import Toy
+from tests.serving.knowledge.conftest import films  # noqa: F401  a fixture
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from revelator.plans import parse
-from serving.executor.branches import before, branches
+from serving.executor.operations import branches_of, chains_before
 
 DIRECTORS = "(Who directed A? + Who directed B?)"
 BIRTHS = "(When was {a} born? + When was {b} born?)"
@@ -185,11 +185,11 @@ async def test_a_computed_leaf_is_computed_again_when_an_earlier_trace_is_reused
 
 def test_the_chains_before_a_leaf_lead_through_everything_on_its_left():
     plan = parse("(a + b) * (c {x} + d {y} * e {z}) * f {x}")
-    assert branches(plan) == [[0, 1, 2, 3, 4, 5]]
-    assert before(plan, 5) == [[0, 1, 2], [0, 1, 3, 4]]
-    assert before(plan, 4) == [[0, 1, 3]]
-    assert before(plan, 2) == [[0], [1]]
-    assert before(plan, 0) == []
+    assert branches_of(plan) == [[0, 1, 2, 3, 4, 5]]
+    assert chains_before(plan, 5) == [[0, 1, 2], [0, 1, 3, 4]]
+    assert chains_before(plan, 4) == [[0, 1, 3]]
+    assert chains_before(plan, 2) == [[0], [1]]
+    assert chains_before(plan, 0) == []
 
 
 async def test_an_operation_waits_for_the_chains_of_its_values_and_for_no_sibling(toy):
@@ -209,3 +209,27 @@ async def test_a_number_beyond_all_reckoning_ends_no_question(toy, plan):
     world = toy({"What is A?": ["9" * 400], "What is B?": ["1" + 200 * "0"]})
     trace = await world.executor().run("What is the total of A and B?", plan=plan)
     assert ["9" * 400] in [node.answers for node in trace.nodes]
+
+
+async def test_a_title_with_a_semicolon_is_one_answer_from_the_reader_to_the_end(toy):
+    known = {
+        "Which films did Ada direct?": ("Semi; Colon", "Harrow"),
+        "Who wrote Semi; Colon?": ("Bo; Bee",),
+        "Who wrote Harrow?": ("Cy",),
+    }
+    world = toy(known)
+    plan = "Which films did Ada direct? * Who wrote {film}?"
+    trace = await world.executor().run("Who wrote the films that Ada directed?", plan=plan)
+    assert trace.nodes[0].kind == "dependent" and trace.answers == ["Bo; Bee", "Cy"]
+    assert world.asked == list(known)
+    counted = await world.executor().run("q", plan="Which films did Ada direct? * How many of {films} are there?")
+    assert counted.answers == ["2"]
+
+
+async def test_the_loop_and_the_generator_are_told_each_answer_by_itself(toy):
+    outputs = {"refine": ["Which films?", "Which films?"], "end": "no"}
+    known = {"Which films?": ("Semi; Colon", "Harrow"), "merge: q": ("Semi; Colon",)}
+    world = toy(known, outputs)
+    trace = await world.executor().run("q", strategy="iterate")
+    assert [step.answers for step in world.requests[-1].steps] == [("Semi; Colon", "Harrow")]
+    assert trace.answers == ["Semi; Colon"]

@@ -6,9 +6,9 @@ import json
 import pytest
 
 from revelator.errors import Unavailable
+from revelator.limits import depth
 from revelator.plans import parse
 from revelator.trace import Trace
-from serving.executor.limits import depth
 
 
 async def test_leaves_of_a_list_run_at_the_same_time(toy):

@@ -7,11 +7,11 @@ from itertools import count
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from revelator.limits import Limits
 from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, check, leaves, placeholders, substitute
 from revelator.trace import Node
-from serving.executor import Limits
-from serving.executor.plan import PlanRun
 from serving.executor.recording import Recorder
+from serving.executor.scheduler import PlanRun
 
 LIMITS = Limits(leaves=64, fan_out=4)
 

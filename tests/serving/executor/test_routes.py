@@ -3,7 +3,10 @@
 import pytest
 
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
-from serving.executor import Executor, Limits
+from revelator.limits import Limits
+from revelator.plans.art import Art, Relate, render
+from serving.executor import Executor
+from serving.knowledge.sources import Sources, TextSource
 
 
 def kinds(trace):
@@ -206,35 +209,27 @@ async def test_atomic_without_knowledge_sources_is_refused_with_a_way_out(toy):
     assert "compile" in refused.value.hint
 
 
-class Trees:
-    """A runner of trees that knows one, and asks one leaf."""
-
-    async def __call__(self, run, plan):
-        if plan == "broken" or (plan is None and run.question == "Who is broken?"):
-            raise PlanError("a node names one that does not exist")
-        node = run.open("atomic", plan or run.question)
-        node.asked = node.question
-        with run.recorder.running(node):
-            await run.ask(node)
-        run.answer(node.answers)
+def with_sources(world):
+    return Executor(world, world, world, sources=Sources([TextSource(world)]))
 
 
-async def test_atomic_goes_through_the_runner_that_was_configured(toy):
-    world = toy({"Who wrote A?": ["Ann"], "the tree": ["Bob"]})
-    executor = Executor(world, world, world, atomic=Trees())
-    trace = await executor.run("Who wrote A?", strategy="atomic")
+async def test_atomic_runs_the_models_tree_or_the_callers_over_the_sources(toy):
+    outputs = {"translate_art": render(Art("Who wrote A?", Relate("A", "written by")))}
+    world = toy({"Who wrote A?": ["Ann"], "Who wrote B?": ["Bob"]}, outputs)
+    trace = await with_sources(world).run("Who wrote A?", strategy="atomic")
     assert trace.answers == ["Ann"] and trace.plan_language == "art" and trace.outcome == "complete"
-    trace = await executor.run("q", plan="the tree", strategy="atomic")
-    assert trace.answers == ["Bob"]
+    tree = render(Art("Who wrote B?", Relate("B", "written by")))
+    trace = await with_sources(world).run("q", plan=tree, strategy="atomic")
+    assert trace.answers == ["Bob"] and trace.plan_source == "given"
 
 
 async def test_a_tree_of_the_model_that_cannot_be_run_falls_back_and_one_of_the_caller_is_refused(toy):
-    world = toy({"Who wrote A?": ["Ann"]}, {"refine": "Who wrote A?", "end": "yes"})
-    executor = Executor(world, world, world, atomic=Trees())
-    trace = await executor.run("Who is broken?", strategy="atomic")
-    assert trace.degraded and "does not exist" in trace.reason and trace.answers == ["Ann"]
-    with pytest.raises(PlanError, match="does not exist"):
-        await executor.run("q", plan="broken", strategy="atomic")
+    outputs = {"translate_art": "{", "translate_bnf": "A ) B", "refine": "Who wrote A?", "end": "yes"}
+    world = toy({"Who wrote A?": ["Ann"]}, outputs)
+    trace = await with_sources(world).run("Who is broken?", strategy="atomic")
+    assert trace.degraded and "went through the loop" in trace.reason and trace.answers == ["Ann"]
+    with pytest.raises(PlanError, match=r"names \[9\]"):
+        await with_sources(world).run("q", plan=render(Art("[9]?", Relate("[9]", "b"))), strategy="atomic")
 
 
 async def test_a_generator_that_fails_at_the_merge_leaves_the_answers_of_the_parts(toy):

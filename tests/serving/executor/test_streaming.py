@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import PlanError, Unavailable
+from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Trace
 from revelator.trace_events import Event, Replay, replay
-from serving.executor import Executor, Limits
+from serving.executor import Executor
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.test_stopping import pass_time
 from tests.serving.executor.world import Toy

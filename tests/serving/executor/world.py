@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from revelator.limits import Limits
 from revelator.trace import Passage
-from serving.executor import Executor, Limits
+from serving.executor import Executor
 from serving.protocols import Completion, GenerateRequest, Reading
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.knowledge.graph_build import build_graph
+from serving.knowledge.graph_store import build_graph
 from tests.serving.knowledge.toy_web import Web, serving_web
 
 TRIPLES = [

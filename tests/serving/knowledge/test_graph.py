@@ -19,14 +19,11 @@ from revelator.cli import revelator
 from revelator.errors import ArtifactError, DataError, RevelatorError
 from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.knowledge import sparql
-from serving.knowledge.conditions import others
-from serving.knowledge.endpoint import SparqlEndpoint
+from serving.knowledge.conditions import exclude_named
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore, read_manifest
-from serving.knowledge.operators import query_of
-from serving.knowledge.source import Found
-from serving.knowledge.sparql import Vocabulary
+from serving.knowledge.graph_store import GraphStore, build_graph, read_manifest
+from serving.knowledge.operators import Found, query_of
+from serving.knowledge.sparql import SparqlEndpoint, Vocabulary
 from tests.serving.knowledge.conftest import TRIPLES
 from tests.serving.knowledge.toy_web import Web
 
@@ -157,7 +154,7 @@ async def test_none_is_decided_only_when_the_facts_tell_of_every_entity(films: P
     ],
 )
 def test_other_than_is_of_the_entities_themselves(condition: str, left: tuple[str, ...] | None) -> None:
-    assert others(condition, FILMS) == left
+    assert exclude_named(condition, FILMS) == left
 
 
 @pytest.fixture

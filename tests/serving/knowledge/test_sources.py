@@ -11,13 +11,11 @@ import pytest
 
 from revelator.errors import ConfigError, Unavailable
 from revelator.plans.art import Art, Call, Filter, Relate, Search
+from serving.executor.trees import answer_by_tree
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
-from serving.knowledge.operators import direct_query, query_of
-from serving.knowledge.run import execute
-from serving.knowledge.selection import rule_points
-from serving.knowledge.source import Found, Query
-from serving.knowledge.sources import Sources
+from serving.knowledge.operators import Found, Query, direct_query, query_of
+from serving.knowledge.sources import Sources, rule_points
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
@@ -34,7 +32,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
     slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
     broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await execute(TREE, Sources([good, slow, broken], Everyone()), generator)
+    trace = await answer_by_tree(TREE, Sources([good, slow, broken], Everyone()), generator)
     assert trace.answers == ["Jay Levey"]
     told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
     assert told["text"]["outcome"] == "passages"
@@ -46,7 +44,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
 
 async def test_any_exception_of_a_source_is_its_own() -> None:
     good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
-    trace = await execute(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
+    trace = await answer_by_tree(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
 

@@ -13,8 +13,7 @@ import pytest
 
 from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
 from serving.knowledge.http import HttpEndpoint, is_private
-from serving.knowledge.operators import direct_query
-from serving.knowledge.source import Found
+from serving.knowledge.operators import Found, direct_query
 from serving.knowledge.web import APIS, Result, WebSource, clean
 from tests.serving.knowledge.toy_web import Web
 

@@ -6,13 +6,14 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from revelator.limits import Limits
 from revelator.trace import Passage
-from serving.executor.anrag import Models
-from serving.executor.limits import Limits
+from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.knowledge.run import NoModel
-from serving.knowledge.source import Found, Query, SourceKind
+from serving.executor.trees import NoModel
+from serving.knowledge.operators import Found, Query, SourceKind
+from serving.knowledge.sources import Sources
 from serving.protocols import GenerateRequest, Reading
 
 
@@ -78,6 +79,8 @@ class ToyGenerator:
         return Reading(f"It is {', '.join(known)}." if known else "", known, 7, 3, "toy")
 
 
-def new_run(question: str, generator: ToyGenerator, limits: Limits | None = None) -> Run:
+def new_run(
+    question: str, generator: ToyGenerator, limits: Limits | None = None, sources: Sources | None = None
+) -> Run:
     models = Models(NoModel(), NoModel(), generator)
-    return Run(question, models, limits or Limits(), Recorder(question, "atomic"))
+    return Run(question, models, limits or Limits(), Recorder(question, "atomic"), sources=sources)

@@ -14,6 +14,7 @@ from transformers import AutoTokenizer
 
 from revelator.artifact import base_folder
 from revelator.errors import ConfigError
+from revelator.limits import Limits
 from revelator.plans import Atomic, art, check, leaves, logic, parse, render
 from revelator.plans.art_decoding import art_grammar
 from revelator.plans.decoding import Grammar, plan_grammar
@@ -22,7 +23,7 @@ from revelator.plans.logic_decoding import logic_grammar
 from revelator.plans.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
-from serving.executor import Executor, Limits
+from serving.executor import Executor
 from serving.models.constrained import Constraint, Vocabulary
 from serving.models.engine import Engine
 from serving.models.revelator_model import LocalRevelator, complete

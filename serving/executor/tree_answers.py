@@ -15,14 +15,13 @@ from functools import partial
 from revelator.plans.art import Filter
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
-from serving.executor.anrag import Models
-from serving.executor.threads import apart
-from serving.knowledge.conditions import others
+from serving.executor.evidence import Models
+from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import key_of
-from serving.knowledge.operators import OVERLAP, PASSAGES, overlap
-from serving.knowledge.source import Query
+from serving.knowledge.operators import OVERLAP, PASSAGES, Query, overlap
 from serving.knowledge.sources import Gathered, Sources
 from serving.merge import Member, Part, asks_count, compute, needs_judgement, size_of
+from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
 _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+)\)")
@@ -36,7 +35,7 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
     """
     size = len(query.question) + sum(map(len, query.heads))
     if isinstance(query.call, Filter):
-        left = await apart(size, partial(others, query.call.condition, query.call.entities))
+        left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
             _write(node, left, "other than", decided=True)
             return None
@@ -53,14 +52,14 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
         node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
     judged = gathered.passages if isinstance(query.call, Filter) else ()
     said = sum(len(passage.text) for group in judged for passage in group)
-    passages = await apart(said, partial(_read, node, query, gathered))
+    passages = await offload(said, partial(_read, node, query, gathered))
     node.documents = passages
     if not passages:
         node.status, node.error = "failed", _why(gathered, node)
         return gathered
     await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
     if isinstance(query.call, Filter):
-        await apart(size, partial(_keep_entities, node, query.call))
+        await offload(size, partial(_keep_entities, node, query.call))
     return gathered
 
 
@@ -87,12 +86,12 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
     be judged or a `[DR]` question asks for more than they say; else the last answers, one after the other.
     """
     parts = [Part((one.question,), (Member({}, one.answers),)) for one in known if one.is_last]
-    if merged := await apart(len(question) + size_of(parts), partial(compute, question, parts)):
+    if merged := await offload(len(question) + size_of(parts), partial(compute, question, parts)):
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
         _write(node, (str(counts[0]),) if exact else merged.answers, merged.method)
     elif needs_judgement(question) and len(parts) > 1:
-        steps = tuple(Step(one.question, "; ".join(one.answers)) for one in known)
+        steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
     else:
         _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")

@@ -1,7 +1,8 @@
-"""Plans as trees, and the strategy that runs them."""
+"""Plans as trees, and the strategy `atomic` that runs them."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,21 +12,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError, PlanError
+from revelator.limits import Limits
 from revelator.plans import Atomic, Dependent
 from revelator.plans import Sequence as ListOf
 from revelator.plans import parse as parse_expression
 from revelator.plans.art import Art, Relate, Search, check, parse, render, spelled, to_tree
 from revelator.trace import Trace
-from serving.executor.anrag import Models
-from serving.executor.limits import Limits
+from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
+from serving.executor.trees import NoModel, atomic, tree_of
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.planning import tree_of
-from serving.knowledge.run import NoModel
+from serving.knowledge.operators import Source
 from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
 from serving.protocols import Completion
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
@@ -40,6 +40,8 @@ class Writes(NoModel):
     trees: Sequence[str] = ()
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        if task == "refine":
+            return [Completion("")]
         if task == "translate_bnf":
             return [Completion(self.plan, tokens_in=5, tokens_out=4)]
         assert task == "translate_art"
@@ -47,9 +49,17 @@ class Writes(NoModel):
         return [Completion(text, tokens_in=5, tokens_out=40)]
 
 
-def run_of(question: str, plan: str = "", trees: Sequence[str] = (), generator: ToyGenerator | None = None) -> Run:
+def run_of(
+    question: str,
+    plan: str = "",
+    trees: Sequence[str] = (),
+    generator: ToyGenerator | None = None,
+    source: Source | None = None,
+    given: str | None = None,
+) -> Run:
     models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
-    return Run(question, models, Limits(), Recorder(question, "atomic"))
+    sources = Sources([source or ToySource()])
+    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given=given)
 
 
 @pytest.mark.parametrize(
@@ -99,9 +109,9 @@ OWN = Art(
 
 
 async def over(films: Path, run: Run) -> Trace:
-    strategy = AtomicStrategy(Sources([GraphSource(GraphStore(films))]))
-    await strategy(run, None)
-    await strategy.close()
+    run.sources = Sources([GraphSource(GraphStore(films))])
+    await atomic(run)
+    await run.sources.close()
     return run.recorder.finish()
 
 
@@ -139,8 +149,9 @@ async def test_what_a_node_compares_is_known_by_the_name_beside_it(films: Path) 
 
 async def test_a_callers_tree_runs_as_given() -> None:
     text = ToySource(says={"*": ["p"]})
-    run = run_of("q?", generator=ToyGenerator({"a?": ["x"]}))
-    await AtomicStrategy(Sources([text]))(run, render(Art("a?", Relate("a", "b"))))
+    tree = render(Art("a?", Relate("a", "b")))
+    run = run_of("q?", generator=ToyGenerator({"a?": ["x"]}), source=text, given=tree)
+    await atomic(run)
     assert run.recorder.finish().answers == ["x"]
     assert text.asked == ["a b"]
 
@@ -149,11 +160,14 @@ async def test_a_callers_tree_runs_as_given() -> None:
 async def test_a_callers_tree_that_cannot_run_is_refused(plan: str, error: type[Exception]) -> None:
     text = ToySource()
     with pytest.raises(error):
-        await AtomicStrategy(Sources([text]))(run_of("q?"), plan)
+        await atomic(run_of("q?", source=text, given=plan))
     assert text.asked == []
 
 
 @pytest.mark.parametrize("output", ["A? * (", "A? * B?"])
-async def test_neither_a_tree_nor_a_plan_that_can_be_run_is_a_plan_error(output: str) -> None:
-    with pytest.raises(PlanError, match=r"neither a tree .* nor a plan"):
-        await AtomicStrategy(Sources([ToySource()]))(run_of("q?", output), None)
+async def test_without_a_tree_or_a_plan_that_can_be_run_the_question_goes_through_the_loop(output: str) -> None:
+    run = run_of("q?", output)
+    await atomic(run)
+    trace = run.recorder.finish()
+    assert trace.degraded and re.match(r"neither a tree .* nor a plan", trace.reason) and trace.plan_language == "bnf"
+    assert [node.kind for node in trace.nodes] == ["translate", "translate", "refine", "merge"]

@@ -1,4 +1,4 @@
-"""Runs an atomic reasoning tree and writes it into the trace (AtomR, section 3.3).
+"""The strategy `atomic`: a tree of atomic operators over knowledge sources (AtomR, section 3.3).
 
 A node starts when the nodes that it names have ended (and a parent when its children have): siblings that need
 nothing of one another run side by side. Its trace node carries `detail["art"]`, the number that `[i]` refers to.
@@ -9,27 +9,48 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 
-from revelator.errors import PlanError, Unavailable
-from revelator.plans.art import Art, Numbered, check, numbered, render, spelled, substitute, substituted_size
+from revelator.errors import PlanError, TaskOutputError, Unavailable
+from revelator.limits import NODE_CHARACTERS, Limits
+from revelator.plans import Expression, bind, leaves
+from revelator.plans import substitute as substitute_names
+from revelator.plans.art import (
+    Art,
+    Call,
+    Numbered,
+    Relate,
+    Search,
+    check,
+    escape,
+    numbered,
+    parse,
+    references,
+    render,
+    spelled,
+    substitute,
+    substituted_size,
+)
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
-from serving.executor.anrag import Models
-from serving.executor.leaf import take
-from serving.executor.limits import NODE_CHARACTERS, Limits
+from serving.executor import routes
+from serving.executor.evidence import Models, copy_answer
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.threads import apart
-from serving.knowledge.answering import Known, beside, operate, reason, reason_over_none
-from serving.knowledge.operators import Ids, direct_query, key_of, query_of
-from serving.knowledge.source import Query
+from serving.executor.tree_answers import Known, beside, operate, reason, reason_over_none
+from serving.knowledge.operators import Ids, Query, digest_of, direct_query, query_of
 from serving.knowledge.sources import Sources
+from serving.merge import needs_judgement
+from serving.pauses import offload
 from serving.protocols import Completion, Generator
+from serving.reading.question import ask
+from serving.reading.text import tokenise
+from serving.retrieval import ASKING_WORDS, STOP_WORDS
 
 log = logging.getLogger(__name__)
 
 
-def require_valid(art: Art, limits: Limits) -> None:
+def require_valid_tree(art: Art, limits: Limits) -> None:
     """Raises PlanError for a tree that cannot be executed, or that is larger than the limits of the run."""
     nodes = numbered(art)
     leaves = sum(not node.children for node in nodes)
@@ -41,17 +62,33 @@ def require_valid(art: Art, limits: Limits) -> None:
         raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=f"{faults[0].place}: {faults[0].hint}")
 
 
-async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource = "given") -> None:
-    """Executes the tree; the root's answer becomes the answer of the question.
+async def atomic(run: Run) -> None:
+    """Answers by a tree: the caller's as JSON, else the model's own, else one derived from the model's plan, else the
+    loop. Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
+    """
+    if run.given is not None:
+        await run_tree(run, await offload(len(run.given), partial(parse, run.given)))
+        return
+    run.recorder.trace.plan_language = "art"
+    try:
+        await run_tree(run, await _write_tree(run), "model")
+    except (PlanError, TaskOutputError) as error:
+        run.recorder.trace.plan_language = "bnf"
+        run.degrade(f"{error.message}: the question went through the loop")
+        await routes.iterate(run)
+
+
+async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> None:
+    """Runs the tree over `run.sources`; the root's answer becomes the answer of the question.
 
     Raises PlanError before it starts, and Unavailable when nothing at all could be answered because the generator is
     down. What else fails is in the trace.
     """
-    require_valid(art, run.limits)
+    require_valid_tree(art, run.limits)
     trace = run.recorder.trace
     trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
     run.recorder.tell("planned", trace)
-    running = ArtRun(run, art, sources)
+    running = TreeRun(run, art)
     root = await running.run()
     if running.unavailable and not any(box.answers for box in running.boxes):
         raise running.unavailable
@@ -59,11 +96,11 @@ async def run_art(run: Run, art: Art, sources: Sources, plan_source: PlanSource 
     run.last = (root.id,)
 
 
-async def execute(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
     """The trace of a tree that is run on its own, without a model that plans."""
     models = Models(NoModel(), NoModel(), generator)
-    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"))
-    await run_art(run, art, sources)
+    run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
+    await run_tree(run, art)
     return run.recorder.finish()
 
 
@@ -81,12 +118,13 @@ class NoModel:
         raise NotImplementedError(query)
 
 
-class ArtRun:
+class TreeRun:
     """One execution of a tree: a trace node (`boxes`) and a task for each node, in breadth-first order."""
 
-    def __init__(self, run: Run, art: Art, sources: Sources) -> None:
+    def __init__(self, run: Run, art: Art) -> None:
+        assert run.sources is not None
         self.models, self.recorder, self.first = run.models, run.recorder, run.last
-        self.sources = sources
+        self.sources = run.sources
         self.nodes = numbered(art)
         self.boxes: list[Node] = []
         for at in self.nodes:
@@ -126,7 +164,7 @@ class ArtRun:
             return
         box.asked = substitute(at.node.question, answers)
         asked = partial(query_of, at.node, answers, self._known(at.needs))
-        query = await apart(size, asked) if at.node.call else None
+        query = await offload(size, asked) if at.node.call else None
         if query is not None and await self._take_over(at, query):
             return
         async with self._places:
@@ -149,7 +187,7 @@ class ArtRun:
         box = self.boxes[at.number]
         box.detail |= {
             "call": spelled(query.call) if query.call else "",
-            "key": await apart(_size_of(query), partial(key_of, query)),
+            "key": await offload(_size_of(query), partial(digest_of, query)),
         }
         first = self._called.setdefault(box.detail["key"], at.number)
         other, how = self._earlier.get(box.detail["key"]), "reused_from"
@@ -160,7 +198,7 @@ class ArtRun:
         if other is None:
             return False
         with self.recorder.running(box):
-            take(box, other, how)
+            copy_answer(box, other, how)
         return True
 
     async def _operate(self, at: Numbered, query: Query) -> None:
@@ -232,3 +270,52 @@ class ArtRun:
             for source, names in self.boxes[number].detail.get("ids", {}).items():
                 merged.setdefault(source, {}).update({name: tuple(iris) for name, iris in names.items()})
         return merged
+
+
+async def _write_tree(run: Run) -> Art:
+    """The model's first tree that can be run, about the question as it was asked; else the tree of its first plan.
+
+    Raises PlanError where it writes neither.
+    """
+    tree: Art | None = await routes.translate(run, "translate_art", lambda art: require_valid_tree(art, run.limits))
+    if tree is not None:
+        return replace(tree, question=escape(run.question))
+    wrong = routes.last_fault(run)
+    plan: Expression | None = await routes.translate(
+        run, "translate_bnf", lambda plan: routes.require_valid(plan, run.limits)
+    )
+    if plan is None:
+        raise PlanError(
+            f"neither a tree ({wrong}) nor a plan ({routes.last_fault(run)}) that the model wrote could be run"
+        )
+    run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
+    return tree_of(run.question, plan)
+
+
+def tree_of(question: str, expression: Expression) -> Art:
+    """The tree of a plan that checks: its leaves as children of the question, in order; a plan of one leaf is one
+    node."""
+    found, sources = leaves(expression), bind(expression).sources
+    nodes = [
+        _node(substitute_names(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()}))
+        for leaf, needs in zip(found, sources, strict=True)
+    ]
+    if len(nodes) == 1:
+        return Art(escape(question), nodes[0].call)
+    return Art(escape(question), children=tuple(nodes))
+
+
+def _node(text: str) -> Art:
+    named = references(text)
+    if len(named) > 1 or (named and needs_judgement(text)):
+        return Art(text)
+    return Art(text, _call(text, [f"[{number}]" for number in named] or ask(text).names))
+
+
+def _call(text: str, heads: Sequence[str]) -> Call:
+    if len(heads) != 1:
+        return Search(text)
+    before, _, after = text.partition(heads[0])
+    words = [token.text for token in tokenise(f"{before} {after}") if token.is_word]
+    relation = " ".join(word for word in words if word.lower() not in STOP_WORDS | ASKING_WORDS | {"s"})
+    return Relate(heads[0], relation) if relation else Search(heads[0])

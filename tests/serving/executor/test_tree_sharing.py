@@ -9,13 +9,11 @@ from pathlib import Path
 from revelator.plans.art import Art, Filter, Relate, Search, render
 from revelator.trace import Trace, Usage
 from serving.executor import Executor
+from serving.executor.trees import NoModel, answer_by_tree
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_build import build_graph
-from serving.knowledge.graph_store import GraphStore
-from serving.knowledge.run import NoModel, execute
+from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
-from tests.serving.knowledge.test_run_art import CHAIN
+from tests.serving.executor.test_tree_runs import CHAIN
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 WHO, BORN, DIED = "Who directed UHF?", "When was [1] born?", "Where did [1] die?"
@@ -28,7 +26,7 @@ def tree(*children: Art) -> Art:
 
 
 async def ask(art: Art, sources: Sources, generator: ToyGenerator, reuse: Trace | None = None) -> Trace:
-    executor = Executor(NoModel(), NoModel(), generator, atomic=AtomicStrategy(sources))
+    executor = Executor(NoModel(), NoModel(), generator, sources=sources)
     if reuse:
         reuse = Trace.from_json(json.loads(json.dumps(reuse.to_json())))
     return await executor.run(art.question, plan=render(art), strategy="atomic", reuse=reuse)
@@ -38,7 +36,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
     text, generator = ToySource(says=SAID), ToyGenerator(KNOWN)
     leaf = Art(WHO, Relate("UHF", "director"))
     born = Art(BORN.replace("[1]", "[2]"), Relate("[2]", "born"))
-    trace = await execute(tree(leaf, leaf, born), Sources([text]), generator)
+    trace = await answer_by_tree(tree(leaf, leaf, born), Sources([text]), generator)
     assert text.asked == ["UHF director", "Jay Levey born"] and len(generator.requests) == 2
     _, first, second, _ = trace.nodes
     assert second.detail["shared_from"] == first.id and second.detail["art"] == 2
@@ -49,7 +47,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
 async def test_a_failure_is_shared_with_its_fallback() -> None:
     text, generator = ToySource(says={WHO: ["p"]}), ToyGenerator(KNOWN)
     leaf = Art(WHO, Relate("UHF", "director"))
-    trace = await execute(tree(leaf, leaf), Sources([text]), generator)
+    trace = await answer_by_tree(tree(leaf, leaf), Sources([text]), generator)
     assert text.asked == ["UHF director", WHO] and trace.answers == ["Jay Levey"]
     assert [node.status for node in trace.nodes] == ["ok"] * 4
 

@@ -1,14 +1,17 @@
-"""What one question may cost at most."""
+"""What a question may be asked with: the strategies, and what one question may cost at most."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Any, Literal, get_args
 
 from revelator.errors import InvalidRequest, PlanError
 from revelator.plans import Atomic, Dependent, Expression, leaves
+
+Strategy = Literal["auto", "direct", "single", "compound", "compile", "atomic", "logic", "iterate"]
+STRATEGIES: tuple[Strategy, ...] = get_args(Strategy)  # "auto" asks the revelator for the route
 
 ANSWERS, ANSWER_CHARACTERS = 200, 100_000  # that one reading may give, all of them together
 NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a graph's whole list has room

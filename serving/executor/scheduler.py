@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from revelator.errors import Unavailable
+from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, substitute
 from revelator.plans.expression import substituted_size
 from revelator.trace import Node
-from serving.executor.branches import leading
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
-from serving.executor.leaf import take
-from serving.executor.limits import Limits
-from serving.executor.operations import operate
-from serving.executor.plan_nodes import PlanNodes
-from serving.executor.recording import Recorder
+from serving.executor.evidence import copy_answer
+from serving.executor.operations import chains_from, operate
+from serving.executor.recording import PlanNodes, Recorder
 from serving.merge import is_operation
 
 log = logging.getLogger(__name__)
@@ -175,7 +173,7 @@ class PlanRun:
 
     def _leading_up_to(self, leaf: int) -> list[int]:
         """The leaves of the chains that an operation's values come of."""
-        chains = leading(self.expression, leaf, self._sources[leaf].values())
+        chains = chains_from(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
 
     async def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
@@ -209,7 +207,7 @@ class PlanRun:
             if first.status in ("waiting", "running"):
                 await self._shared.setdefault(node.asked, asyncio.Event()).wait()
             with self._recorder.running(node):
-                take(node, first, "shared_from")
+                copy_answer(node, first, "shared_from")
             return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
         await self._slots.acquire()
         try:

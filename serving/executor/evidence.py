@@ -1,19 +1,21 @@
-"""One step of anti-noise retrieval-augmented generation: retrieve, judge relevance, read (HANRAG, section 4.2)."""
+"""Evidence for one leaf: find documents, judge them, and read an answer from those that are relevant (HANRAG, section
+4.2); or copy the answer from where the same was asked before, in this plan or in an earlier trace.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from revelator import spans
 from revelator.errors import ServingError
+from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import Node, Passage, Usage
+from revelator.trace import Node, Passage, Trace, Usage
 from revelator.trace_events import Happening
-from serving.executor.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
@@ -94,7 +96,7 @@ def _retried(node: Node, service: str) -> None:
 Tell = Callable[[Happening, Node], None]
 
 
-async def anrag(
+async def answer_from_documents(
     models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
 ) -> None:
     """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
@@ -127,3 +129,24 @@ async def anrag(
 def _kept(passages: list[Passage], limits: Limits) -> list[Passage]:
     relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
     return relevant[: limits.kept] or passages[: limits.kept]
+
+
+def copy_answer(node: Node, other: Node, how: str) -> None:
+    """Gives `node` what `other` found, at no cost; `node.detail[how]` names it."""
+    node.documents = list(other.documents)
+    node.sentence = other.sentence
+    node.answers = list(other.answers)
+    node.status, node.error = other.status, other.error
+    inner = ("shared_from", "reused_from", "retries", "calls", "fallback", "art")
+    node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
+
+
+def reusable_nodes(trace: Trace) -> Mapping[str, Node]:
+    """The leaves of a trace that ended with an answer from documents, by what was asked, and the operators of a tree
+    that sources answered, by their key.
+
+    What was computed from other leaves' answers is left out: the same words may mean other values now.
+    """
+    ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
+    leaves = {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}
+    return leaves | {n.detail["key"]: n for n in ended if "key" in n.detail and "sources" in n.detail}

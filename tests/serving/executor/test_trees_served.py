@@ -11,9 +11,8 @@ from revelator.errors import ConfigError, ExpressionError, PlanError
 from revelator.plans.art import Art, Relate, Search, render
 from revelator.trace_events import replay
 from serving.executor import Executor
-from serving.knowledge.run import NoModel
+from serving.executor.trees import NoModel
 from serving.knowledge.sources import Sources
-from serving.knowledge.strategy import AtomicStrategy
 from serving.triton.repository import Settings, lay_out, recorded_parameters
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
@@ -29,8 +28,7 @@ TREE = Art(
 @pytest.mark.parametrize("known", [{}, {"a?": ["x"]}, {"a?": ["x"], "b x?": ["y"]}])
 async def test_the_trace_of_a_tree_equals_its_events_replayed(known: dict[str, list[str]]) -> None:
     text = ToySource(says={"*": ["p"]})
-    strategy = AtomicStrategy(Sources([text]))
-    executor = Executor(NoModel(), NoModel(), ToyGenerator(known), atomic=strategy)
+    executor = Executor(NoModel(), NoModel(), ToyGenerator(known), sources=Sources([text]))
     tree = Art("q?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?")))
     events = [e async for e in executor.stream("q?", plan=render(tree), strategy="atomic")]
     trace = replay(events)
