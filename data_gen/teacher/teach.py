@@ -152,11 +152,11 @@ class Teaching:
         steps: list[AnnotatedStep] = []
         shares: dict[str, list[float]] = {"refine": [], "end": []}
         while len(steps) < self.config.steps:
-            known = tuple(Step(step.question, step.answer) for step in steps)
+            known = tuple(Step(step.question, (step.answer,)) for step in steps)
             data = task_data(RefineInput(question.question, known))
             asked = await self.ask("refine", data, replies.next_question(steps))
             steps.append(await self._answered(asked.value, documents))
-            known = (*known, Step(steps[-1].question, steps[-1].answer))
+            known = (*known, Step(steps[-1].question, (steps[-1].answer,)))
             end = await self.ask("end", task_data(EndInput(question.question, known)), replies.label("end"))
             shares["refine"].append(asked.agreement)
             shares["end"].append(end.agreement)
