@@ -34,7 +34,6 @@ from typing import Any
 
 import torch
 
-from data_gen.instruction_set import read_records
 from evaluation.adapters.row_scores import row_values
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
@@ -45,6 +44,7 @@ from revelator.plans.decoding import plan_grammar
 from revelator.plans.logic_decoding import logic_grammar
 from revelator.plans.names import WORD, words_of
 from revelator.registry import home_folder
+from revelator.rows import stream_rows
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.constrained import Constraint
 from serving.models.engine import Engine
@@ -235,7 +235,7 @@ async def _time_labels(engine: Engine, ways: dict[str, Callable[[list[str]], Any
 def measure_names(adapter: Path, folder: Path, limit: int) -> None:
     """The dev plans of a set, each source's first by the hash of their ids, under each way of decoding."""
     engine = Engine(read_manifest(adapter).base_name, adapter)
-    rows = list(read_records(folder, "dev", "translate_bnf"))
+    rows = list(stream_rows(folder, "dev", "translate_bnf"))
     for source in sorted({row.source for row in rows}):
         own = sorted([r for r in rows if r.source == source], key=lambda r: sha256_text(r.id))[:limit]
         own.sort(key=lambda r: len(r.prompt))

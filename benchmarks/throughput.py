@@ -87,8 +87,8 @@ def plain(config: Any, folder: Path) -> Any:
     from trl import SFTConfig, SFTTrainer
 
     from revelator.artifact import base_folder
+    from revelator.rows import read_split
     from training import sft
-    from training.instructions import read_split
 
     rows = read_split(config.set_folder, "train")
     order = sft.read_inputs(config).order

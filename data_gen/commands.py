@@ -109,7 +109,7 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
     from rich.console import Console
 
     from data_gen.inspection import samples, show
-    from data_gen.instruction_set import read_manifest
+    from revelator.rows import read_manifest
 
     manifest = read_manifest(folder)
     chosen = samples(folder, split, task, count)

@@ -16,7 +16,7 @@ from revelator.errors import ConfigError
 from revelator.registry import CHAMPION, NAME, Version, home_folder
 
 if TYPE_CHECKING:
-    from training.instructions import Instruction
+    from revelator.rows import Row
 
 FOLDER = click.Path(path_type=Path)
 SET = click.option("--set", "set_folder", type=FOLDER, help="Instruction set.  [default: the one it was trained on]")
@@ -99,7 +99,7 @@ def named_set(given: Path | None, tags: dict[str, str]) -> Path:
     return folder
 
 
-def scored(folder: Path | None, base: str | None, rows: list[Instruction], threads: int | None, title: str) -> Scores:
+def scored(folder: Path | None, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
     from evaluation.adapters.scoring import progress_bar, score
     from serving.models.engine import Engine
 

@@ -18,7 +18,7 @@ from transformers import (
 
 from revelator.errors import ArtifactError
 from training.config import Run
-from training.instructions import check_labels
+from training.tokens import check_labels
 
 LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
 

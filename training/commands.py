@@ -20,9 +20,9 @@ from revelator.artifact import base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.files import write_bytes
 from revelator.registry import home_folder
+from revelator.rows import verify_set
 from training.checkpoints import RUN, last_whole, sole_writer
 from training.config import Run, accelerate_file, find_config, load_config
-from training.instructions import verify_set
 from training.launched import INTERRUPTED, STOP_SECONDS
 
 FOLDER = click.Path(path_type=Path)

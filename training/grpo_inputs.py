@@ -14,12 +14,13 @@ from revelator.artifact import MANIFEST, base_folder, verify_adapter
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_file
 from revelator.plans import parse
+from revelator.rows import Row, read_split, sample_rows, verify_set
 from training.answers import is_hard, read_answers
 from training.base_model import check_base, load_tokenizer
 from training.checkpoints import identity
 from training.config import GrpoConfig
-from training.instructions import Instruction, pinned, read_split, verify_set
 from training.rewards import TRANSLATE, Answers, reward_functions
+from training.tokens import tokenise
 
 LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
 
@@ -35,12 +36,12 @@ class Inputs:
     manifest: dict
     tokenizer: PreTrainedTokenizerBase
     answers: Answers
-    rows: list[Instruction]
+    rows: list[Row]
     order: list[int]
-    dev: list[Instruction]
+    dev: list[Row]
 
 
-def fitting(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -> list[Instruction]:
+def fitting(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> list[Row]:
     """The rows; of plans, with `hard`, those that are."""
     if not config.hard:
         return list(rows)
@@ -66,8 +67,8 @@ def read_inputs(config: GrpoConfig) -> Inputs:
         raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
     check_rewards(rows, config, answers)
     dev = fitting(read_split(config.set_folder, "dev", tasks & {TRANSLATE}), config, answers)
-    dev = within(pinned(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
-    longest = max(len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"])
+    dev = within(sample_rows(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
+    longest = max(tokens.prompt_length for tokens in tokenise(rows, tokenizer))
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
     return Inputs(
         base,
@@ -83,7 +84,7 @@ def read_inputs(config: GrpoConfig) -> Inputs:
     )
 
 
-def check_rewards(rows: Sequence[Instruction], config: GrpoConfig, answers: Answers) -> None:
+def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> None:
     """Raises ConfigError for a run in which nothing could be learnt of a task, or a reward never be earned."""
     if config.rewards.get("executed") and not answers:
         hint = "give --world, the world whose questions the set has; or weigh executed 0"
@@ -98,14 +99,11 @@ def check_rewards(rows: Sequence[Instruction], config: GrpoConfig, answers: Answ
             raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
 
 
-def within(rows: list[Instruction], tokenizer: PreTrainedTokenizerBase, most: int) -> list[Instruction]:
-    if not rows:
-        return []
-    lengths = [len(ids) for ids in tokenizer([row.prompt for row in rows])["input_ids"]]
-    return [row for row, length in zip(rows, lengths, strict=True) if length <= most]
+def within(rows: list[Row], tokenizer: PreTrainedTokenizerBase, most: int) -> list[Row]:
+    return [row for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True) if tokens.prompt_length <= most]
 
 
-def prompt_order(rows: Sequence[Instruction], config: GrpoConfig) -> list[int]:
+def prompt_order(rows: Sequence[Row], config: GrpoConfig) -> list[int]:
     """Indices of the prompts of all steps: tasks by their share, every row of a task once before any again."""
     random = Random(config.seed)
     by_task: dict[str, list[int]] = {}

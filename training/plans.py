@@ -17,9 +17,9 @@ from transformers import (
     TrainingArguments,
 )
 
+from revelator.rows import Row
 from training.callbacks import Report
 from training.config import GrpoConfig
-from training.instructions import Instruction
 from training.rewards import Answers, exact, executed, valid
 
 
@@ -29,7 +29,7 @@ class PlanScores(TrainerCallback):
 
     def __init__(
         self,
-        rows: Sequence[Instruction],
+        rows: Sequence[Row],
         tokenizer: PreTrainedTokenizerBase,
         answers: Answers,
         config: GrpoConfig,

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,74 +37,27 @@ from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from revelator.files import sha256_file, staged_folder, write_json
+from revelator.rows import Row, read_split
 from revelator.tasks import TASKS
-from training.muon import Muon
-from training.rows import (
-    Example,
-    Row,
-    batches,
-    copy_rows,
-    read_articles,
-    read_set,
-    shortened,
-    task_rows,
-    text_rows,
-)
-from training.tokenizer import train_tokenizer
+from training.mixture import WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles
 
-WIDTHS = (64, 96, 160, 288, 448)
 LEARNING_RATE = 2e-3
-SHORT_DOCUMENTS = 0.5  # of the relevance rows
 
 console = Console()
 
 
-@dataclass(frozen=True)
-class Mixture:
-    """Share of rows by kind in the stream; tasks by name, `text` and `copy` beside them."""
-
-    shares: dict[str, float]
-
-    def rows(
-        self,
-        sets: list[list[Example]],
-        articles: list[tuple[str, str]],
-        tokenizer: PreTrainedTokenizerFast,
-        random: Random,
-        total: int,
-    ) -> list[Row]:
-        """`total` rows in these shares. The sets that have a task give it equal parts; too small a set is repeated."""
-        rows: list[Row] = []
-        for task in TASKS:
-            pools = [pool for examples in sets if (pool := [e for e in examples if e.task == task])]
-            for pool in pools:
-                want = int(total * self.shares[task] / len(pools))
-                random.shuffle(pool)
-                shown = [shortened(e, random) if random.random() < SHORT_DOCUMENTS else e for e in pool[:want]]
-                encoded = task_rows(shown, tokenizer, WIDTHS[-1])
-                if lost := len(shown) - len(encoded):
-                    console.print(f"{task}: {lost:,} of {len(shown):,} rows are over {WIDTHS[-1]} tokens, left out")
-                rows += [encoded[i % len(encoded)] for i in range(want)]
-        texts = [f"{title}: {text}" for title, text in random.sample(articles, int(total * self.shares["text"]))]
-        rows += text_rows(texts, tokenizer, WIDTHS[2])
-        rows += copy_rows([t for t, _ in articles], int(total * self.shares["copy"]), tokenizer, random)
-        return [row for row in rows if len(row.tokens) <= WIDTHS[-1]]
-
-
-MIXTURE = Mixture(
-    {
-        "translate_bnf": 0.52,
-        "translate_art": 0.14,
-        "translate_logic": 0.07,
-        "refine": 0.06,
-        "decompose": 0.03,
-        "route": 0.03,
-        "relevance": 0.10,
-        "end": 0.02,
-        "text": 0.01,
-        "copy": 0.02,
-    }
-)
+SHARES = {
+    "translate_bnf": 0.52,
+    "translate_art": 0.14,
+    "translate_logic": 0.07,
+    "refine": 0.06,
+    "decompose": 0.03,
+    "route": 0.03,
+    "relevance": 0.10,
+    "end": 0.02,
+    "text": 0.01,
+    "copy": 0.02,
+}
 
 
 def small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
@@ -125,7 +79,40 @@ def small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
     )
 
 
-def collate(rows: list[Row], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic that pushes every singular value towards 1
+NEWTON_SCHULZ_STEPS = 5
+
+
+def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
+    """The nearest orthogonal matrix of a (rows, columns) matrix, roughly: its singular values land in 0.7-1.2."""
+    x = matrix.mT if matrix.size(0) > matrix.size(1) else matrix
+    x = x / (x.norm() + 1e-7)
+    a, b, c = COEFFICIENTS
+    for _ in range(NEWTON_SCHULZ_STEPS):
+        gram = x @ x.mT
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.mT if matrix.size(0) > matrix.size(1) else x
+
+
+class Muon(torch.optim.Optimizer):
+    """For weight matrices only; `lr` is on AdamW's scale: an update has a root mean square of 0.2, as AdamW's have."""
+
+    def __init__(self, matrices: Iterable[torch.Tensor], lr: float, momentum: float = 0.95, weight_decay: float = 0.01):
+        super().__init__(matrices, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay})
+
+    @torch.no_grad()
+    def step(self) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            for matrix in group["params"]:
+                state = self.state[matrix]
+                average = state.setdefault("average", torch.zeros_like(matrix))
+                average.lerp_(matrix.grad, 1 - group["momentum"])
+                update = orthogonal(matrix.grad.lerp(average, group["momentum"]))
+                size = 0.2 * max(matrix.shape) ** 0.5
+                matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * size)
+
+
+def collate(rows: list[WeightedTokens], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Tokens and weights, (batch, width) each, padded on the right to the narrowest width that fits."""
     width = next(w for w in WIDTHS if max(len(r.tokens) for r in rows) <= w)
     tokens = np.full((len(rows), width), pad, np.int64)
@@ -159,7 +146,7 @@ def rate(progress: float) -> float:
 
 
 @torch.no_grad()
-def exact(model: Any, tokenizer: PreTrainedTokenizerFast, examples: list[Example]) -> float:
+def exact(model: Any, tokenizer: PreTrainedTokenizerFast, examples: list[Row]) -> float:
     """Share of examples whose greedy completion equals the gold word for word."""
     model.eval()
     right = 0
@@ -174,7 +161,7 @@ def exact(model: Any, tokenizer: PreTrainedTokenizerFast, examples: list[Example
 
 
 def dev_scores(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, dev: list[Example], each: int
+    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, dev: list[Row], each: int
 ) -> dict[str, float]:
     picked = {task: [e for e in dev if e.task == task][:each] for task in TASKS}
     return {task: exact(model, tokenizer, examples) for task, examples in picked.items() if examples}
@@ -237,14 +224,6 @@ class Run:
                 copy.copy_(own)
 
 
-def learn_tokenizer(train: list[Example], articles: list[tuple[str, str]], random: Random) -> PreTrainedTokenizerFast:
-    """From a sample of the task rows and of the articles."""
-    sample = random.sample(train, min(len(train), 60_000))
-    prose = [f"{title}: {body}" for title, body in random.sample(articles, min(len(articles), 15_000))]
-    labels = sorted({label for task in TASKS.values() for label in task.labels or ()})
-    return train_tokenizer([*(e.prompt + e.completion for e in sample), *prose], words=labels)
-
-
 @click.command(help=__doc__.split("\n\n")[0])
 @click.option(
     "--set", "sets", multiple=True, required=True, type=click.Path(path_type=Path, exists=True),
@@ -282,9 +261,9 @@ def main(
     torch.manual_seed(seed)
     random = Random(seed)
     work.mkdir(parents=True, exist_ok=True)
-    by_set = [read_set(folder, "train") for folder in sets]
+    by_set = [read_split(folder, "train") for folder in sets]
     train = [e for examples in by_set for e in examples]
-    dev = [e for folder in sets for e in read_set(folder, "dev")]
+    dev = [e for folder in sets for e in read_split(folder, "dev")]
     Random(1).shuffle(dev)
     articles = list(read_articles(text))
     if base:
@@ -292,7 +271,7 @@ def main(
     elif not (work / "tokenizer").exists():
         learn_tokenizer(train, articles, Random(seed)).save_pretrained(work / "tokenizer")
     tokenizer = PreTrainedTokenizerFast.from_pretrained(work / "tokenizer")
-    rows = MIXTURE.rows(by_set, articles, tokenizer, random, total)
+    rows = mix_rows(by_set, articles, tokenizer, shares=SHARES, total=total, random=random, warn=console.print)
     mean_length = np.mean([len(r.tokens) for r in rows])
     console.print(
         f"{len(train):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, mean {mean_length:.0f} tokens"
@@ -301,7 +280,7 @@ def main(
     model = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32) if base else small_llama(tokenizer)
     half: Any = deepcopy(model)
     run = Run(model, optimizers(model), half.to(torch.bfloat16) if precision == "bf16" else model)
-    stream = batches(rows, WIDTHS, tokens, random)
+    stream = batch_rows(rows, WIDTHS, tokens, random)
     if resume:
         run.load(work / "checkpoint.pt")
         for _ in range(run.step):

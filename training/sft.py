@@ -41,14 +41,14 @@ from revelator.artifact import (
 )
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_text, staged_folder
+from revelator.rows import read_split, sample_rows, verify_set
 from training.base_model import check_base, load_base, load_tokenizer, precision
 from training.callbacks import Report, WholeCheckpoints
 from training.checkpoints import BEST, forget, identity, record_run, sole_writer
 from training.config import TrainConfig, load_config
-from training.instructions import pinned, read_split, shares, verify_set
 from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
 from training.task_trainer import TaskTrainer, read_best
-from training.tokens import TokenRow, TokenTable, keep_whole, token_table, tokenise, training_order
+from training.tokens import TokenRow, TokenTable, keep_whole, shares, token_table, tokenise, training_order
 from training.tracking import log_inputs, tracked_run
 
 console = Console(stderr=True)
@@ -120,7 +120,7 @@ def read_inputs(config: TrainConfig) -> Inputs:
     whole, lost = keep_whole(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
     tokens = read.select(whole)
     drawn_as = shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
-    dev = pinned(read_split(config.set_folder, "dev", drawn_as), config.evaluation.rows_per_task)
+    dev = sample_rows(read_split(config.set_folder, "dev", drawn_as), config.evaluation.rows_per_task)
     if not dev:
         raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
     judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]

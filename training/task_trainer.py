@@ -27,8 +27,7 @@ from trl import SFTTrainer
 from revelator.files import staged_folder, write_json
 from revelator.tasks import TASKS
 from training.checkpoints import BEST
-from training.instructions import first_token
-from training.tokens import IGNORED, TokenRow
+from training.tokens import IGNORED, TokenRow, first_token
 
 SCORE = "score.json"
 

@@ -20,7 +20,8 @@ from transformers import PreTrainedTokenizerBase
 
 from revelator.artifact import disk_errors
 from revelator.errors import ArtifactError, DataError
-from training.instructions import Instruction, batches
+from revelator.rows import Row, check_filled, read_batches
+from revelator.tasks import TASKS
 
 IGNORED = -100  # the label of tokens that the loss leaves out
 WINDOW = 64  # batches sorted by length together; real.yaml's padding is 4 % then, 12 % at 16, 68 % unsorted
@@ -32,9 +33,16 @@ SCHEMA = pa.schema(
 
 @dataclass(frozen=True)
 class TokenRow:
+    """A row's prompt, completion and end token; the first `prompt_length` tokens are the prompt's."""
+
     task: str
     input_ids: list[int]
-    labels: list[int]  # IGNORED for the prompt
+    prompt_length: int
+
+    @property
+    def labels(self) -> list[int]:
+        """Per token what the loss compares it with: itself, IGNORED for those of the prompt."""
+        return [IGNORED] * self.prompt_length + self.input_ids[self.prompt_length :]
 
 
 @dataclass(frozen=True)
@@ -54,18 +62,65 @@ class TokenTable:
         return TokenTable(self.rows.select(indices), tasks, lengths, self.highest)
 
 
+def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[TokenRow]:
+    """Prompt as serving tokenises it, completion, end token; only the completion and the end count for the loss.
+
+    Every stage of training tokenises rows here. Raises ArtifactError when the tokenizer has no end token or joins the
+    end of a prompt with the start of its completion: the model would then be asked in another form than it was trained
+    in.
+    """
+    if tokenizer.eos_token_id is None:
+        raise ArtifactError("this base's tokenizer has no end token", hint="choose another base")
+    if not rows:
+        return []
+    prompts = tokenizer([r.prompt for r in rows])["input_ids"]
+    completions = tokenizer([r.completion for r in rows], add_special_tokens=False)["input_ids"]
+    together = tokenizer([r.prompt + r.completion for r in rows])["input_ids"]
+    tokens = []
+    for row, prompt, completion, whole in zip(rows, prompts, completions, together, strict=True):
+        if prompt + completion != whole:
+            raise ArtifactError(
+                f"this base's tokenizer joins prompt and completion of row {row.id} ({row.task}) across their boundary",
+                hint="choose a base with a byte-level tokenizer",
+            )
+        tokens.append(TokenRow(row.task, [*whole, tokenizer.eos_token_id], len(prompt)))
+    return tokens
+
+
+def first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:
+    """The token that stands for `label` in training, evaluation and serving: the first of " label"."""
+    return tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
+
+
+def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Raises ArtifactError unless each label task's labels are told apart by their first token."""
+    for task in TASKS.values():
+        first = {label: first_token(tokenizer, label) for label in task.labels or ()}
+        for one, other in itertools.combinations(first, 2):
+            if first[one] == first[other]:
+                token = tokenizer.convert_ids_to_tokens(first[one])
+                raise ArtifactError(
+                    f"the tokenizer gives the {task.name} labels {one!r} and {other!r} the same first token {token!r}",
+                    hint="labels are answered by one forward pass over their first tokens: choose another base",
+                )
+
+
 def token_table(
     folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, file: Path
 ) -> TokenTable:
-    """The tokens of a split's rows of `tasks`, from `file`, which is written first if it is not there."""
+    """The tokens of a split's rows of `tasks`, from `file`, which is written first if it is not there.
+
+    Raises DataError for a split without rows.
+    """
     if not file.is_file():
         aside = file.with_name(f"{file.name}.{os.getpid()}")
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
+            check_filled(folder, split)
             with disk_errors(file.parent), aside.open("wb") as sink:
                 with pa.ipc.new_stream(sink, SCHEMA) as writer:
-                    for batch in batches(folder, split):
-                        if rows := [row for row in batch if row.task in tasks]:
+                    for rows in read_batches(folder, split, tasks):
+                        if rows:
                             writer.write_batch(_record(tokenise(rows, tokenizer)))
                 sink.flush()
                 os.fsync(sink.fileno())
@@ -89,29 +144,6 @@ def _record(rows: Sequence[TokenRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
-def tokenise(rows: Sequence[Instruction], tokenizer: PreTrainedTokenizerBase) -> list[TokenRow]:
-    """Prompt as serving tokenises it, completion, end token; only the completion and the end count for the loss.
-
-    Raises ArtifactError when the tokenizer has no end token or joins the end of a prompt with the start of its
-    completion: the model would then be asked in another form than it was trained in.
-    """
-    if tokenizer.eos_token_id is None:
-        raise ArtifactError("this base's tokenizer has no end token", hint="choose another base")
-    prompts = tokenizer([r.prompt for r in rows])["input_ids"]
-    completions = tokenizer([r.completion for r in rows], add_special_tokens=False)["input_ids"]
-    together = tokenizer([r.prompt + r.completion for r in rows])["input_ids"]
-    tokens = []
-    for row, prompt, completion, whole in zip(rows, prompts, completions, together, strict=True):
-        if prompt + completion != whole:
-            raise ArtifactError(
-                f"this base's tokenizer joins prompt and completion of row {row.id} ({row.task}) across their boundary",
-                hint="choose a base with a byte-level tokenizer",
-            )
-        ids = [*prompt, *completion, tokenizer.eos_token_id]
-        tokens.append(TokenRow(row.task, ids, [IGNORED] * len(prompt) + ids[len(prompt) :]))
-    return tokens
-
-
 def keep_whole(
     tasks: Sequence[str], lengths: Sequence[int], max_length: int, limit: float
 ) -> tuple[list[int], dict[str, int]]:
@@ -131,6 +163,24 @@ def keep_whole(
                 hint=f"raise max_length (the longest has {longest} tokens) or lost_rows_limit, or weigh the task 0",
             )
     return kept, dict(lost)
+
+
+def shares(weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None) -> dict[str, float]:
+    """Each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, brought to a sum of 1.
+
+    This is temperature-scaled mixing (Raffel et al. 2020, section 3.5.2) with a weight in front. T = 1 draws tasks in
+    proportion to their rows, a higher T draws small ones more often; None is T without bound: shares are weights alone.
+    Tasks without rows or weight have none; DataError when no task is left.
+    """
+    raw = {
+        task: weights[task] * (size ** (1 / temperature) if temperature else 1.0)
+        for task, size in sizes.items()
+        if size and weights.get(task, 0) > 0
+    }
+    if not raw:
+        raise DataError("no row belongs to a task with a weight above zero", hint="see `tasks` in the configuration")
+    total = sum(raw.values())
+    return {task: value / total for task, value in raw.items()}
 
 
 def training_order(

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 
-from data_gen.builder import Record
 from evaluation.metrics.answers import normalise
 from evaluation.metrics.plans import plan_score, query_score, tree_score
 from revelator.errors import TaskOutputError
 from revelator.plans import art, logic, parse
+from revelator.rows import Row
 from revelator.tasks import TASKS
-from training.instructions import Instruction
 
 
-def row_values(row: Instruction | Record, output: str) -> dict[str, bool]:
+def row_values(row: Row, output: str) -> dict[str, bool]:
     """The scores of one row's output, by name; the same names for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}

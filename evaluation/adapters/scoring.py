@@ -16,30 +16,30 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from evaluation.adapters.row_scores import row_values
 from evaluation.adapters.scores import Scores, TaskScore
 from evaluation.metrics.labels import roc_auc
+from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from serving.models.revelator_model import complete
 from serving.protocols import Completion
-from training.instructions import Instruction, pinned, read_split, verify_set
 
 BATCH = 32
 
 
-def pinned_rows(set_folder: Path, split: str, limit: int) -> list[Instruction]:
+def pinned_rows(set_folder: Path, split: str, limit: int) -> list[Row]:
     """`limit` rows a task of a verified set."""
     verify_set(set_folder)
-    return pinned(read_split(set_folder, split), limit)
+    return sample_rows(read_split(set_folder, split), limit)
 
 
-def score(engine: Engine, rows: Sequence[Instruction], progress: Progress | None = None, title: str = "") -> Scores:
+def score(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
     """Scores by task; tasks without a row are left out. As a server writes, in batches of rows of like length."""
-    by_task: dict[str, list[Instruction]] = {}
+    by_task: dict[str, list[Row]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
     return {task: _score_task(engine, task, own, progress, title) for task, own in by_task.items()}
 
 
-def _score_task(engine: Engine, task: str, rows: list[Instruction], progress: Progress | None, title: str) -> TaskScore:
+def _score_task(engine: Engine, task: str, rows: list[Row], progress: Progress | None, title: str) -> TaskScore:
     rows = sorted(rows, key=lambda row: len(row.prompt))
     bar = progress.add_task(f"{title}{task}", total=len(rows)) if progress else None
     done: list[Completion] = []
@@ -56,7 +56,7 @@ def _score_task(engine: Engine, task: str, rows: list[Instruction], progress: Pr
     return TaskScore(task, len(rows), scores, tuple(row.id for row in rows), values)
 
 
-def _row_values(rows: Sequence[Instruction], done: Sequence[Completion]) -> dict[str, tuple[float, ...]]:
+def _row_values(rows: Sequence[Row], done: Sequence[Completion]) -> dict[str, tuple[float, ...]]:
     each = [row_values(row, completion.text) for row, completion in zip(rows, done, strict=True)]
     return {name: tuple(float(row[name]) for row in each) for name in each[0]}
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
 from evaluation.questions import by_id_hash
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_file
+from revelator.rows import read_manifest, stream_rows
 
 LEFT_BY = "see split, kinds, ids, dev_of and sample"
 STATED = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
@@ -88,7 +88,7 @@ def open_benchmark(
     if dev_of:
         read_manifest(Path(dev_of))  # its files are as they were built
         files[dev_of] = sha256_file(Path(dev_of) / "manifest.json")
-        dev = {record.group for record in read_records(Path(dev_of), "dev")}
+        dev = {record.group for record in stream_rows(Path(dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
     if sample:
         chosen = {q.id for q in by_id_hash(q.gold for q in questions)[:sample]}

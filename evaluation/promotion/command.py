@@ -32,7 +32,7 @@ from revelator.errors import ArtifactError, Conflict, GateRefused
 from revelator.registry import Version
 
 if TYPE_CHECKING:
-    from training.instructions import Instruction
+    from revelator.rows import Row
 
 
 @click.command()
@@ -201,7 +201,7 @@ def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
     }
 
 
-def _champions(champion: Version, home: Path, base: str | None, rows: list[Instruction], threads: int | None) -> Scores:
+def _champions(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
     try:
         return scored(fetched(champion, home), base, rows, threads, f"champion {champion.version}: ")
     except ArtifactError as error:

@@ -22,9 +22,8 @@ import click
 from rich.console import Console
 from rich.markdown import Markdown
 
+from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
-from data_gen.instruction_set import read_manifest, read_records
-from data_gen.questions import AnnotatedQuestion
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI, adapter_folder
 from evaluation.published import CORPORA as PUBLISHED
 from evaluation.published import all_questions
@@ -44,6 +43,7 @@ from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
+from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
 from serving.retrieval import IndexSettings
@@ -128,7 +128,7 @@ def recall(
     folder, tags = adapter_folder(adapter, name, home, tracking_uri)
     out = out or home / "recall"
     made = read_manifest(set_folder)
-    splits = {split: {r.group for r in read_records(set_folder, split)} for split in ("dev", "train")}
+    splits = {split: {r.group for r in stream_rows(set_folder, split)} for split in ("dev", "train")}
     everything = {question.id: question for question in reversed(list(all_questions(set_folder)))}
     asked = [q for q in by_id_hash(everything.values()) if q.source in PUBLISHED and q.route == "complex"]
     dev, others = ([q for q in asked if q.id in splits[split]] for split in ("dev", "train"))

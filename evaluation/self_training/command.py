@@ -207,20 +207,19 @@ def gain(
       revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real --source musique
     """
-    from data_gen.instruction_set import read_records
     from evaluation.adapters.scoring import progress_bar, score
     from evaluation.self_training.rounds import RECORD, gains, record
     from revelator.artifact import read_manifest
+    from revelator.rows import read_split, sample_rows, stream_rows, verify_set
     from serving.models.engine import Engine
-    from training.instructions import pinned, read_split, verify_set
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     digest = verify_set(set_folder)["digest"]
-    chosen = {record.id for record in read_records(set_folder, "dev") if source in (None, record.source)}
+    chosen = {record.id for record in stream_rows(set_folder, "dev") if source in (None, record.source)}
     if not chosen:
         raise ConfigError(f"no dev rows of {source}", where="--source", hint=f"revelator data inspect {set_folder}")
-    rows = pinned([row for row in read_split(set_folder, "dev") if row.id in chosen], limit)
+    rows = sample_rows([row for row in read_split(set_folder, "dev") if row.id in chosen], limit)
     scores = []
     for folder in (before, after):
         engine = Engine(read_manifest(folder).base_name, folder, threads=threads)

@@ -15,12 +15,12 @@ from click.testing import CliRunner
 from data_gen.annotate.names import mention
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
-from data_gen.instruction_set import SPLITS, Record, read_manifest, read_records
 from data_gen.leakage import normalise, question_hash
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.records import examples, records, sub_questions
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError
+from revelator.rows import SPLITS, Row, read_manifest, stream_rows
 from revelator.tasks import TASKS
 
 
@@ -45,8 +45,8 @@ def compound() -> AnnotatedQuestion:
     )
 
 
-def all_records(folder: Path) -> list[Record]:
-    return [record for split in SPLITS for record in read_records(folder, split)]
+def all_records(folder: Path) -> list[Row]:
+    return [record for split in SPLITS for record in stream_rows(folder, split)]
 
 
 def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuestion) -> None:

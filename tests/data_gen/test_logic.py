@@ -13,7 +13,6 @@ import pytest
 from data_gen.annotate.validation import query_fault
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.instruction_set import read_records
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.logic_questions import (
@@ -35,6 +34,7 @@ from data_gen.sources.logic_wording import (
 )
 from revelator.errors import DataError
 from revelator.plans.logic import Query, check, holds, parse, terms
+from revelator.rows import stream_rows
 
 TEXTS = ("tin mines", "Orn Fell", "river ferries", "kilns", "Lake Sedge", "salt tax")
 
@@ -182,7 +182,7 @@ def test_a_set_of_logical_questions_has_the_tasks_that_its_source_names(tmp_path
     assert set(manifest["counts"]["task"]["train"]) == {"relevance", "translate_logic"}
     assert set(manifest["counts"]["source"]["dev"]) == {SOURCE, FREE}
     assert sum(manifest["counts"]["task"][s]["translate_logic"] for s in ("train", "dev", "test")) == 200
-    for record in read_records(tmp_path / "set", "dev", "translate_logic"):
+    for record in stream_rows(tmp_path / "set", "dev", "translate_logic"):
         assert parse(json.loads(record.gold)) == parse(record.completion)
 
 

@@ -15,12 +15,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.instruction_set import read_manifest, read_records
 from data_gen.leakage import question_hash
 from data_gen.teacher.prompting import Prompts
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from revelator.files import hold_lock
+from revelator.rows import read_manifest, stream_rows
 from tests.chat_server import Server, cuts, fails, running
 from tests.data_gen.toy_teacher import Teacher, asked, number_of, plan, planner, question, teaching
 
@@ -64,7 +64,7 @@ def run(settings: dict[str, Any], tmp_path: Path) -> Run:
 
 
 def plans(folder: Path) -> dict[str, str]:
-    return {r.question: json.loads(r.gold) for r in read_records(folder / "set", "train", "translate_bnf")}
+    return {r.question: json.loads(r.gold) for r in stream_rows(folder / "set", "train", "translate_bnf")}
 
 
 def test_a_set_holds_the_plan_of_each_question_with_its_teacher_and_agreement(
@@ -72,7 +72,7 @@ def test_a_set_holds_the_plan_of_each_question_with_its_teacher_and_agreement(
 ) -> None:
     manifest = run()
     assert plans(tmp_path / "out") == {question(n): plan(n) for n in range(6)}
-    records = list(read_records(tmp_path / "out/set", "train"))
+    records = list(stream_rows(tmp_path / "out/set", "train"))
     assert {(r.task, r.teacher, r.agreement, r.source, r.licence) for r in records} == {
         ("translate_bnf", "endpoint:m", "1.000", "mine", "CC0-1.0")
     }
@@ -92,7 +92,7 @@ def test_samples_differ_in_temperature_and_seed_and_the_first_valid_one_is_kept(
     teacher.answers = {"translate_bnf": answer}
     run(sampling={"samples": 4, "temperatures": [0.1, 0.5, 0.9], "agreement": 0.5})
     assert plans(tmp_path / "out")[question(3)] == plan(3)
-    assert {r.agreement for r in read_records(tmp_path / "out/set", "train")} == {"0.500"}
+    assert {r.agreement for r in stream_rows(tmp_path / "out/set", "train")} == {"0.500"}
     assert {(r["seed"], r["temperature"]) for r in server.requests} == {(0, 0.1), (1, 0.5), (2, 0.9), (3, 0.1)}
 
 

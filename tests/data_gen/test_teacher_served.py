@@ -22,9 +22,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.instruction_set import read_records
 from revelator.artifact import base_folder
 from revelator.cli import revelator
+from revelator.rows import stream_rows
 from revelator.tasks import TASKS
 from tests.chat_server import Handler, Reply, cuts, running
 
@@ -89,7 +89,7 @@ def taught(folder: Path, endpoint: dict[str, Any], temperatures: tuple[float, ..
     (folder / "teach.yaml").write_text(yaml.safe_dump(settings))
     arguments = ["data", "teach", str(folder / "teach.yaml"), "--out", str(folder / "out"), "--json"]
     manifest = json.loads(CliRunner().invoke(revelator, arguments, catch_exceptions=False).stdout)
-    records = read_records(folder / "out/set", "train", "translate_bnf")
+    records = stream_rows(folder / "out/set", "train", "translate_bnf")
     return manifest, {record.question: json.loads(record.gold) for record in records}
 
 

@@ -12,15 +12,14 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotate.validation import first_fault
+from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import read_config
-from data_gen.instruction_set import SPLITS, read_records
-from data_gen.questions import AnnotatedQuestion
-from data_gen.records import Record
-from data_gen.sources.rows import read_world
-from data_gen.teacher.chats import Prompts, last_line
+from data_gen.sources.world import read_world
 from data_gen.teacher.config import CompoundConfig, TeachConfig
+from data_gen.teacher.prompting import Prompts, last_line
+from data_gen.validators import first_fault
 from revelator.cli import revelator
+from revelator.rows import SPLITS, Row, stream_rows
 from revelator.tasks import TASKS
 from tests.chat_server import Server, running
 from tests.data_gen.toy_teacher import PROMPTS, Teacher
@@ -57,8 +56,8 @@ def run(command: str, settings: dict[str, Any], folder: Path) -> dict[str, Any]:
     return json.loads(result.stdout)
 
 
-def records(folder: Path) -> list[Record]:
-    return [record for split in SPLITS for record in read_records(folder / "out/set", split)]
+def records(folder: Path) -> list[Row]:
+    return [record for split in SPLITS for record in stream_rows(folder / "out/set", split)]
 
 
 def annotated(folder: Path) -> list[AnnotatedQuestion]:

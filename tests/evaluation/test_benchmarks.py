@@ -13,11 +13,11 @@ import pytest
 
 from data_gen.build import build
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
-from data_gen.instruction_set import read_records
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file
+from revelator.rows import stream_rows
 
 CONTEXT = [["Tin Comet", ["Harrow Pictures distributed it."]], ["Quill", ["A feather."]]]
 HOTPOT = {
@@ -160,7 +160,7 @@ def test_only_questions_that_training_left_out_are_asked(tmp_path: Path) -> None
     made = tmp_path / "set"
     build(SetConfig.model_validate({"name": "t", "sources": [source], "split": {"dev": 0.4}}), made)
     found = many(tmp_path, dev_of=str(made))
-    trained = {record.group for record in read_records(made, "train")}
+    trained = {record.group for record in stream_rows(made, "train")}
     assert {q.id for q in found.questions} == {q.id for q in whole.questions} - trained
     assert 0 < len(found.questions) < len(whole.questions) and str(made) in found.files
     with pytest.raises(DataError, match="no instruction set"):

@@ -8,10 +8,10 @@ import pytest
 
 from evaluation.adapters.scores import DECIDING
 from evaluation.adapters.scoring import pinned_rows, score
+from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import Written
-from tests.training.toy import write_set
-from training.instructions import Instruction, read_split
+from tests.training.toy import toy_row, write_set
 
 PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
 
@@ -37,13 +37,13 @@ class Recited:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Instruction]:
+def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     folder: Path = write_set(tmp_path_factory.mktemp("set") / "toy", train=1, dev=20)
     assert {len([r for r in pinned_rows(folder, "dev", 5) if r.task == task]) for task in DECIDING} == {5}
     return read_split(folder, "dev")
 
 
-def test_gold_completions_score_one_everywhere(rows: list[Instruction]) -> None:
+def test_gold_completions_score_one_everywhere(rows: list[Row]) -> None:
     scores = score(Recited({row.prompt: row.completion.strip() for row in rows}), rows)
     assert set(scores) == set(DECIDING)
     for task, own in scores.items():
@@ -51,7 +51,7 @@ def test_gold_completions_score_one_everywhere(rows: list[Instruction]) -> None:
         assert len(own.ids) == 20 and all(len(values) == 20 for values in own.values.values())
 
 
-def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Instruction]) -> None:
+def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Row]) -> None:
     written = [row for row in rows if not TASKS[row.task].labels]
     scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
@@ -59,7 +59,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Ins
     )
 
 
-def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(rows: list[Instruction]) -> None:
+def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(rows: list[Row]) -> None:
     judged = [row for row in rows if row.task == "end"]
     own = score(Recited({row.prompt: "yes" for row in judged}), judged)["end"]
     assert own.scores["accuracy"] == pytest.approx(sum(row.label == "yes" for row in judged) / len(judged))
@@ -69,7 +69,14 @@ def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(
 def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> None:
     gold = "Who runs Obra Vale? * Where was {mayor} born?"
     prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the mayor of Obra Vale born?"))
-    row = Instruction("1", "translate_bnf", prompt, f" {gold}", "", json.dumps(gold), '["Obra Vale"]')
+    row = toy_row(
+        id="1",
+        task="translate_bnf",
+        prompt=prompt,
+        completion=f" {gold}",
+        gold=json.dumps(gold),
+        entities='["Obra Vale"]',
+    )
     for text, expected in {
         "Who leads Obra Vale? * Where is {leader} from?": (1, 1, 1, 0, 0, 1, 1),
         "Who leads it? * Where is {leader} from?": (1, 1, 1, 0, 0, 0, 0),
@@ -83,7 +90,7 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
 def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None:
     gold = '"the River Orn" AND NOT ("kilns" AND "salt")'
     prompt = TASKS["translate_logic"].render(TranslateInput("the River Orn, but not both kilns and salt"))
-    row = Instruction("1", "translate_logic", prompt, f" {gold}", "", json.dumps(gold))
+    row = toy_row(id="1", task="translate_logic", prompt=prompt, completion=f" {gold}", gold=json.dumps(gold))
     for text, expected in {
         gold: {"valid": 1, "truth": 1, "exact": 1},
         '(NOT "Salt" OR NOT "Kilns") AND "river Orn"': {"valid": 1, "truth": 1, "exact": 0},
@@ -95,7 +102,7 @@ def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None
         assert score(Recited({prompt: text}), [row])["translate_logic"].scores == expected, text
 
 
-def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Instruction]) -> None:
+def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Row]) -> None:
     row = next(row for row in rows if row.task == "decompose")
     turned = json.dumps([part.upper() for part in reversed(json.loads(row.gold))])
     assert score(Recited({row.prompt: turned}), [row])["decompose"].scores == {"equal": 1.0}

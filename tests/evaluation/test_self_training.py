@@ -13,13 +13,13 @@ import pytest
 from click.testing import CliRunner, Result
 
 from data_gen.config import SetConfig
-from data_gen.instruction_set import read_records
 from data_gen.leakage import question_hash
 from evaluation.self_training import rounds
 from evaluation.self_training.command import self_train
 from evaluation.self_training.proposing import drawn, searched
 from revelator.errors import ConfigError, RevelatorError
 from revelator.plans import parse, to_letters
+from revelator.rows import stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from serving.executor import Executor
 from serving.generators import EmbeddedGenerator
@@ -92,12 +92,12 @@ def run_round(out: Path, given: rounds.Settings, index: Path, beside: SetConfig 
 
 def test_a_plan_is_kept_if_its_leaves_find_the_known_answer(index: Path, tmp_path: Path) -> None:
     run_round(tmp_path / "round", settings(tmp_path), index)
-    made = list(read_records(tmp_path / "round/set", "train", "translate_bnf"))
+    made = list(stream_rows(tmp_path / "round/set", "train", "translate_bnf"))
     [(question, plan), *_] = PLANS.items()
     assert [(r.question, json.loads(r.gold), r.teacher, r.agreement) for r in made] == [
         (question, plan, "self:model-digest", "1.000")
     ]
-    refined = list(read_records(tmp_path / "round/set", "train", "refine"))
+    refined = list(stream_rows(tmp_path / "round/set", "train", "refine"))
     assert {json.loads(r.gold) for r in refined} == {"Who directed Lantern Row?", "Where was Ines Calloway born?"}
     known = json.loads((tmp_path / "round/round.json").read_text())
     assert known["counts"] == {
@@ -135,7 +135,7 @@ def proposed(folder: Path) -> dict[str, list[str]]:
 def test_where_the_graph_is_known_the_likeliest_plan_of_it_is_kept(tmp_path: Path) -> None:
     ran = ask(tmp_path, "round", "--letters", "A * B")
     assert ran.exit_code == 0
-    made = list(read_records(tmp_path / "round/set", "train", "translate_bnf"))
+    made = list(stream_rows(tmp_path / "round/set", "train", "translate_bnf"))
     assert {to_letters(parse(json.loads(record.gold))) for record in made} == {"A * B"} and len(made) > 1
     assert "the likeliest plans of letters `A * B`" in (tmp_path / "round/README.md").read_text()
 

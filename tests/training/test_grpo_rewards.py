@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import DataError
 from revelator.plans import parse
+from revelator.rows import Row
 from revelator.tasks import TASKS
 from tests.training.toy import toy_rows
 from training.answers import Executed, execute, is_hard, read_answers
@@ -46,17 +47,14 @@ def earned(output: str, task: str = "translate_bnf", gold: str = GOLD, answers=A
 
 
 @given(st.sampled_from(toy_rows("train", 8)))
-def test_gold_earns_all_of_what_fits_its_task_and_the_rest_is_none(row: dict[str, str]) -> None:
+def test_gold_earns_all_of_what_fits_its_task_and_the_rest_is_none(row: Row) -> None:
     answers = {}
-    if row["task"] == "translate_bnf":  # a world in which everything is answered: by the question itself
-        first, second = (leaf.strip() for leaf in json.loads(row["gold"]).split(" * "))
+    if row.task == "translate_bnf":  # a world in which everything is answered: by the question itself
+        first, second = (leaf.strip() for leaf in json.loads(row.gold).split(" * "))
         answers = {first.casefold(): ("Ada",), second.replace("{mayor}", "Ada").casefold(): ("there",)}
     functions = reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
-    values = {
-        f.__name__: f([row["prompt"]], [row["completion"]], task=[row["task"]], gold=[row["gold"]])[0]
-        for f in functions
-    }
-    assert values == {name: 1.0 if name in FITTING[row["task"]] else None for name in REWARDS}
+    values = {f.__name__: f([row.prompt], [row.completion], task=[row.task], gold=[row.gold])[0] for f in functions}
+    assert values == {name: 1.0 if name in FITTING[row.task] else None for name in REWARDS}
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from safetensors import safe_open
 from transformers import PreTrainedTokenizerFast
 
 from revelator.tasks import TASKS, RelevanceInput
-from training.muon import Muon, orthogonal
-from training.rows import Example, batches, copy_rows, shortened, task_rows
-from training.tokenizer import train_tokenizer
+from tests.training.toy import toy_row
+from training.mixture import batch_rows, copy_rows, shorten, train_tokenizer, weigh_rows
+from training.pretrain import Muon, orthogonal
 
 BASE = Path(__file__).resolve().parents[2] / "training" / "bases" / "tiny"
 LABELS = sorted({label for task in TASKS.values() for label in task.labels or ()})
@@ -45,8 +45,10 @@ def test_a_label_is_one_token_behind_a_space(tokenizer: PreTrainedTokenizerFast)
 
 
 def test_a_completion_counts_fully_and_its_prompt_a_little(tokenizer: PreTrainedTokenizerFast) -> None:
-    plan = Example("translate_bnf", "Question: Who directed O'Hara?\nPlan:", " Who directed O'Hara?", "")
-    (row,) = task_rows([plan], tokenizer, 200)
+    plan = toy_row(
+        task="translate_bnf", prompt="Question: Who directed O'Hara?\nPlan:", completion=" Who directed O'Hara?"
+    )
+    (row,) = weigh_rows([plan], tokenizer, 200)
     prompt = len(tokenizer(plan.prompt, add_special_tokens=False)["input_ids"])
     assert row.tokens[-1] == tokenizer.eos_token_id
     assert set(row.weights[:prompt]) == {row.weights[0]}
@@ -54,7 +56,7 @@ def test_a_completion_counts_fully_and_its_prompt_a_little(tokenizer: PreTrained
 
 
 def test_a_row_over_the_length_is_left_out(tokenizer: PreTrainedTokenizerFast) -> None:
-    assert task_rows([Example("refine", "x" * 500, " y", "")], tokenizer, 64) == []
+    assert weigh_rows([toy_row(task="refine", prompt="x" * 500, completion=" y")], tokenizer, 64) == []
 
 
 def test_a_drill_repeats_titles_that_it_has_shown(tokenizer: PreTrainedTokenizerFast) -> None:
@@ -66,14 +68,14 @@ def test_a_drill_repeats_titles_that_it_has_shown(tokenizer: PreTrainedTokenizer
 def test_a_round_of_batches_holds_no_row_twice_and_fits_its_widths(tokenizer: PreTrainedTokenizerFast) -> None:
     rows = copy_rows(TITLES, 200, tokenizer, Random(1))
     widths = (64, 128, 256)
-    first = [row for batch in islice(batches(rows, widths, 512, Random(0)), 15) for row in batch]
+    first = [row for batch in islice(batch_rows(rows, widths, 512, Random(0)), 15) for row in batch]
     assert len({id(row) for row in first}) == len(first)
     assert all(len(row.tokens) <= widths[-1] for row in first)
 
 
 def test_a_shortened_document_leaves_question_and_frame_as_they_were() -> None:
     prompt = TASKS["relevance"].render(RelevanceInput("Who made it?", "A (film)", "word " * 200))
-    short = shortened(Example("relevance", prompt, " yes", "yes"), Random(2)).prompt
+    short = shorten(toy_row(task="relevance", prompt=prompt, completion=" yes", label="yes"), Random(2)).prompt
     assert len(short) < len(prompt)
     assert short.splitlines()[:2] == prompt.splitlines()[:2]
     assert short.splitlines()[-1] == prompt.splitlines()[-1]

@@ -34,6 +34,7 @@ from revelator import registry
 from revelator.artifact import ADAPTER_WEIGHTS, verify_adapter
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file
+from revelator.rows import read_split, sample_rows
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from training import sft
@@ -41,7 +42,6 @@ from training.base_model import check_base
 from training.callbacks import Report
 from training.checkpoints import BEST
 from training.config import TrainConfig
-from training.instructions import pinned, read_split
 from training.merge import merge_adapter
 from training.task_trainer import TaskTrainer, projecting, read_best
 
@@ -142,7 +142,7 @@ def test_a_score_is_the_share_that_decoding_writes_as_gold(base: Path, set_folde
     made = sft.train(config, resume=False)
     assert made
     engine = Engine(base, tmp_path / "a", threads=1)
-    rows = pinned([row for row in read_split(set_folder, "dev") if row.task in config.tasks], 3)
+    rows = sample_rows([row for row in read_split(set_folder, "dev") if row.task in config.tasks], 3)
     for task in config.tasks:
         mine = [row for row in rows if row.task == task]
         prompts = [row.prompt for row in mine]

@@ -24,11 +24,9 @@ from revelator.artifact import EMBEDDED_BASE
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from tests.training.toy import toy_rows
-from training.instructions import Instruction, check_labels, first_token
-from training.tokens import IGNORED, tokenise
+from training.tokens import IGNORED, check_labels, first_token, tokenise
 
 PUBLISHED = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B")
-COLUMNS = ("id", "task", "prompt", "completion", "label", "gold")
 
 
 def own() -> PreTrainedTokenizerBase:
@@ -66,7 +64,7 @@ def like_llama() -> PreTrainedTokenizerBase:
 
 def texts() -> list[str]:
     labels = [f": {label}" for task in TASKS.values() for label in task.labels or ()]
-    return [row["prompt"] + row["completion"] for row in toy_rows("train", 30)] + labels * 200
+    return [row.prompt + row.completion for row in toy_rows("train", 30)] + labels * 200
 
 
 @pytest.mark.parametrize(
@@ -86,7 +84,7 @@ def test_prompts_boundary_and_labels_tokenise_alike_in_training_and_serving(
     engine = Engine(tmp_path, threads=1)
 
     check_labels(tokenizer)
-    rows = [Instruction(**{name: row[name] for name in COLUMNS}) for row in toy_rows("dev", 8)]
+    rows = toy_rows("dev", 8)
     for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
         prompt = engine._tokenized([row.prompt], reserve=None)[0]
         assert tokens.input_ids[: len(prompt)] == prompt

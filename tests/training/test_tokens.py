@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from transformers import AutoTokenizer
 
 from revelator.errors import ArtifactError, DataError
+from revelator.rows import read_split
 from revelator.tasks import TASKS
-from training.instructions import Instruction, read_split, shares
-from training.tokens import IGNORED, keep_whole, token_table, tokenise, training_order
+from tests.training.toy import toy_row, write_base
+from training.tokens import IGNORED, check_labels, keep_whole, shares, token_table, tokenise, training_order
 
 rows_of_tasks = st.lists(st.tuples(st.sampled_from(list(TASKS)), st.integers(2, 40)), min_size=1, max_size=60)
 
@@ -54,7 +55,7 @@ def test_only_the_completion_and_its_end_token_count_for_the_loss(base: Path, se
 
 
 def test_a_completion_that_joins_the_prompt_is_refused(base: Path) -> None:
-    joined = Instruction("row-1", "refine", "Question: Who is the may", "or of Port Velm?", "", '""')
+    joined = toy_row(id="row-1", task="refine", prompt="Question: Who is the may", completion="or of Port Velm?")
     with pytest.raises(ArtifactError, match=r"row row-1 .* across their boundary"):
         tokenise([joined], AutoTokenizer.from_pretrained(base))
 
@@ -89,3 +90,49 @@ def test_nothing_half_written_is_left_where_a_row_cannot_be_tokenised(base: Path
     with pytest.raises(DataError, match="no such split"):
         token_table(tmp_path, "train", TASKS, AutoTokenizer.from_pretrained(base), tmp_path / "work" / "tokens")
     assert list((tmp_path / "work").iterdir()) == []
+
+
+def test_a_tokenizer_that_cannot_tell_labels_apart_is_refused(tmp_path: Path, base: Path) -> None:
+    check_labels(AutoTokenizer.from_pretrained(base))
+    coarse = AutoTokenizer.from_pretrained(write_base(tmp_path / "coarse", words=("yes",)))
+    coarse = coarse.train_new_from_iterator(["a"], vocab_size=258)  # bytes alone: both begin with the space
+    with pytest.raises(ArtifactError, match="the same first token"):
+        check_labels(coarse)
+
+
+weights = st.dictionaries(st.sampled_from(list(TASKS)), st.floats(0.1, 10), min_size=1)
+sizes = st.fixed_dictionaries({task: st.integers(1, 100_000) for task in TASKS})
+temperatures = st.none() | st.floats(0.5, 100)
+
+
+@given(weights, sizes, temperatures)
+def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, temperature) -> None:
+    drawn_as = shares(weights, sizes, temperature)
+    assert set(drawn_as) == set(weights)
+    assert sum(drawn_as.values()) == pytest.approx(1)
+
+
+@given(weights, sizes, temperatures, st.floats(0.01, 100))
+def test_shares_depend_on_the_ratio_of_weights_alone(weights, sizes, temperature, factor: float) -> None:
+    scaled = {task: factor * weight for task, weight in weights.items()}
+    assert shares(scaled, sizes, temperature) == pytest.approx(shares(weights, sizes, temperature))
+
+
+@given(sizes)
+def test_temperature_one_draws_rows_evenly_and_none_draws_by_weight(sizes) -> None:
+    even = shares(dict.fromkeys(TASKS, 1.0), sizes, 1.0)
+    assert even == pytest.approx({task: size / sum(sizes.values()) for task, size in sizes.items()})
+    assert shares({"route": 3.0, "end": 1.0}, sizes, None) == pytest.approx({"route": 0.75, "end": 0.25})
+    assert shares(dict.fromkeys(TASKS, 1.0), sizes, 1e9) == pytest.approx(dict.fromkeys(TASKS, 1 / len(TASKS)))
+
+
+@given(sizes, st.floats(0.5, 50), st.floats(1.01, 10))
+def test_a_higher_temperature_never_lowers_the_share_of_the_smallest_task(sizes, temperature: float, more: float):
+    smallest = min(sizes, key=lambda task: sizes[task])
+    cool, warm = (shares(dict.fromkeys(TASKS, 1.0), sizes, t) for t in (temperature, temperature * more))
+    assert warm[smallest] >= cool[smallest] * (1 - 1e-9)
+
+
+def test_no_task_with_rows_and_weight_is_an_error() -> None:
+    with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
+        shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)

@@ -18,11 +18,11 @@ from revelator import registry
 from revelator.artifact import read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, DataError, Unavailable
 from revelator.files import sha256_file
+from revelator.rows import read_split
 from tests.training.toy import write_set
 from training import sft
 from training.checkpoints import last_whole, sole_writer
 from training.config import TrainConfig
-from training.instructions import read_split
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 SETTINGS = {
@@ -244,7 +244,7 @@ def test_the_adapter_takes_the_place_of_nothing_but_an_adapter(base: Path, set_f
 
 
 def test_an_empty_set_is_refused(base: Path, tmp_path: Path) -> None:
-    empty = write_set(tmp_path / "set", train=0, dev=0)
+    empty = write_set(tmp_path / "set", train=0, dev=1)
     config = TrainConfig(base=str(base), set_folder=empty, out=tmp_path / "out", **SETTINGS)
     with pytest.raises(DataError, match="the split is empty"):
         sft.read_inputs(config)

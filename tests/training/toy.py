@@ -6,16 +6,16 @@ import json
 from pathlib import Path
 from random import Random
 
-import pyarrow
-import pyarrow.parquet as parquet
 import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from revelator import rows
 from revelator.artifact import base_digest, grammar_hash, write_manifest
-from revelator.files import sha256_file, sha256_text, write_json
+from revelator.files import write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
+from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -25,43 +25,46 @@ from revelator.tasks import (
     RouteInput,
     Step,
     TranslateInput,
-    prompt_hash,
 )
-from training.tokenizer import train_tokenizer
+from training.mixture import train_tokenizer
 
 PEOPLE = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe", "Ivo Marek", "Lena Haddad")
 PLACES = ("Port Velm", "Sarnath", "Little Quay", "Obra Vale", "North Tessel", "Kaldur")
 
 
-def toy_rows(split: str, count: int) -> list[dict[str, str]]:
+def toy_row(**values: str) -> Row:
+    """A row of these values; the others are empty."""
+    return Row(**dict.fromkeys(COLUMNS, "") | values)
+
+
+def toy_rows(split: str, count: int) -> list[Row]:
     """`count` invented questions, one row of each task for each."""
     random = Random(split)
-    rows = []
+    made = []
     for number in range(count):
         person, place = random.choice(PEOPLE), random.choice(PLACES)
         for task, value, gold in _examples(person, place, random.random() < 0.5):
             plain = TASKS[task].completion(gold).strip() if task.startswith("translate") else gold
-            rows.append(
-                {
-                    "id": f"{split}-{number}-{task}",
-                    "split": split,
-                    "task": task,
-                    "source": "toy",
-                    "licence": "CC0-1.0",
-                    "teacher": "annotation",
-                    "group": f"{split}-{number}",
-                    "question": value.question,
-                    "prompt": TASKS[task].render(value),
-                    "completion": TASKS[task].completion(gold),
-                    "prompt_hash": TASKS[task].prompt_hash,
-                    "label": gold if TASKS[task].labels else "",
-                    "shape": "A * B" if task == "translate_bnf" else "",
-                    "gold": json.dumps(plain),
-                    "agreement": "",
-                    "entities": json.dumps([place]) if task.startswith("translate") else "",
-                }
+            made.append(
+                toy_row(
+                    id=f"{split}-{number}-{task}",
+                    split=split,
+                    task=task,
+                    source="toy",
+                    licence="CC0-1.0",
+                    teacher="annotation",
+                    group=f"{split}-{number}",
+                    question=value.question,
+                    prompt=TASKS[task].render(value),
+                    completion=TASKS[task].completion(gold),
+                    prompt_hash=TASKS[task].prompt_hash,
+                    label=gold if TASKS[task].labels else "",
+                    shape="A * B" if task == "translate_bnf" else "",
+                    gold=json.dumps(plain),
+                    entities=json.dumps([place]) if task.startswith("translate") else "",
+                )
             )
-    return rows
+    return made
 
 
 def _examples(person: str, place: str, known: bool):
@@ -102,24 +105,19 @@ def _query(wanted: str, unwanted: str) -> logic.Query:
 
 def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | None = None) -> Path:
     """An instruction set in the published layout; `hashed` replaces its prompt hash."""
-    folder.mkdir(parents=True)
-    files = {}
-    for split, count in (("train", train), ("dev", dev), ("test", dev)):
-        path = folder / f"{split}.parquet"
-        rows = toy_rows(split, count)
-        columns = list(toy_rows(split, 1)[0])
-        schema = pyarrow.schema([(name, pyarrow.string()) for name in columns])
-        parquet.write_table(pyarrow.Table.from_pylist(rows, schema=schema), path)
-        files[path.name] = sha256_file(path)
-    manifest = {"format": 1, "prompt_hash": hashed or prompt_hash(), "grammar_hash": grammar_hash(), "files": files}
-    write_json(folder / "manifest.json", manifest | {"digest": sha256_text(json.dumps(files, sort_keys=True))})
+    with rows.write_set(folder, {"grammar_hash": grammar_hash()}) as writer:
+        for split, count in (("train", train), ("dev", dev), ("test", dev)):
+            writer.add(rows.table_of(toy_rows(split, count)))
+    if hashed:
+        manifest = rows.read_manifest(folder)
+        write_json(folder / rows.MANIFEST, manifest | {"prompt_hash": hashed})
     return folder
 
 
 def write_base(folder: Path, *, seed: int = 0, words: tuple[str, ...] | None = None) -> Path:
     """A random Llama of width 64 and two layers, with a tokenizer learnt from the toy rows."""
     torch.manual_seed(seed)
-    texts = [row["prompt"] + row["completion"] for row in toy_rows("train", 20)]
+    texts = [row.prompt + row.completion for row in toy_rows("train", 20)]
     labels = words or tuple(sorted({label for task in TASKS.values() for label in task.labels or ()}))
     tokenizer = train_tokenizer(texts, words=labels, size=700)
     config = LlamaConfig(

@@ -28,7 +28,7 @@ from serving.triton.repository import ADAPTER, RELEASE
 from tests.training.toy import toy_rows, write_adapter, write_base
 
 ROUTES = TASKS["route"].labels
-PROMPTS = [row["prompt"] for row in toy_rows("dev", 6)]
+PROMPTS = [row.prompt for row in toy_rows("dev", 6)]
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,313 @@
+"""The instruction set: one row class, written, read and verified here alone.
+
+A set is a folder: one parquet file a split, a data card, and `manifest.json`, written last. Rows stream through in row
+groups, so that memory does not grow with the set. The digest is over the rows' files alone: the same configuration and
+inputs give the same digest on any day.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import sha256_file, sha256_text, staged_folder, write_json
+from revelator.tasks import TASKS, prompt_hash
+
+if TYPE_CHECKING:
+    import pyarrow
+    import pyarrow.parquet
+
+FORMAT = 2
+MANIFEST = "manifest.json"
+SPLITS = ("train", "dev", "test")
+ROW_GROUP = 2_000
+COUNTED = ("split", "task", "source", "licence", "shape", "label", "teacher")
+BUILD = "build it again with this release: `revelator data build CONFIG.yaml --out DIR`"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A prompt and its completion, with all that is known of them. Every value is text; "" where there is none.
+
+    `group` is the id of the question that the row was made from, `question` its text. `label` is the gold label of a
+    label task, `gold` the JSON of the typed gold value. `shape` is the gold plan with letters for leaves. `entities` is
+    a JSON list of the names that stand in both question and plan. `teacher` says who annotated the question,
+    `agreement` which part of a teacher's samples agree with this one, as a decimal.
+    """
+
+    id: str
+    split: str
+    task: str
+    source: str
+    licence: str
+    teacher: str
+    group: str
+    question: str
+    prompt: str
+    completion: str
+    prompt_hash: str
+    label: str
+    shape: str
+    gold: str
+    entities: str
+    agreement: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def table_of(rows: Sequence[Row]) -> pyarrow.Table:
+    """Rows as a table with the columns of a set."""
+    import pyarrow
+
+    schema = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
+    return pyarrow.table({name: [getattr(row, name) for row in rows] for name in COLUMNS}, schema=schema)
+
+
+# Writing
+
+
+class SetWriter:
+    """Takes tables of rows, counts them, and writes row groups of the same size whatever the size of the tables."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        schema = table_of([]).schema
+        self._files = {
+            split: stack.enter_context(ParquetWriter(folder / f"{split}.parquet", schema, compression="zstd"))
+            for split in SPLITS
+        }
+        self._waiting = {split: [table_of([])] for split in SPLITS}
+        self.counts: Counter[tuple[str, ...]] = Counter()  # values of the columns COUNTED → rows
+
+    def add(self, rows: pyarrow.Table) -> None:
+        from pyarrow import compute
+
+        for split, waiting in self._waiting.items():
+            chosen = rows.filter(compute.equal(rows["split"], split))
+            if chosen.num_rows:
+                waiting.append(chosen)
+            if sum(table.num_rows for table in waiting) >= ROW_GROUP:
+                self._write(split, only_whole_groups=True)
+
+    def close(self) -> None:
+        for split in SPLITS:
+            self._write(split, only_whole_groups=False)
+
+    def total(self, split: str) -> int:
+        return sum(count for key, count in self.counts.items() if key[0] == split)
+
+    def count_by(self, column: str) -> dict[str, dict[str, int]]:
+        """Split → value of `column` → rows."""
+        table: dict[str, dict[str, int]] = {split: {} for split in SPLITS}
+        for key, count in sorted(self.counts.items()):
+            if value := key[COUNTED.index(column)]:
+                table[key[0]][value] = table[key[0]].get(value, 0) + count
+        return table
+
+    def count_labels(self) -> dict[str, dict[str, int]]:
+        """Task → label → rows."""
+        table: dict[str, dict[str, int]] = {}
+        for key, count in sorted(self.counts.items()):
+            task, label = key[COUNTED.index("task")], key[COUNTED.index("label")]
+            if label:
+                row = table.setdefault(task, {})
+                row[label] = row.get(label, 0) + count
+        return table
+
+    def _write(self, split: str, *, only_whole_groups: bool) -> None:
+        """Writes what waits; with `only_whole_groups`, what is beyond the last whole row group goes on waiting."""
+        import pyarrow
+
+        table = pyarrow.concat_tables(self._waiting[split])
+        end = table.num_rows // ROW_GROUP * ROW_GROUP if only_whole_groups else table.num_rows
+        for start in range(0, end, ROW_GROUP):
+            group = table.slice(start, min(ROW_GROUP, end - start)).combine_chunks()
+            self._files[split].write_table(group)
+            for row in group.group_by(list(COUNTED)).aggregate([([], "count_all")]).to_pylist():
+                self.counts[tuple(row[name] for name in COUNTED)] += row["count_all"]
+        self._waiting[split] = [table.slice(end)]
+
+
+@contextmanager
+def write_set(
+    target: Path, about: dict[str, Any], describe: Callable[[dict[str, Any]], str] | None = None
+) -> Iterator[SetWriter]:
+    """Yields a writer whose set appears at `target` whole when the block ends, or not at all.
+
+    The block may fill `about` until it ends: it goes into the manifest. `describe` writes the data card from the
+    manifest. Raises DataError for a set without rows, with the counts of `about["dropped"]` as reasons.
+    """
+    with staged_folder(target) as stage:
+        with ExitStack() as stack:
+            writer = SetWriter(stage, stack)
+            yield writer
+            writer.close()
+        if not writer.counts:
+            hint = "mend the rows or change the configuration"
+            raise DataError(_why_there_are_no_rows(about), where=str(target), hint=hint)
+        manifest = _manifest(stage, writer, about)
+        if describe:
+            (stage / "README.md").write_text(describe(manifest), encoding="utf-8")
+            manifest["files"]["README.md"] = sha256_file(stage / "README.md")
+        write_json(stage / MANIFEST, manifest)
+
+
+def _why_there_are_no_rows(about: dict[str, Any]) -> str:
+    reasons = [f"{reason}: {count}" for reason, count in about.get("dropped", {}).items()]
+    rows = [f"{row['file']}, line {row['line']}: {row['reason']}" for row in about.get("refused_rows", [])[:3]]
+    return "\n  ".join(["not one record came out of the build", *reasons, *rows])
+
+
+def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[str, Any]:
+    files = {f"{split}.parquet": sha256_file(folder / f"{split}.parquet") for split in SPLITS}
+    return {
+        **about,
+        "format": FORMAT,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "counts": {name: writer.count_by(name) for name in ("task", "source", "licence", "shape", "teacher")},
+        "labels": writer.count_labels(),
+        "records": {split: writer.total(split) for split in SPLITS},
+        "prompt_hash": prompt_hash(),
+        "files": files,
+        "digest": sha256_text(json.dumps(files, sort_keys=True)),
+    }
+
+
+def check_place(target: Path) -> None:
+    """Refuses, with ConfigError, a place that holds something other than an instruction set: it would be replaced."""
+    if target.exists() and not target.is_dir():
+        raise ConfigError(f"{target} is a file", where="--out", hint="name a folder")
+    if target.is_dir() and any(target.iterdir()) and _parse_manifest(target) is None:
+        raise ConfigError(
+            f"{target} is not empty and not an instruction set", where="--out", hint="name another folder, or empty it"
+        )
+
+
+# Reading
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished set of any release, once its files are as they were written; DataError otherwise."""
+    manifest = _parse_manifest(folder)
+    if manifest is None:
+        raise DataError(
+            "no manifest.json of a set: this is no instruction set, or one whose build did not finish",
+            where=str(folder),
+            hint="build one: `revelator data build CONFIG.yaml --out DIR`",
+        )
+    for name, digest in manifest["files"].items():
+        if not (folder / name).is_file() or sha256_file(folder / name) != digest:
+            raise DataError("missing, or changed since the set was built", where=str(folder / name), hint=BUILD)
+    return manifest
+
+
+def verify_set(folder: Path) -> dict[str, Any]:
+    """`read_manifest` of a set that was built with the prompts of this release. Raises ArtifactError for others."""
+    manifest = read_manifest(folder)
+    if manifest["prompt_hash"] != prompt_hash():
+        raise ArtifactError(
+            f"the set was built with other prompts: its prompt hash is {manifest['prompt_hash'][:12]}…, "
+            f"this release's {prompt_hash()[:12]}…",
+            where=str(folder),
+            hint=BUILD,
+        )
+    return manifest
+
+
+def _parse_manifest(folder: Path) -> dict[str, Any] | None:
+    """A set's manifest, or None if the file is absent or something else."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return manifest if isinstance(manifest, dict) and {"prompt_hash", "files", "digest"} <= manifest.keys() else None
+
+
+def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Iterator[list[Row]]:
+    """The rows of `tasks` in one split, in the order in which they were written, at most `ROW_GROUP` at a time.
+
+    Raises DataError for a set of other columns.
+    """
+    names = column_names(folder, split)
+    if other := set(names) ^ set(COLUMNS):
+        raise DataError(
+            f"a set of another release: the columns differ by {min(other)}",
+            where=str(folder / f"{split}.parquet"),
+            hint=BUILD,
+        )
+    for batch in _open(folder, split).iter_batches(ROW_GROUP):
+        columns = [batch[name].to_pylist() for name in COLUMNS]
+        yield [row for row in map(Row, *columns) if row.task in tasks]
+
+
+def stream_rows(folder: Path, split: str, task: str | None = None) -> Iterator[Row]:
+    """The rows of one split, or of one task in it, one at a time; an empty split has none."""
+    for batch in read_batches(folder, split, TASKS if task is None else {task}):
+        yield from batch
+
+
+def read_split(folder: Path, split: str, tasks: Container[str] = TASKS) -> list[Row]:
+    """All rows of `tasks` in one split. Raises DataError when the split has no row at all."""
+    check_filled(folder, split)
+    return [row for batch in read_batches(folder, split, tasks) for row in batch]
+
+
+def check_filled(folder: Path, split: str) -> None:
+    """Raises DataError when the split has no row."""
+    if not _open(folder, split).metadata.num_rows:
+        hint = "build the set from more questions"
+        raise DataError("the split is empty", where=str(folder / f"{split}.parquet"), hint=hint)
+
+
+def sample_rows(rows: Sequence[Row], each: int) -> list[Row]:
+    """At most `each` rows a task, chosen by the hash of their id: the same rows whoever asks, in whatever order."""
+    by_task: dict[str, list[Row]] = {}
+    for row in sorted(rows, key=lambda r: hashlib.sha256(r.id.encode()).digest()):
+        chosen = by_task.setdefault(row.task, [])
+        if len(chosen) < each:
+            chosen.append(row)
+    return [row for task in sorted(by_task) for row in by_task[task]]
+
+
+# Reading sets of earlier releases, whose columns may differ
+
+
+def column_names(folder: Path, split: str) -> list[str]:
+    return _open(folder, split).schema_arrow.names
+
+
+def read_columns(folder: Path, split: str, names: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
+    """Some columns of a split, `ROW_GROUP` rows at a time. Raises DataError when one is not there."""
+    if missing := set(names) - set(column_names(folder, split)):
+        raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
+    yield from _open(folder, split).iter_batches(ROW_GROUP, columns=list(names))
+
+
+def read_values(folder: Path, split: str, place: int) -> dict[str, str]:
+    """Every column of the row at `place` (from 0) of a split."""
+    file = _open(folder, split)
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        if place < size:
+            return file.read_row_group(group).slice(place, 1).to_pylist()[0]
+        place -= size
+    raise IndexError(place)
+
+
+def _open(folder: Path, split: str) -> pyarrow.parquet.ParquetFile:
+    from pyarrow.parquet import ParquetFile
+
+    path = folder / f"{split}.parquet"
+    if not path.is_file():
+        raise DataError("the set has no such split", where=str(path), hint=f"splits are {', '.join(SPLITS)}")
+    return ParquetFile(path)

@@ -1,0 +1,177 @@
+"""What pre-training reads: rows of instruction sets, running text and copying drills, as tokens with weights.
+
+The loss of each token counts with its weight. Prompts count a little, so that questions are learnt as language;
+completions count fully, and a label (one token) counts as much as a short plan. The embedded base's tokenizer is learnt
+from the same text.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+
+import numpy as np
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
+
+from revelator.rows import Row
+from revelator.tasks import TASKS
+from training.tokens import tokenise
+
+WIDTHS = (64, 96, 160, 288, 448)  # batches are padded to one of these: torch.compile makes one graph each
+PROMPT_WEIGHT = 0.1
+LABEL_WEIGHT = 8.0
+TEXT_WEIGHT = 0.5
+SHORT_DOCUMENTS = 0.5  # of the relevance rows
+DOCUMENT = re.compile(r"(?<=^Document: ).+$", re.MULTILINE)
+END, PAD = "<|end|>", "<|pad|>"
+
+Article = tuple[str, str]  # title, text
+
+
+@dataclass(frozen=True)
+class WeightedTokens:
+    tokens: np.ndarray  # int16 ids
+    weights: np.ndarray  # float32, same length; weight i is that of predicting token i
+
+
+def read_articles(path: Path) -> Iterator[Article]:
+    """The articles of a JSONL corpus, gzip or not, tokenised punctuation joined to its word."""
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+        for line in lines:
+            article = json.loads(line)
+            yield article["title"], _join_punctuation(article["text"])
+
+
+def _join_punctuation(text: str) -> str:
+    for mark in (" ,", " .", " ;", " :", " ?", " !", " )", " 's"):
+        text = text.replace(mark, mark[1:])
+    return text.replace("( ", "(")
+
+
+def mix_rows(
+    sets: Sequence[Sequence[Row]],
+    articles: Sequence[Article],
+    tokenizer: PreTrainedTokenizerFast,
+    *,
+    shares: Mapping[str, float],
+    total: int,
+    random: Random,
+    warn: Callable[[str], object],
+) -> list[WeightedTokens]:
+    """`total` rows by `shares` of tasks, `text` and `copy`.
+
+    The sets that have a task give it equal parts; a set that is too small is repeated. `warn` is told of rows that are
+    too long and left out.
+    """
+    mixed: list[WeightedTokens] = []
+    for task in TASKS:
+        pools = [pool for rows in sets if (pool := [row for row in rows if row.task == task])]
+        for pool in pools:
+            want = int(total * shares.get(task, 0) / len(pools))
+            random.shuffle(pool)
+            drawn = [shorten(r, random) if random.random() < SHORT_DOCUMENTS else r for r in pool[:want]]
+            fitting = weigh_rows(drawn, tokenizer, WIDTHS[-1])
+            if lost := len(drawn) - len(fitting):
+                warn(f"{task}: {lost:,} of {len(drawn):,} rows are over {WIDTHS[-1]} tokens, left out")
+            mixed += [fitting[i % len(fitting)] for i in range(want)]
+    chosen = random.sample(articles, int(total * shares.get("text", 0)))
+    mixed += text_rows([f"{title}: {text}" for title, text in chosen], tokenizer, WIDTHS[2])
+    drills = copy_rows([t for t, _ in articles], int(total * shares.get("copy", 0)), tokenizer, random)
+    return mixed + [row for row in drills if len(row.tokens) <= WIDTHS[-1]]
+
+
+def shorten(row: Row, random: Random) -> Row:
+    """A relevance row whose document is cut to 60-200 characters: matching names is learnt sooner on short ones."""
+    document = DOCUMENT.search(row.prompt)
+    if row.task != "relevance" or not document:
+        return row
+    cut = document[0][: random.randint(60, 200)]
+    return replace(row, prompt=row.prompt.replace(document[0], cut))
+
+
+def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
+    """Rows of prompt + completion + end token; rows over `longest` tokens are left out."""
+    weighted = []
+    for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
+        if len(tokens.input_ids) <= longest:
+            weights = np.full(len(tokens.input_ids), LABEL_WEIGHT if row.label else 1.0, np.float32)
+            weights[: tokens.prompt_length] = PROMPT_WEIGHT
+            weighted.append(WeightedTokens(np.array(tokens.input_ids, np.int16), weights))
+    return weighted
+
+
+def text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
+    """Running text, cut at `longest` tokens."""
+    if not texts:
+        return []
+    ids = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=longest)["input_ids"]
+    return [WeightedTokens(np.array(i, np.int16), np.full(len(i), TEXT_WEIGHT, np.float32)) for i in ids if len(i) > 8]
+
+
+def copy_rows(
+    titles: list[str], count: int, tokenizer: PreTrainedTokenizerFast, random: Random
+) -> list[WeightedTokens]:
+    """Drills: two to five titles, then one to all of them again; only the second half counts."""
+    rows = []
+    for _ in range(count):
+        names = random.sample(titles, random.randint(2, 5))
+        again = random.sample(names, random.randint(1, len(names)))
+        first = tokenizer(f"Question: {', '.join(names)}\nPlan:", add_special_tokens=False)["input_ids"]
+        second = tokenizer(f" {' + '.join(again)}", add_special_tokens=False)["input_ids"]
+        tokens = [*first, *second, tokenizer.eos_token_id]
+        weights = [0.0] * (len(first) + 1) + [1.0] * (len(second))
+        rows.append(WeightedTokens(np.array(tokens, np.int16), np.array(weights, np.float32)))
+    return rows
+
+
+def batch_rows(
+    rows: list[WeightedTokens], widths: tuple[int, ...], tokens: int, random: Random
+) -> Iterator[list[WeightedTokens]]:
+    """Endless batches of about `tokens` tokens, each of rows that fit one of `widths`; every row once a round."""
+    while True:
+        order = random.sample(range(len(rows)), len(rows))
+        waiting: dict[int, list[WeightedTokens]] = {width: [] for width in widths}
+        for index in order:
+            row = rows[index]
+            width = next(w for w in widths if len(row.tokens) <= w)
+            waiting[width].append(row)
+            if len(waiting[width]) == tokens // width:
+                yield waiting[width]
+                waiting[width] = []
+
+
+def learn_tokenizer(rows: list[Row], articles: list[Article], random: Random) -> PreTrainedTokenizerFast:
+    """The embedded base's tokenizer, from a sample of rows and articles."""
+    sample = random.sample(rows, min(len(rows), 60_000))
+    prose = [f"{title}: {body}" for title, body in random.sample(articles, min(len(articles), 15_000))]
+    labels = sorted({label for task in TASKS.values() for label in task.labels or ()})
+    return train_tokenizer([*(row.prompt + row.completion for row in sample), *prose], words=labels)
+
+
+def train_tokenizer(texts: Iterable[str], *, words: Iterable[str], size: int = 4096) -> PreTrainedTokenizerFast:
+    """A byte-level BPE tokenizer of `size` tokens. `words` (labels) are one token behind a space, as in " yes".
+
+    Digits stand alone, so that years and counts are copied digit by digit; every byte has a token, so that no name in
+    any script is unknown. There is no beginning token: a prompt tokenises the same alone and before its completion.
+    """
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
+    )
+    tokenizer.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=size,
+        special_tokens=[PAD, END],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    # A label that the merges split would lose its single token: its word is shown often enough to be merged whole.
+    labels = [f": {word}" for word in words] * 20_000
+    tokenizer.train_from_iterator([*texts, *labels], trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, pad_token=PAD, padding_side="left")
