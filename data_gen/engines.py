@@ -32,12 +32,11 @@ import pyarrow.parquet as parquet
 
 import data_gen
 import revelator
-from data_gen.instruction_set import SCHEMA
 from data_gen.prepare import Candidate, Chunk, Prepared, Preparer, read_chunks
 from data_gen.sources.rows import Refused
-from revelator.alone import work_folder
-from revelator.durable import code_digest, write_bytes
 from revelator.errors import ConfigError, DataError
+from revelator.files import code_digest, work_folder, write_bytes
+from revelator.rows import table_of
 
 Engine = Callable[[Preparer, int], Iterator[Prepared]]
 
@@ -137,7 +136,7 @@ def _kept(engine: Engine, folder: Path) -> Engine:
 
 
 def _write(folder: Path, prepared: Prepared) -> None:
-    about = asdict(replace(prepared, records=SCHEMA.empty_table()))
+    about = asdict(replace(prepared, records=table_of([])))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})

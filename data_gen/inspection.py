@@ -12,72 +12,31 @@ of any file of rows: each text. Looked at are the whole, its lines, and each par
 from __future__ import annotations
 
 import heapq
-import json
 import re
-import sys
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import click
 import numpy as np
 import pandas
-import pyarrow.parquet as parquet
-from rich.console import Console
-from rich.markdown import Markdown
-from rich.panel import Panel
-from rich.table import Table
 
-from data_gen.instruction_set import COLUMNS, ROW_GROUP, SPLITS, read_manifest, read_records
 from data_gen.leakage import digest, question_digest
-from data_gen.records import Record
 from data_gen.sources.files import Malformed, file_rows
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
+from revelator.rows import COLUMNS, SPLITS, Row, column_names, read_columns, read_manifest, read_values, stream_rows
 from revelator.tasks import TASKS
-from revelator.terminal import printable, shown
 
 
-def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Record]]:
+def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
     """`count` records a task, drawn by the hash of their id: the same ones at every look."""
     chosen = {}
     for name in [task] if task else list(TASKS):
         chosen[name] = heapq.nsmallest(
-            count, read_records(folder, split, name), key=lambda record: sha256_text(record.id)
+            count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id)
         )
     return chosen
-
-
-def show(console: Console, folder: Path, chosen: dict[str, list[Record]]) -> None:
-    """The data card of a set, then the chosen records."""
-    console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
-    for task, records in chosen.items():
-        for record in records:
-            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
-            text = f"{shown(record.prompt)}[bold green]{shown(record.completion)}[/]"
-            console.print(Panel(text, title=shown(about), title_align="left"))
-
-
-def counts_table(manifest: dict[str, Any]) -> Table:
-    """Records by task and split, as the manifest counts them."""
-    by_split = manifest["counts"]["task"]
-    table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
-    for task in TASKS:
-        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
-    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
-    return table
-
-
-def dropped_table(manifest: dict[str, Any]) -> Table:
-    """What was left out: reasons with counts, then the malformed rows that are listed."""
-    table = Table("left out because", "questions", title="Left out")
-    for reason, count in manifest["dropped"].items():
-        table.add_row(shown(reason), f"{count:,}")
-    for row in manifest["refused_rows"]:
-        table.add_row(shown(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
-    return table
 
 
 NAMES = ("split", "task", "source", "prompt_hash")
@@ -90,7 +49,7 @@ def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    columns = [name for name in COLUMNS if all(name in _columns(folder) for folder in (old, new))]
+    columns = [name for name in COLUMNS if all(name in column_names(folder, SPLITS[0]) for folder in (old, new))]
     a, b = _index(old, columns), _index(new, columns)
     both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
     is_changed = both.content_old != both.content_new
@@ -112,14 +71,10 @@ def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     found["same"] = not (found["config"] or found["hashes"] or found["left_out"] or len(both))
     found["samples"] = {kind: _sample_changes(old, new, both[both.kind == kind], samples) for kind in KINDS}
     found["samples"]["moved"] = [
-        {"question": _read_row(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
+        {"question": read_values(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
         for row in moved.nsmallest(samples, "question").itertuples()
     ]
     return found
-
-
-def _columns(folder: Path) -> Sequence[str]:
-    return parquet.read_schema(folder / "train.parquet").names
 
 
 def _index(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
@@ -131,7 +86,7 @@ def _index_of_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.D
     text_digest = lru_cache(maxsize=1024)(question_digest)
     for split in SPLITS:
         first = 0
-        for batch in parquet.ParquetFile(folder / f"{split}.parquet").iter_batches(ROW_GROUP, columns=columns):
+        for batch in read_columns(folder, split, columns):
             values = {name: batch[name].to_pylist() for name in columns}
             digests = {
                 "id": [digest(id) for id in values["id"]],
@@ -208,21 +163,11 @@ def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) ->
     shown = []
     for row in rows.nsmallest(count, "id").itertuples():
         sides = [
-            {} if pandas.isna(place) else _read_row(folder, split, int(place))
+            {} if pandas.isna(place) else read_values(folder, split, int(place))
             for folder, split, place in ((old, row.split_old, row.row_old), (new, row.split_new, row.row_new))
         ]
         shown.append({"id": (sides[0] or sides[1])["id"], "fields": _changes(*sides)})
     return shown
-
-
-def _read_row(folder: Path, split: str, place: int) -> dict[str, str]:
-    file = parquet.ParquetFile(folder / f"{split}.parquet")
-    for group in range(file.num_row_groups):
-        size = file.metadata.row_group(group).num_rows
-        if place < size:
-            return file.read_row_group(group).slice(place, 1).to_pylist()[0]
-        place -= size
-    raise IndexError(place)
 
 
 MANIFEST = "manifest.json"
@@ -269,20 +214,15 @@ def rows(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
         yield str(name or f"line {line}"), texts(row)
 
 
-def read(folder: Path, files: Iterable[str]) -> Iterator[dict[str, str]]:
-    """The records of a set's files, of this release or an earlier one."""
-    import pyarrow.parquet as parquet
-
-    for file in (parquet.ParquetFile(folder / name) for name in files if name.endswith(".parquet")):
-        if missing := {"id", *ASKING} - set(file.schema_arrow.names):
-            raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
-        for batch in file.iter_batches(batch_size=2_000, columns=["id", *ASKING]):
+def read(folder: Path) -> Iterator[dict[str, str]]:
+    """The records of a set of this release or an earlier one."""
+    for split in SPLITS:
+        for batch in read_columns(folder, split, ["id", *ASKING]):
             yield from batch.to_pylist()
 
 
 def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
     """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
-    from data_gen.instruction_set import read_manifest
 
     if not place.is_dir():
         return rows(place), None
@@ -292,47 +232,5 @@ def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], in
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place, manifest["files"]))
+    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place))
     return records, sum(manifest["records"].values())
-
-
-@click.command(name="leaks")
-@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--held-out", required=True, type=click.Path(path_type=Path), help="Hashes of the held-out questions.")
-@click.option("--json", "as_json", is_flag=True, help="Print counts and the ids of records as JSON.")
-def leaks_command(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
-    """Look for held-out questions in what training reads: instruction sets, worlds, files of rows.
-
-    Of a set, questions, prompts and completions; of a world or a teacher's folder, its questions.jsonl; of a FILE (JSON
-    lines or array, CSV, parquet), every text. The exit status is 1 if there are any.
-
-    \b
-    Examples:
-      revelator data leaks runs/sets/real --held-out ../shared/data/held_out.sha256
-      revelator data leaks runs/sets/world runs/world --held-out held_out.sha256
-      revelator data leaks runs/sets/* corpus.jsonl.gz --held-out held_out.sha256 --json
-    """
-    from rich.console import Console
-    from rich.progress import track
-
-    from data_gen.leakage import leaks, load_held_out
-
-    held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
-    if not held:
-        raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
-    found: list[dict[str, str]] = []
-    for place in places:
-        records, total = looked_through(place)
-        for name, written in track(records, str(place), total, console=console, transient=True):
-            looked.update(records=1)
-            for text in written:
-                looked.update(texts=1)
-                if held_by := leaks(held, text):
-                    found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
-                    if not as_json:  # at once: a later row may end the command
-                        click.echo(printable(f"{place}: {name}: {held_by}: {text}"))
-    if as_json:
-        click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
-    else:
-        click.echo(f"{looked['records']:,} records, {looked['texts']:,} texts: {len(found):,} held out ({held_out})")
-    sys.exit(bool(found))

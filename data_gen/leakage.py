@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from data_gen.questions import AnnotatedQuestion
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 
 LINE = re.compile(r"([0-9a-f]{64})  (\S.*)")
 NOT_ALPHANUMERIC = re.compile(r"[\W_]+")

@@ -18,16 +18,16 @@ from data_gen.annotate.validation import first_fault
 from data_gen.augment.rewording import reworded
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.instruction_set import table_of
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
 from data_gen.questions import AnnotatedQuestion
-from data_gen.records import Record, fraction, records, sub_questions
+from data_gen.records import fraction, records, sub_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import (
     read_logic,
 )
 from data_gen.sources.rows import Outcome, Refused, Skipped
 from revelator.errors import DataError
+from revelator.rows import Row, table_of
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -109,7 +109,7 @@ class Preparer:
         self.names = load_names(Path(config.augment.names)) if config.augment else []
 
     def __call__(self, chunk: Chunk) -> Prepared:
-        made: list[Record] = []
+        made: list[Row] = []
         source = self.config.sources[chunk.source]
         questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
         return Prepared(
@@ -130,7 +130,7 @@ class Preparer:
         name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
         return replace(question, split=name)
 
-    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Record]) -> Candidate:
+    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""
         candidate = self._with_copies(question, source, question.id, "", made)
         if candidate.fault:
@@ -140,7 +140,7 @@ class Preparer:
         return replace(candidate, others=(*candidate.others, *others))
 
     def _with_copies(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
         candidate = self._candidate(question, source, group, kind, made)
         if candidate.fault or self.config.augment is None:
@@ -160,7 +160,7 @@ class Preparer:
             yield reworded(copy, random.Random(words)) if fraction(words) < augment.reworded else copy
 
     def _candidate(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Record]
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
         fault, first = self._fault(question), len(made)
         if fault is None:

@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from revelator import language
-from revelator.durable import sync_folder
+from revelator import plans
 from revelator.errors import ConfigError, DataError, ExpressionError
+from revelator.files import sync_folder
+from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
-SPLITS = ("train", "dev", "test")
 SURROGATE = re.compile("[\ud800-\udfff]")
 # How an answer follows from the answers of the steps. A branch is an operand of the plan's outermost `+`, or the whole
 # plan. An operation may carry an argument after a space.
@@ -103,7 +103,7 @@ class AnnotatedQuestion:
         yield from (step.question for step in self.steps)
         if self.expression:
             try:
-                yield from (leaf.text for leaf in language.leaves(language.parse(self.expression)))
+                yield from (leaf.text for leaf in plans.leaves(plans.parse(self.expression)))
             except ExpressionError:
                 return
 

@@ -21,9 +21,10 @@ from data_gen.annotate.names import mention, planned_names
 from data_gen.annotate.trees import tree_of_step
 from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from revelator import art, language
-from revelator.durable import sha256_text
-from revelator.language import logic
+from revelator import plans
+from revelator.files import sha256_text
+from revelator.plans import art, logic
+from revelator.rows import Row
 from revelator.tasks import (
     TASKS,
     DecomposeInput,
@@ -39,28 +40,6 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Record:
-    """One row of an instruction set; the columns of `docs/architecture.md`."""
-
-    id: str
-    split: str
-    task: str
-    source: str
-    licence: str
-    teacher: str
-    group: str
-    question: str
-    prompt: str
-    completion: str
-    prompt_hash: str
-    label: str
-    shape: str
-    gold: str
-    entities: str
-    agreement: str = ""  # part of a teacher's samples that agree with this one, as a decimal; "" where none were drawn
-
-
-@dataclass(frozen=True)
 class Example:
     """A task's typed input and gold value; `key` tells examples of one question and task apart."""
 
@@ -70,12 +49,12 @@ class Example:
     gold: Any
 
 
-def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Record]:
+def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Row]:
     """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
 
     `group` is the question that it came from.
     """
-    letters = language.to_letters(language.parse(question.expression)) if question.expression else ""
+    letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(planned_names(question), ensure_ascii=False)
     for name in tasks or TASKS:
         bounds = config.task(name)
@@ -85,14 +64,12 @@ def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: S
                 yield _record(question, example, identity, letters, names, group)
 
 
-def _record(
-    question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str
-) -> Record:
+def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str) -> Row:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
     gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
     agreement = question.agreement.get(example.task)
-    return Record(
+    return Row(
         id=identity,
         split=question.split,
         task=example.task,
@@ -178,9 +155,9 @@ def relevance_pairs(question: AnnotatedQuestion) -> Iterator[tuple[int | None, i
 
 def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     if question.expression:
-        plan = language.parse(question.expression)
+        plan = plans.parse(question.expression)
     elif question.route == "compound" and len(question.parts) > 1:
-        plan = language.Sequence(tuple(language.Atomic(part) for part in question.parts))
+        plan = plans.Sequence(tuple(plans.Atomic(part) for part in question.parts))
     else:
         return
     yield Example("translate_bnf", "0", TranslateInput(question.question), plan)
@@ -223,7 +200,7 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
         id=f"{question.id}/step{index}",
         question=step.question,
         route="single",
-        expression=language.render(language.Atomic(step.question)),
+        expression=plans.render(plans.Atomic(step.question)),
         steps=(step,),
         answers=tuple(step.answer.split("; ")),
         passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),

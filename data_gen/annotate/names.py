@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from data_gen.questions import AnnotatedQuestion
-from revelator import language
+from revelator import plans
 
 NAME_SPAN = re.compile(r"[^\W\d_a-z][\w'.&-]*(?: (?:of|of the|de|von) [^\W\d_a-z][\w'.&-]*| [^\W_a-z][\w'.&-]*)*")
 NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
@@ -107,7 +107,7 @@ def shared_names(question: str, texts: Sequence[str], known: Sequence[str] = ())
 
 def planned_names(question: AnnotatedQuestion) -> list[str]:
     """The names that a question shares with its plan or parts, longest first."""
-    leaves = [leaf.text for leaf in language.leaves(language.parse(question.expression))] if question.expression else []
+    leaves = [leaf.text for leaf in plans.leaves(plans.parse(question.expression))] if question.expression else []
     return shared_names(question.question, [*leaves, *question.parts], question.entities)
 
 

@@ -3,7 +3,7 @@
 A decomposition is a list of steps, some of which refer to earlier ones as `#n`. Its references give the shape of the
 expression (`A * B`, `(A + B) * C`, …), its texts or relations the words, and each reference becomes a placeholder
 whose name says what it stands for. Whether the placeholders reach the steps they stand for is asked of
-`revelator.language.bind`.
+`revelator.plans.bind`.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from data_gen.annotate import trees
 from data_gen.annotate.names import folded, introduced, mention, recased
 from data_gen.annotate.wording import Worded, ask, names_of, plural, tidy
 from data_gen.questions import AnnotatedStep
-from revelator import language
-from revelator.art import Art, Relate
+from revelator import plans
 from revelator.errors import RevelatorError
+from revelator.plans.art import Art, Relate
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
 MAX_NAMINGS = 64  # combinations of placeholder names tried before a decomposition is given up
@@ -91,7 +91,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
     answered = tuple(_answered(steps, worded, index) for index in order) if known else ()
     calls = [_relate(mentioned[i], order) for i in order]
     nodes = tuple(trees.nodes(expression, calls))
-    return Planned(language.render(expression), answered, entities, nodes, tuple(order))
+    return Planned(plans.render(expression), answered, entities, nodes, tuple(order))
 
 
 def _mentioned(step: GoldStep, question: str) -> GoldStep:
@@ -178,7 +178,7 @@ def _reordered(tree: Tree, mentions: Sequence[int]) -> Tree:
 
 def _named(
     tree: Tree, steps: Sequence[GoldStep], worded: Sequence[Worded], namings: Namings
-) -> language.Expression | None:
+) -> plans.Expression | None:
     """The expression under the first naming that binds as annotated."""
     order = leaf_order(tree)
     leaf_of = {index: leaf for leaf, index in enumerate(order)}
@@ -188,9 +188,9 @@ def _named(
         expression = _expression(tree, [_filled(question, names) for question in questions])
         meant = [_meant(questions[index], names, leaf_of) for index in order]
         distinct = all(len(set(m.values())) == len(steps[i].references) for m, i in zip(meant, order, strict=True))
-        if not distinct or language.check(expression):
+        if not distinct or plans.check(expression):
             continue
-        if [dict(sources) for sources in language.bind(expression).sources] == meant:
+        if [dict(sources) for sources in plans.bind(expression).sources] == meant:
             return expression
     return None
 
@@ -239,13 +239,13 @@ def _mentions(worded: Sequence[Worded]) -> list[int]:
     return list(dict.fromkeys([*mentioned, *range(len(worded))]))
 
 
-def _expression(tree: Tree, texts: Sequence[str]) -> language.Expression:
+def _expression(tree: Tree, texts: Sequence[str]) -> plans.Expression:
     if isinstance(tree, int):
-        return language.Atomic(texts[tree])
+        return plans.Atomic(texts[tree])
     if isinstance(tree, tuple):
         left, right = tree
-        return language.Dependent(_expression(left, texts), _expression(right, texts))
-    return language.Sequence(tuple(_expression(part, texts) for part in tree))
+        return plans.Dependent(_expression(left, texts), _expression(right, texts))
+    return plans.Sequence(tuple(_expression(part, texts) for part in tree))
 
 
 def _filled(question: str, names: Sequence[str]) -> str:

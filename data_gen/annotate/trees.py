@@ -2,7 +2,7 @@
 
 A tree is flat: the leaves of the plan are the children of the question, in their order, so that `[i]` is the answer of
 leaf i. What a comparison, a count or an intersection asks of these answers is one more child, `[DR]`. Under a flat
-tree every answer can be named by a decoder (`revelator.art.decoding`), and a short one costs a small model least.
+tree every answer can be named by a decoder (`revelator.plans.art_decoding`), and a short one costs a small model least.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from data_gen.annotate.wording import STOP_WORDS
-from revelator.art import (
+from revelator.plans import Expression, bind, leaves
+from revelator.plans import Sequence as ListOf
+from revelator.plans import substitute as filled
+from revelator.plans.art import (
     Art,
     Call,
     Filter,
@@ -27,10 +30,7 @@ from revelator.art import (
     render,
     substitute,
 )
-from revelator.art.decoding import DEEPEST
-from revelator.language import Expression, bind, leaves
-from revelator.language import Sequence as ListOf
-from revelator.language import substitute as filled
+from revelator.plans.art_decoding import DEEPEST
 
 NAME = re.compile(
     r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"

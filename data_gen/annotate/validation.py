@@ -12,9 +12,9 @@ from data_gen.annotate.names import capitalised
 from data_gen.annotate.trees import is_writable
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
-from revelator import art, language
+from revelator import plans
 from revelator.errors import ExpressionError
-from revelator.language import logic
+from revelator.plans import art, logic
 
 
 def plan_fault(question: AnnotatedQuestion) -> str | None:
@@ -22,9 +22,9 @@ def plan_fault(question: AnnotatedQuestion) -> str | None:
     question has its query instead."""
     if not question.expression:
         return "no plan" if question.route == "single" and not question.query else None
-    if fault := _text_fault("plan", question.expression, language):
+    if fault := _text_fault("plan", question.expression, plans):
         return fault
-    language.bind(language.parse(question.expression))
+    plans.bind(plans.parse(question.expression))
     return None
 
 
@@ -68,19 +68,19 @@ def replay_fault(question: AnnotatedQuestion) -> str | None:
     """
     if question.route != "complex" or not question.expression or not question.steps:
         return None
-    expression = language.parse(question.expression)
-    leaves, steps = language.leaves(expression), question.steps
+    expression = plans.parse(question.expression)
+    leaves, steps = plans.leaves(expression), question.steps
     if len(steps) == len(leaves):
-        sources = language.bind(expression).sources
+        sources = plans.bind(expression).sources
         for leaf, wired, step in zip(leaves, sources, steps, strict=True):
-            filled = language.substitute(leaf.text, {name: steps[source].answer for name, source in wired.items()})
+            filled = plans.substitute(leaf.text, {name: steps[source].answer for name, source in wired.items()})
             if filled != step.question:
                 return "steps do not replay the plan"
     elif len(steps) < len(leaves):
         return "fewer steps than leaves"
     if any(not step.answer.strip() for step in steps):
         return "a step has no answer"
-    chained = isinstance(expression, language.Dependent) and len(steps) == len(leaves) and not question.operation
+    chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.operation
     if chained and not _same(steps[-1].answer, question.answers):
         return "steps do not reach the answer"
     return None

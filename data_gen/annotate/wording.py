@@ -15,7 +15,7 @@ from importlib.resources import files
 
 import yaml
 
-from revelator.durable import sha256_text
+from revelator.files import sha256_text
 
 IRREGULAR = {
     "people": "person", "children": "child", "men": "man", "women": "woman", "wives": "wife", "movies": "movie",

@@ -11,34 +11,30 @@ OUT/manifest.json     the configuration, what was read and drawn, and the digest
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
 from typing import Annotated, Any
 
-import click
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from data_gen.annotate.plan import GoldStep, UnplannableError, plan
 from data_gen.annotate.wording import asked_relations, names_of, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, clause
 from data_gen.augment.substitution import load_names
-from data_gen.config import FilePath, QuestionSource, read_config
+from data_gen.config import FilePath, QuestionSource
 from data_gen.leakage import Admission
 from data_gen.questions import AnnotatedQuestion, check_place, write_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS
-from data_gen.writing import writing
-from revelator import language
-from revelator.durable import sha256_file, staged_folder, write_json
+from revelator import plans
 from revelator.errors import DataError
-from revelator.language import doubts, parse
+from revelator.files import sha256_file, staged_folder, write_json
+from revelator.plans import doubts, parse
 
 # How many single questions stand in each chain, and whether another question follows the one that joins two chains.
 GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {
@@ -205,7 +201,9 @@ def compose(
     try:
         composer = Composer(clauses, names, Random(config.seed))
     except DataError as error:
-        raise DataError(error.message, hint=f"{error.hint}; left out of these: {_counted(dropped) or 'none'}") from None
+        raise DataError(
+            error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
+        ) from None
     graphs: Counter[str] = Counter()
     admission = Admission(config.held_out)
     with staged_folder(out) as folder:
@@ -217,7 +215,7 @@ def compose(
                 if question is None or admission.fault(question):
                     continue
                 write(question)
-                graphs[language.to_letters(language.parse(question.expression))] += 1
+                graphs[plans.to_letters(plans.parse(question.expression))] += 1
                 progress()
         manifest = {
             "kind": KIND,
@@ -232,7 +230,7 @@ def compose(
     return manifest
 
 
-def _counted(counts: Mapping[str, int]) -> str:
+def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
@@ -258,43 +256,3 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
                 yield found
             else:
                 dropped["no rule reads it"] += 1
-
-
-@click.command(name="compose")
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the questions; replaced.")
-@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def compose_command(config: Path, out: Path, force: bool, as_json: bool) -> None:
-    """Compose questions with several hops, and their plans, of published single ones.
-
-    The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
-    nonsense, and teach where a question divides. What it writes is a source of format `world`, for `translate_bnf`.
-
-    \b
-    Examples:
-      revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
-      revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
-    """
-    from rich.console import Console
-    from rich.progress import Progress
-
-    settings = read_config(config, ComposeConfig, "data_gen/configs/compose")
-    bar = Progress(console=Console(stderr=True))
-    task = bar.add_task("questions", total=settings.size)
-    with writing(out), ExitStack() as drawn:
-
-        def progress() -> None:
-            if not bar.live.is_started:
-                drawn.enter_context(bar)
-            bar.advance(task)
-
-        manifest = compose(settings, out, force, progress)
-    if manifest["questions"] < settings.size:
-        click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
-    if as_json:
-        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
-        return
-    click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
-    for what in ("graphs", "dropped"):
-        click.echo(f"  {what}: {_counted(manifest[what]) or 'none'}")

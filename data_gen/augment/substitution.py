@@ -16,9 +16,9 @@ from random import Random
 from data_gen.annotate.names import planned_names
 from data_gen.annotate.trees import rewritten
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from revelator import language
-from revelator.art import parse, render
+from revelator import plans
 from revelator.errors import DataError, ExpressionError
+from revelator.plans.art import parse, render
 
 MAX_NAME = 48  # characters
 SAFE_NAME = re.compile(r"[^\W\d_][\w '.,:&!-]*[\w.!](?: \([\w .,'-]+\))?")  # nothing that a plan would have to quote
@@ -58,21 +58,21 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
 def _renamed_plan(text: str, renamed: Callable[[str], str]) -> str | None:
     if not text:
         return ""
-    before = language.parse(text)
+    before = plans.parse(text)
     after = _mapped(before, renamed)
     try:
-        same = language.to_letters(after) == language.to_letters(before) and not language.check(after)
+        same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
     except ExpressionError:
         return None
-    return language.render(after) if same and language.bind(after) == language.bind(before) else None
+    return plans.render(after) if same and plans.bind(after) == plans.bind(before) else None
 
 
-def _mapped(expression: language.Expression, renamed: Callable[[str], str]) -> language.Expression:
-    if isinstance(expression, language.Atomic):
-        return language.Atomic(renamed(expression.text))
-    if isinstance(expression, language.Dependent):
-        return language.Dependent(_mapped(expression.left, renamed), _mapped(expression.right, renamed))
-    return language.Sequence(tuple(_mapped(item, renamed) for item in expression.items))
+def _mapped(expression: plans.Expression, renamed: Callable[[str], str]) -> plans.Expression:
+    if isinstance(expression, plans.Atomic):
+        return plans.Atomic(renamed(expression.text))
+    if isinstance(expression, plans.Dependent):
+        return plans.Dependent(_mapped(expression.left, renamed), _mapped(expression.right, renamed))
+    return plans.Sequence(tuple(_mapped(item, renamed) for item in expression.items))
 
 
 def load_names(path: Path) -> list[str]:

@@ -21,7 +21,7 @@ from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import language
+from revelator import plans
 
 LISTED = re.compile(
     r"(?:who|what)\s+(?:are|were|is|was)\s+(.+?)\??|(?:find|list|name|identify)\s+(.+?)[.?]?", re.IGNORECASE
@@ -73,7 +73,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         split="",
         question=question,
         route="single" if single else "complex",
-        expression=language.render(language.Atomic(question)) if single else planned.expression,
+        expression=plans.render(plans.Atomic(question)) if single else planned.expression,
         steps=tuple(_steps(planned, found)),
         answers=_texts(row["answer"]),
         entities=planned.entities,
@@ -82,12 +82,12 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
 
 def _steps(planned: Planned, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
     """Every call in the order of the leaves, its question filled in."""
-    expression = language.parse(planned.expression)
-    sources = language.bind(expression).sources
-    for place, leaf in enumerate(language.leaves(expression)):
+    expression = plans.parse(planned.expression)
+    sources = plans.bind(expression).sources
+    for place, leaf in enumerate(plans.leaves(expression)):
         for call in found[planned.order[place]].calls:
             filled = {name: call.named[planned.order[source]] for name, source in sources[place].items()}
-            yield AnnotatedStep(language.substitute(leaf.text, filled), "; ".join(call.values), call.title)
+            yield AnnotatedStep(plans.substitute(leaf.text, filled), "; ".join(call.values), call.title)
 
 
 def _collect(children: list[dict[str, Any]], found: list[_Leaf]) -> None:

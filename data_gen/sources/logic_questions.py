@@ -32,7 +32,7 @@ from data_gen.sources.logic_wording import (
 )
 from data_gen.sources.rows import Outcome
 from revelator.errors import DataError
-from revelator.language.logic import And, Not, Or, Query, Term, holds, parse, render, terms
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, render, terms
 
 NEGATED = 0.35  # chance of NOT before a term of a drawn shape
 FLAT = 0.25  # chance that a drawn shape has one operator throughout

@@ -14,9 +14,9 @@ from data_gen.annotate.trees import compared, tree
 from data_gen.questions import AnnotatedQuestion, Evidence
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import language
+from revelator import plans
 from revelator.errors import DataError
-from revelator.language import parse
+from revelator.plans import parse
 
 
 def read_musique(path: Path | str, source: str = "musique", licence: str = "CC-BY-4.0") -> Iterator[Outcome]:
@@ -245,6 +245,6 @@ def _break(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
         split="",
         question=asked,
         route="complex" if many else "single",
-        expression=planned.expression if many else language.render(language.Atomic(asked)),
+        expression=planned.expression if many else plans.render(plans.Atomic(asked)),
         entities=planned.entities,
     )

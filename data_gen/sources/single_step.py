@@ -17,7 +17,7 @@ from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
-from revelator import language
+from revelator import plans
 from revelator.errors import DataError
 
 DESCRIPTION = re.compile(r'\(description "((?:[^"\\]|\\.)*)"\)|\(description ([^"()]+)\)')
@@ -35,7 +35,7 @@ def single(
         split="",
         question=asked,
         route="single",
-        expression=language.render(language.Atomic(asked)),
+        expression=plans.render(plans.Atomic(asked)),
         steps=(AnnotatedStep(asked, answers[0], title),),
         answers=answers,
         passages=passages,

@@ -27,9 +27,9 @@ from aiolimiter import AsyncLimiter
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from data_gen.teacher.config import BudgetConfig, EndpointConfig
-from revelator.durable import sha256_text
 from revelator.endpoint import checked_key, without_key
 from revelator.errors import DataError, RevelatorError, ServingError, Unavailable
+from revelator.files import sha256_text
 
 WAIT = 30.0  # seconds for another process that is writing
 

@@ -26,8 +26,8 @@ from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
 from data_gen.teacher.replies import Decision, DroppedError, Simple, decide
 from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
-from revelator.durable import sha256_text
 from revelator.errors import DataError
+from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
 
 PARTS = ((2, 3, 4), (6, 3, 1))  # how many questions are combined, and how often

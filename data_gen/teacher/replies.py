@@ -21,7 +21,7 @@ from data_gen.teacher.chats import STRUCTURE, last_line
 from data_gen.teacher.client import Client, Message
 from data_gen.teacher.config import SamplingConfig
 from revelator.errors import ExpressionError, RevelatorError, TaskOutputError
-from revelator.language import Expression, leaves, letters_key, placeholders, render
+from revelator.plans import Expression, leaves, letters_key, placeholders, render
 from revelator.tasks import TASKS
 
 T = TypeVar("T")

@@ -27,7 +27,7 @@ from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
 from data_gen.teacher.replies import Decision, DroppedError, decide, operators, sameness
 from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
-from revelator.language import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
+from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
 
 

@@ -23,8 +23,8 @@ from data_gen.config import SetConfig
 from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.replies import DroppedError
-from revelator.alone import held
 from revelator.errors import ConfigError, DataError, RevelatorError
+from revelator.files import hold_lock
 
 ANSWERS = "calls.sqlite"
 QUESTIONS = "questions.jsonl"
@@ -114,7 +114,7 @@ def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Wor
             f"{out} is not empty and no teacher worked there", where="--out", hint="name another folder, or empty it"
         )
     cache = Cache(out / ANSWERS)
-    with held(out / ".lock", "working in this folder", out):
+    with hold_lock(out / ".lock", "working in this folder", out):
         yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
         cache.close()
 

@@ -20,8 +20,8 @@ from data_gen.world.graph import Graph
 from data_gen.world.names import Names
 from data_gen.world.populate import populate
 from data_gen.world.questions import ROUTES, Made, Questions
-from revelator.durable import sha256_folder, staged_folder, write_json
 from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_folder, staged_folder, write_json
 
 FORMAT = 1
 SMALLEST = 20

@@ -23,8 +23,8 @@ from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.names import Names
 from data_gen.world.straightforward import draw
 from data_gen.world.terms import Asked, Named, Plan, Term, ids, inputs_below, names_in, plan, question
-from revelator.art import Art, Filter, Relate
-from revelator.language import Atomic, Expression, leaves, render, to_letters
+from revelator.plans import Atomic, Expression, leaves, render, to_letters
+from revelator.plans.art import Art, Filter, Relate
 
 # how often each kind of complex question is drawn
 KINDS: dict[str, tuple[float, Callable[[Drawing], Draft | None]]] = {

@@ -15,7 +15,7 @@ from itertools import product
 from data_gen.questions import AnnotatedStep
 from data_gen.world.documents import View, possess
 from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
-from revelator.language import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
+from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")
 WORD = re.compile(r"[a-z]{4,}")

@@ -22,8 +22,8 @@ import click
 from rich.console import Console
 from rich.markdown import Markdown
 
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
+from data_gen.questions import AnnotatedQuestion
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI, adapter_folder
 from evaluation.published import CORPORA as PUBLISHED
 from evaluation.published import all_questions

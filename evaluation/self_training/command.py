@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
-from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
+from data_gen.tables import counts_table, dropped_table
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
 from revelator.plans import parse, to_letters

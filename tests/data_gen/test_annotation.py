@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotation import GoldStep, UnplannableError, leaf_order, plan, shape
-from data_gen.mention import mention, recased
-from data_gen.wording import ask, names_of, tidy
+from data_gen.annotate.names import mention, recased
+from data_gen.annotate.plan import GoldStep, UnplannableError, leaf_order, plan, shape
+from data_gen.annotate.wording import ask, names_of, tidy
 from revelator.plans import bind, check, leaves, parse, to_letters
 
 

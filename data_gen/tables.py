@@ -1,20 +1,54 @@
-"""The differences between two sets as tables on a terminal."""
+"""Instruction sets and their differences as tables on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.markdown import Markdown
 from rich.panel import Panel
 from rich.table import Table
 
 from data_gen.inspection import KINDS
-from revelator.terminal import shown
+from revelator.rows import Row
+from revelator.tasks import TASKS
+from revelator.terminal import printable, shown
 
 SHOWN = 300  # characters of a field's value
 ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that stands on one side alone
 COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> None:
+    """The data card of a set, then the chosen records."""
+    console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
+    for task, records in chosen.items():
+        for record in records:
+            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
+            text = f"{shown(record.prompt)}[bold green]{shown(record.completion)}[/]"
+            console.print(Panel(text, title=shown(about), title_align="left"))
+
+
+def counts_table(manifest: dict[str, Any]) -> Table:
+    """Records by task and split, as the manifest counts them."""
+    by_split = manifest["counts"]["task"]
+    table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    for task in TASKS:
+        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
+    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
+    return table
+
+
+def dropped_table(manifest: dict[str, Any]) -> Table:
+    """What was left out: reasons with counts, then the malformed rows that are listed."""
+    table = Table("left out because", "questions", title="Left out")
+    for reason, count in manifest["dropped"].items():
+        table.add_row(shown(reason), f"{count:,}")
+    for row in manifest["refused_rows"]:
+        table.add_row(shown(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+    return table
 
 
 def show_diff(console: Console, found: Mapping[str, Any]) -> None:
