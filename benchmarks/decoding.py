@@ -39,9 +39,8 @@ from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import art, check, leaves, logic, parse, substitute
-from revelator.plans.art_decoding import art_grammar
-from revelator.plans.decoding import plan_grammar
-from revelator.plans.logic_decoding import logic_grammar
+from revelator.plans.decoding import logic_grammar, plan_grammar
+from revelator.plans.json_decoding import art_grammar
 from revelator.plans.names import WORD, words_of
 from revelator.registry import home_folder
 from revelator.rows import stream_rows

@@ -6,46 +6,14 @@ the current folder.
 
 from __future__ import annotations
 
-import os
-import re
-import reprlib
 import sys
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Literal
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
-from revelator.errors import ConfigError
+from revelator.config import FilePath, Share, Strict, read_config
 from revelator.tasks import TASKS
-
-DATA_VARIABLE = "REVELATOR_DATA"
-DATA_DEFAULT = "../shared/data"
-SHORT = reprlib.Repr()  # by aliases a short file may hold a value of any size
-SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
-VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
-
-
-def _expanded(text: str) -> str:
-    def value(match: re.Match[str]) -> str:
-        name = match[1] or match[2]
-        fallback = DATA_DEFAULT if name == DATA_VARIABLE else None
-        found = os.environ.get(name) or fallback
-        if found is None:
-            raise ValueError(f"environment variable {name} is not set")
-        return found
-
-    return VARIABLE.sub(value, text)
-
-
-FilePath = Annotated[str, AfterValidator(_expanded)]
-Share = Annotated[float, Field(ge=0, le=1)]
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
 
 Format = Literal[
     "2wiki",
@@ -66,7 +34,7 @@ Format = Literal[
 ]
 
 
-class SourceConfig(_Strict):
+class SourceConfig(Strict):
     """What to read. `sub_questions` is how many steps of a complex question also become single questions.
 
     `path` is a file, its address (`https://…`, `hf://datasets/OWNER/NAME/FILE`), or a data set on the Hub
@@ -94,7 +62,7 @@ class QuestionSource(SourceConfig):
         return self
 
 
-class SplitConfig(_Strict):
+class SplitConfig(Strict):
     """Shares of questions by hash of their id; a source with splits of its own keeps them."""
 
     dev: Share = 0.08
@@ -107,14 +75,14 @@ class SplitConfig(_Strict):
         return self
 
 
-class TaskConfig(_Strict):
+class TaskConfig(Strict):
     """`per_question` bounds the records of one question, `share` is the part of records kept (by hash)."""
 
     per_question: Annotated[int, Field(ge=1)] = 4
     share: Share = 1.0
 
 
-class AugmentConfig(_Strict):
+class AugmentConfig(Strict):
     """Copies of training questions under other names, so that structure and not names is learnt; `reworded` is the
     part of those with several hops that are also asked in other words (data_gen.augment.rewording)."""
 
@@ -124,14 +92,14 @@ class AugmentConfig(_Strict):
     tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf", "translate_art")
 
 
-class SetConfig(_Strict):
+class SetConfig(Strict):
     """One instruction set."""
 
     name: str
     seed: int = 13
     sources: tuple[SourceConfig, ...] = Field(min_length=1)
     split: SplitConfig = SplitConfig()
-    tasks: dict[str, TaskConfig] = {}
+    tasks: dict[str, TaskConfig] = Field(default_factory=dict)
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5  # part of a question's names that its plan must contain
     augment: AugmentConfig | None = None
@@ -148,37 +116,6 @@ class SetConfig(_Strict):
         return self.tasks.get(name, TaskConfig())
 
 
-Config = TypeVar("Config", bound=BaseModel)
-
-
 def load_config(path: Path) -> SetConfig:
     """Reads the configuration of a set. Raises ConfigError that names field, value and reason."""
     return read_config(path, SetConfig)
-
-
-def read_config(path: Path, kind: type[Config], examples: str = "data_gen/configs") -> Config:
-    """Reads a configuration file. Raises ConfigError that names field, value and reason, and where there are
-    `examples`."""
-    try:
-        value: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        hint = "give the path of a YAML file; a relative one starts at the current folder"
-        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        hint = f"mend it there; see {examples} for examples"
-        raise ConfigError(f"not YAML: {error}", where=str(path), hint=hint) from error
-    try:
-        return kind.model_validate(value)
-    except ValidationError as error:
-        raise ConfigError("\n  ".join(_faults(error)), where=str(path), hint=f"see {examples} for examples") from error
-
-
-def _faults(error: ValidationError) -> Iterator[str]:
-    """Field, value and reason of each fault; a list is not called short for elements that have faults themselves."""
-    found = error.errors()
-    for fault in found:
-        place = fault["loc"]
-        within = any(other["loc"][: len(place)] == place != other["loc"] for other in found)
-        if not (within and fault["type"] == "too_short"):
-            reason = fault["msg"].removeprefix("Value error, ")
-            yield f"{'.'.join(map(str, place)) or 'file'} = {SHORT.repr(fault['input']):.80}: {reason}"

@@ -1,7 +1,7 @@
 """Bases and adapters as folders that can be told apart: digests, the adapter's manifest, what must agree before use.
 
-An adapter is only right on the base, the prompts and the grammar that it was trained with. Its `manifest.json`, written
-last, records all three and the sha256 of every file; `verify_adapter` compares them and names what differs.
+An adapter is only right on the base, the prompts and the plan languages that it was trained with. Its `manifest.json`,
+written last, records all three and the sha256 of every file; `verify_adapter` compares them and names what differs.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.resources import files
 from pathlib import Path
 
 from revelator.errors import ArtifactError
 from revelator.files import sha256_file, sha256_folder, sha256_text, write_json
+from revelator.plans.language import grammar_hash
 from revelator.tasks import prompt_hash
 
 FORMAT = 1
@@ -58,11 +58,6 @@ class AdapterManifest:
     files: dict[str, str]
     created: str
     run_id: str
-
-
-def grammar_hash() -> str:
-    """sha256 of the grammar file."""
-    return sha256_text(files("revelator.plans").joinpath("bnf.lark").read_text(encoding="utf-8"))
 
 
 def base_folder(name: str) -> Path:
@@ -189,7 +184,7 @@ def verify_adapter(folder: Path, base: Path) -> AdapterManifest:
     facts = (
         ("base", base_digest(base), manifest.base_digest, f"use the base that it was trained on: {manifest.base_name}"),
         ("prompts", prompt_hash(), manifest.prompt_hash, "train again: a prompt or a label set changed since"),
-        ("grammar", grammar_hash(), manifest.grammar_hash, "train again: the grammar of plans changed since"),
+        ("grammar", grammar_hash(), manifest.grammar_hash, "train again: a language of plans changed since"),
     )
     for what, found, wanted, hint in facts:
         if found != wanted:

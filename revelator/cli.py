@@ -12,12 +12,13 @@ import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
-from revelator.errors import RevelatorError
+from revelator.errors import ConfigError, RevelatorError
 
 
 class Command(NamedTuple):
@@ -88,14 +89,19 @@ COMMANDS: dict[str, Command | Group] = {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
-        "tree": Group("Trees of atomic calls.", {
-            "check": Command("serving.commands.art:check", "Can a tree be run, and which number has each node?"),
-            "schema": Command("serving.commands.art:schema", "Which JSON is a tree?"),
-        }),
+        "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),
 }
 # fmt: on
 
+EXTRAS = {"data_gen": "data", "training": "train", "serving": "serve", "evaluation": "eval"}
+RARE_EXTRAS = {
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "ray": "ray",
+    "pytriton": "server",
+    "bitsandbytes": "gpu",
+}
 TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 
 
@@ -183,8 +189,34 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except RevelatorError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)
+        _exit(error)
+    except ModuleNotFoundError as error:
+        extra = find_extra(error)
+        if extra is None:
+            raise
+        message = f"the package {error.name} is not installed"
+        _exit(ConfigError(message, hint=f"install what this command needs: pip install 'revelator[{extra}]'"))
+
+
+def _exit(error: RevelatorError) -> NoReturn:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(error.exit_status)
+
+
+def find_extra(error: ModuleNotFoundError) -> str | None:
+    """The extra of this distribution that brings the missing module; None for a module that is our own.
+
+    That is the extra of the outermost of our packages that the import passed, because this one brings all that its
+    commands need; or the one of a package that only some of its commands need.
+    """
+    missing = (error.name or "").partition(".")[0]
+    if not missing or missing in {"revelator", *EXTRAS}:
+        return None
+    if missing in RARE_EXTRAS:
+        return RARE_EXTRAS[missing]
+    frames = traceback.walk_tb(error.__traceback__)
+    packages = (frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames)
+    return next((EXTRAS[package] for package in packages if package in EXTRAS), "all")
 
 
 def _end_in_order_at_sigterm() -> None:

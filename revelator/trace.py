@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from revelator.errors import DataError
+from revelator.plans.language import LanguageName
 
 SCHEMA_VERSION = 2  # 2 adds plan_language; a trace of an earlier schema is read with the defaults of what it lacks
 
@@ -19,7 +20,6 @@ Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "at
 Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
 Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
-PlanLanguage = Literal["bnf", "art", "logic"]
 
 
 def join_answers(answers: Sequence[str]) -> str:
@@ -129,7 +129,7 @@ class Trace:
     route: str | None = None
     plan: str | None = None  # canonical expression that was executed
     plan_source: PlanSource = "none"
-    plan_language: PlanLanguage = "bnf"
+    plan_language: LanguageName = "bnf"
     diagnostics: list[dict[str, Any]] = field(default_factory=list)
     degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
     reason: str | None = None

@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import Field, field_validator, model_validator
 
+from revelator.config import Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 from training.rewards import REWARDS
@@ -20,10 +21,6 @@ ACCELERATE = CONFIGS / "accelerate"
 def accelerate_file(name: str) -> Path:
     shipped = ACCELERATE / f"{name}.yaml"
     return shipped if shipped.is_file() else Path(name)
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Lora(Strict):
@@ -144,7 +141,6 @@ class GrpoConfig(Run):
         return self
 
 
-UNKNOWN = "a configuration of this stage has no such field"
 STAGES: dict[str, type[TrainConfig] | type[GrpoConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig}
 
 
@@ -161,29 +157,10 @@ def load_config(path: Path, **changes: Any) -> TrainConfig | GrpoConfig:
     """Reads `path`, by its `stage`; `changes` that are not None replace fields.
 
     Raises ConfigError naming field, value and reason."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(
-            f"no valid YAML: {error}", where=str(path), hint="see training/configs/ for examples"
-        ) from error
-    if not isinstance(values, dict):
-        raise ConfigError(
-            "a configuration is a mapping of fields", where=str(path), hint="see training/configs/ for examples"
-        )
-    stage = values.get("stage", "sft")
-    if stage not in STAGES:
-        raise ConfigError(
-            f"stage: no such stage (given: {stage!r})", where=str(path), hint=f"one of {', '.join(STAGES)}"
-        )
-    try:
-        return STAGES[stage](**values | {name: value for name, value in changes.items() if value is not None})
-    except ValidationError as error:
-        reasons = [
-            f"{'.'.join(map(str, e['loc']))}: {UNKNOWN if e['type'] == 'extra_forbidden' else e['msg']}"
-            + (f" (given: {e['input']!r:.80})" if e["type"] != "missing" else "")
-            if e["loc"]
-            else e["msg"].removeprefix("Value error, ")
-            for e in error.errors()
-        ]
-        raise ConfigError("; ".join(reasons), where=str(path), hint="fields and bounds: training/config.py") from error
+    values = read_yaml(path)
+    if isinstance(values, dict):
+        values = values | {name: value for name, value in changes.items() if value is not None}
+    stage = values.get("stage", "sft") if isinstance(values, dict) else "sft"
+    if not isinstance(stage, str) or stage not in STAGES:
+        raise ConfigError(f"stage = {stage!r}: must be one of {', '.join(STAGES)}", where=str(path))
+    return check_config(values, STAGES[stage], str(path))

@@ -2,7 +2,8 @@
 
 A tree is flat: the leaves of the plan are the children of the question, in their order, so that `[i]` is the answer of
 leaf i. What a comparison, a count or an intersection asks of these answers is one more child, `[DR]`. Under a flat
-tree every answer can be named by a decoder (`revelator.plans.art_decoding`), and a short one costs a small model least.
+tree every answer can be named by a decoder (`revelator.plans.json_decoding`), and a short one costs a small model
+least.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from revelator.plans.art import (
     render,
     substitute,
 )
-from revelator.plans.art_decoding import DEEPEST
+from revelator.plans.json_decoding import DEEPEST
 
 NAME = re.compile(
     r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"

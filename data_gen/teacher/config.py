@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from data_gen.config import FilePath, QuestionSource, Share, SplitConfig, TaskConfig
+from data_gen.config import QuestionSource, SplitConfig, TaskConfig
+from revelator.config import FilePath, Share, Strict
 from revelator.endpoint import checked_url
 from revelator.errors import ConfigError
 
@@ -21,10 +22,6 @@ def _address(url: str) -> str:
         return checked_url(url).rstrip("/")
     except ConfigError as error:
         raise ValueError(error.message) from error
-
-
-class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class EndpointConfig(Strict):
@@ -79,7 +76,7 @@ class TeacherConfig(Strict):
     examples: int = Field(4, ge=0, le=32)
     held_out: FilePath | None = None
     entity_coverage: Share = 0.5
-    records: dict[str, TaskConfig] = {}  # bounds of the set's records, as `tasks` of a set's configuration
+    records: dict[str, TaskConfig] = Field(default_factory=dict)  # bounds of its records, as a set's `tasks`
 
 
 class TeachConfig(TeacherConfig):

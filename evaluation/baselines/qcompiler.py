@@ -11,7 +11,7 @@ from __future__ import annotations
 from evaluation.baselines.steps import merge, read, step
 from revelator.errors import PlanError
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
-from revelator.plans.expression import without_placeholders
+from revelator.plans.bnf import without_placeholders
 from serving.executor import routes
 from serving.executor.run import Run
 

@@ -29,7 +29,7 @@ from revelator.files import write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
-from serving.retrieval.settings import FORMAT as INDEX_FORMAT
+from serving.retrieval.index_folder import FORMAT as INDEX_FORMAT
 from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"

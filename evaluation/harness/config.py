@@ -9,24 +9,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
+from pydantic import Field, RootModel, field_validator, model_validator
 
-from data_gen.config import FilePath, read_config
+from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.limits import Strategy
 from serving.protocols import Decoding
-from serving.retrieval.logical import Conjunction, Disjunction, Negation
-
-EXAMPLES = "evaluation/configs"
+from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
 Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class BenchmarkConfig(_Strict):
+class BenchmarkConfig(Strict):
     """Which questions; of format `itlr` there is no file, `SystemConfig.ranking` makes them. `sha256` pins the files in
     their order; `ids` is a file with one id a line; `sample` are the first so many by the sha256 of their id. `kinds`
     are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: questions of its dev split alone,
@@ -57,7 +51,7 @@ class BenchmarkConfig(_Strict):
         return self
 
 
-class RankingConfig(_Strict):
+class RankingConfig(Strict):
     """ITLR's template benchmark: `corpus` is `world` or SciFact's corpus.jsonl.gz, `way` how documents are ranked,
     `model` a sentence-transformers model."""
 
@@ -69,7 +63,7 @@ class RankingConfig(_Strict):
     max_tokens: Annotated[int, Field(ge=0)] = 128  # of a text; 0: the model's own limit
 
 
-class SystemConfig(_Strict):
+class SystemConfig(Strict):
     """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`; of
     the benchmark itlr a `ranking`."""
 
@@ -96,7 +90,7 @@ class SystemConfig(_Strict):
         return Path(value).stem if self.kind == "predictions" else value
 
 
-class OperatorsConfig(_Strict):
+class OperatorsConfig(Strict):
     """Of logical retrieval (ITLR, table 2)."""
 
     conjunction: Conjunction = "product"
@@ -104,7 +98,7 @@ class OperatorsConfig(_Strict):
     negation: Negation = "complement"
 
 
-class AblationConfig(_Strict):
+class AblationConfig(Strict):
     """One switch each; what stands here is what is changed. HANRAG's table 6: `relevance` (every document is read as it
     was ranked), `end` (the loop runs to its limit), `refine` (the question itself is searched with, beside what is
     known); `route` (every question is compiled); `constraint` (plans are written freely); `deduplication` (equal leaves
@@ -126,7 +120,7 @@ class AblationConfig(_Strict):
         return self.model_dump(mode="json", exclude_none=True)
 
 
-class GeneratorConfig(_Strict):
+class GeneratorConfig(Strict):
     """An OpenAI-compatible endpoint; its key is read from OPENAI_API_KEY."""
 
     url: str
@@ -134,7 +128,7 @@ class GeneratorConfig(_Strict):
     timeout: Annotated[float, Field(gt=0)] = 60.0
 
 
-class RunConfig(_Strict):
+class RunConfig(Strict):
     """One run. Without `url` everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
     its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked; a baseline asks its
     inner models, with the secret of the server's home folder `home`.
@@ -154,7 +148,7 @@ class RunConfig(_Strict):
     threads: Count | None = None
     generator: GeneratorConfig | None = None
     sources: FilePath = ""
-    limits: dict[str, float] = {}
+    limits: dict[str, float] = Field(default_factory=dict)
     url: str = ""
     concurrency: Count = 2
     seed: int = 0
@@ -180,15 +174,14 @@ class _Runs(RootModel[dict[RunName, RunConfig]]):
         return {name: shared | run for name, run in runs.items()}
 
 
-class _File(BaseModel):
-    runs: Any = None
-
-
 def load(path: Path, **given: Any) -> dict[str, RunConfig]:
     """The runs of a configuration by name, "" where it is one run; what is `given` on the command line stands in for
     the file's own. Raises ConfigError."""
-    one = read_config(path, _File, EXAMPLES).runs is None
-    runs = {"": read_config(path, RunConfig, EXAMPLES)} if one else read_config(path, _Runs, EXAMPLES).root
+    value = read_yaml(path)
+    if isinstance(value, dict) and value.get("runs") is not None:
+        runs = check_config(value, _Runs, str(path)).root
+    else:
+        runs = {"": check_config(value, RunConfig, str(path))}
     return {name: _with(config, **given) for name, config in runs.items()}
 
 

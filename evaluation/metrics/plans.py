@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache
 from itertools import combinations
 
 from data_gen.annotate.names import NAME_SPAN, mention
@@ -31,8 +30,8 @@ from revelator.plans import (
     to_letters,
 )
 from revelator.plans import Sequence as ListOf
-from revelator.plans.art import Art, numbered, references
-from revelator.plans.logic_expression import joined
+from revelator.plans.art import Art
+from revelator.plans.logic import joined
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
@@ -85,7 +84,7 @@ def tree_score(output: str, gold: Art) -> TreeScore:
     except ExpressionError:
         return TreeScore(False, False, False)
     valid = not art.check(tree)
-    return TreeScore(valid, valid and structure_of(tree) == structure_of(gold), tree == gold)
+    return TreeScore(valid, valid and art.structure_key(tree) == art.structure_key(gold), tree == gold)
 
 
 @dataclass(frozen=True)
@@ -150,22 +149,6 @@ def names_copied(plan: Expression, question: str, names: Sequence[str]) -> bool:
     return all(
         any(_stands(s, text) for text in texts for s in (mention(name, question) or name, name)) for name in names
     )
-
-
-def structure_of(tree: Art) -> str:
-    """A checked tree's operators and references without its words: equal for trees that differ in words, and in the
-    order of nodes that need nothing of one another. References of the question and of the operator are kept apart.
-    """
-    nodes = numbered(tree)
-
-    @cache
-    def sign(number: int) -> str:
-        node, below = nodes[number].node, nodes[number].children
-        asked, called = references(node.question), references(" ".join(node.call.texts if node.call else ()))
-        way = type(node.call).__name__ if node.call else "direct" if node.is_direct else "children"
-        return sha256_text(f"{way} {[sorted(map(sign, named)) for named in (asked, called, below)]}")
-
-    return sign(0)
 
 
 def _stands(name: str, text: str) -> bool:

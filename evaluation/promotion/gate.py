@@ -7,27 +7,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import Field, field_validator
 from rich.console import Console
 from rich.table import Table
 
 from evaluation.adapters.scores import DECIDING, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
-from revelator.errors import ConfigError
+from revelator.config import Strict, read_config
 from revelator.tasks import TASKS
 
 RULES = Path(__file__).with_name("gate.yaml")
 ROUNDING = 1e-9  # what sums of equal scores may differ by
 
 
-class Rules(BaseModel):
+class Rules(Strict):
     """`margins`: how far each task may fall below the champion; `floors`: what each task needs when there is none.
 
     `confidence` is that with which either side of a difference's interval is not crossed.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
     confidence: float = Field(ge=0.5, lt=1)
     margins: dict[str, float]
     floors: dict[str, float]
@@ -92,18 +90,8 @@ class Verdict:
 
 def read_rules(path: Path, margin: float | None = None) -> Rules:
     """`margin` replaces that of every task. Raises ConfigError naming field, value and reason."""
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Rules(**values if margin is None else values | {"margins": dict.fromkeys(TASKS, margin)})
-    except (OSError, yaml.YAMLError, TypeError) as error:
-        raise ConfigError(f"no rules of a gate: {error}", where=str(path), hint=f"an example: {RULES}") from error
-    except ValidationError as error:
-        reasons = [
-            f"{'.'.join(map(str, e['loc']))}: {e['msg']}"
-            + (f" (given: {e['input']!r})" if e["type"] != "missing" else "")
-            for e in error.errors()
-        ]
-        raise ConfigError("; ".join(reasons), where=str(path), hint=f"an example: {RULES}") from error
+    changes = None if margin is None else {"margins": dict.fromkeys(TASKS, margin)}
+    return read_config(path, Rules, changes)
 
 
 def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:

@@ -8,8 +8,8 @@ from markupsafe import Markup
 
 from revelator.errors import ExpressionError
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
+from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.plans.expression import children
 from revelator.trace import Node, Trace, in_order
 
 PASSAGES_SHOWN = 3

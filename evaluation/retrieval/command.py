@@ -22,8 +22,7 @@ import click
 from rich.console import Console
 from rich.markdown import Markdown
 
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE
-from data_gen.questions import AnnotatedQuestion
+from data_gen.annotated import AnnotatedQuestion
 from evaluation.commands import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI, adapter_folder
 from evaluation.published import CORPORA as PUBLISHED
 from evaluation.published import all_questions
@@ -40,6 +39,7 @@ from evaluation.retrieval.queries import (
     shape_of,
 )
 from evaluation.rows import append_rows, progress_bar, read_rows, sole_writer
+from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
@@ -47,7 +47,7 @@ from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Trace, in_order
 from serving.retrieval import IndexSettings
-from serving.retrieval.settings import Kind
+from serving.retrieval.index_folder import Kind
 
 if TYPE_CHECKING:
     from serving.models.engine import Engine

@@ -22,9 +22,9 @@ from evaluation.retrieval.recall import gold_titles
 from revelator.files import sha256_file, sha256_text, write_bytes
 from revelator.trace import Passage
 from serving.retrieval import Index, IndexSettings, build_index
-from serving.retrieval.fusion import reciprocal_ranks
-from serving.retrieval.passages import read_corpus
-from serving.retrieval.settings import read_manifest
+from serving.retrieval.corpora import read_corpus
+from serving.retrieval.index import fuse_ranks
+from serving.retrieval.index_folder import read_manifest
 
 PAGES = 100  # passages searched for a ranking of pages: a page can have several
 
@@ -86,7 +86,7 @@ def ranked_among(index: Index, query: str, places: np.ndarray) -> list[Passage]:
     if index.vectors is not None:
         scores.append(index.vectors.matrix[places] @ index.encoder.queries([query])[0])
     orders = [np.argsort(-values, kind="stable") for values in scores]
-    joined, order = reciprocal_ranks(orders) if len(orders) > 1 else (scores[0][orders[0]], orders[0])
+    joined, order = fuse_ranks(orders) if len(orders) > 1 else (scores[0][orders[0]], orders[0])
     return [replace(index.passages[int(places[i])], score=float(s)) for s, i in zip(joined, order, strict=True)]
 
 

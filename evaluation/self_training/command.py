@@ -11,9 +11,10 @@ import click
 from click.core import ParameterSource
 from rich.console import Console
 
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, load_config
-from data_gen.sources.formats import READERS
-from data_gen.tables import counts_table, dropped_table
+from data_gen.config import load_config
+from data_gen.inspection import counts_table, dropped_table
+from data_gen.sources import READERS
+from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
@@ -132,7 +133,7 @@ def round_(
     from serving.models.engine import Engine
     from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
-    from serving.retrieval.local import LocalRetriever
+    from serving.retrieval.index import LocalRetriever
 
     if not questions.is_file():
         raise ConfigError("there is no such file", where=str(questions), hint="rows with `question` and `answer`")

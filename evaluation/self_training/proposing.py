@@ -9,9 +9,10 @@ import torch
 from data_gen.self_training import PLANNED
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
+from revelator.plans.language import BNF
 from serving.models.beams import Marks
 from serving.models.engine import Engine
-from serving.models.revelator_model import BEAMS, PLAN_TOKENS, complete
+from serving.models.revelator_model import BEAMS, complete
 from serving.protocols import Decoding
 
 Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each
@@ -24,7 +25,7 @@ def drawn(engine: Engine, temperatures: Sequence[float], seed: int, decoding: De
         draws = []
         for number, temperature in enumerate(temperatures):
             torch.manual_seed(int(sha256_text(f"{seed}:{place}:{number}")[:8], 16))
-            done = complete(engine, PLANNED, prompts, temperature, PLAN_TOKENS, decoding)
+            done = complete(engine, PLANNED, prompts, temperature, BNF.beam_tokens, decoding)
             draws.append([completion.text for completion in done])
         return [list(texts) for texts in zip(*draws, strict=True)]
 
@@ -48,7 +49,7 @@ def searched(engine: Engine, letters: str) -> Propose:
 
     def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
         begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
-        found = engine.likeliest(begun, BEAMS, PLAN_TOKENS, marks=marks)
+        found = engine.likeliest(begun, BEAMS, BNF.beam_tokens, marks=marks)
         return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
 
     return propose

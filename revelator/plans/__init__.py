@@ -1,12 +1,22 @@
-"""The language of plans: parse, render, check, bind and draw."""
+"""The languages of plans: the names of `bnf`, in which most plans are written. `logic` and `art` are the other two, and
+`language` describes all three by values of one class."""
 
 from revelator.errors import ExpressionError
 from revelator.plans.binding import Binding, bind
-from revelator.plans.checking import Diagnostic, check, doubts
+from revelator.plans.bnf import (
+    Atomic,
+    Dependent,
+    Expression,
+    Sequence,
+    leaves,
+    parse,
+    placeholders,
+    render,
+    substitute,
+)
+from revelator.plans.checking import check, doubts
 from revelator.plans.drawing import letters_key, to_json, to_letters, to_mermaid, to_tree
-from revelator.plans.expression import Atomic, Dependent, Expression, Sequence, leaves, placeholders, substitute
-from revelator.plans.parser import parse
-from revelator.plans.rendering import render
+from revelator.plans.faults import Diagnostic
 
 __all__ = [
     "Atomic",

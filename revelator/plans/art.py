@@ -1,47 +1,464 @@
-"""The atomic reasoning tree, the third language of plans: parse, render, check (AtomR, section 3.2)."""
+"""The language art: the atomic reasoning tree as a value, its JSON form, and its check (AtomR, section 3.2).
 
-from revelator.plans.art_checking import Fault, check
-from revelator.plans.art_drawing import spelled, to_tree
-from revelator.plans.art_reading import parse, render, schema, schema_text, to_json
-from revelator.plans.art_tree import (
-    MAX_DEPTH,
-    Art,
-    Call,
-    Filter,
-    Numbered,
-    Relate,
-    Search,
-    depth,
-    escape,
-    numbered,
-    references,
-    substitute,
-    substitute_each,
-    substituted_size,
-)
+A node is a question and the way to its answer: one of three operators (`Search`, `Relate`, `Filter`), `children`, or
+neither, which is `[DR]`, answered directly from the earlier answers that its question names. Nodes are numbered
+breadth-first, the root is 0. `[i]` in a text stands for the answers of node i, `[[i]]` for the text `[i]`.
 
-__all__ = [
-    "MAX_DEPTH",
-    "Art",
-    "Call",
-    "Fault",
-    "Filter",
-    "Numbered",
-    "Relate",
-    "Search",
-    "check",
-    "depth",
-    "escape",
-    "numbered",
-    "parse",
-    "references",
-    "render",
-    "schema",
-    "schema_text",
-    "spelled",
-    "substitute",
-    "substitute_each",
-    "substituted_size",
-    "to_json",
-    "to_tree",
-]
+`parse` reads the JSON form, `render` writes it; `art.schema.json` describes it (JSON Schema 2020-12), and the decoder's
+grammar is derived from that. Faults point into the text: line, column, caret, and the place as a path such as
+`children[1].relate.head`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from revelator.plans.faults import Diagnostic, fault
+from revelator.plans.grammar import grammar_text
+
+MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
+_BRACKETED = re.compile(r"\[(\d{1,4})\]")
+_REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """Which entities a name stands for; `descriptor` tells them from others of that name."""
+
+    name: str
+    descriptor: str = ""
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.name, self.descriptor)
+
+
+@dataclass(frozen=True, slots=True)
+class Relate:
+    """One step from `head`: along the relation `to`, to the attribute `to`, or the relation to the entity `to`.
+
+    `inverse` says from which end the relation is read: "directed by" leads from a film to a person, its inverse from
+    a person to films. None leaves it to the source: as it is written, and from the other end if that finds nothing.
+    """
+
+    head: str
+    to: str
+    inverse: bool | None = None
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (self.head, self.to)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """Those of `entities` that meet `condition`."""
+
+    entities: tuple[str, ...]
+    condition: str
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return (*self.entities, self.condition)
+
+
+Call = Search | Relate | Filter
+
+
+@dataclass(frozen=True, slots=True)
+class Art:
+    """A node and what stands below it; a whole tree is its root. Raises ValueError for both a call and children."""
+
+    question: str
+    call: Call | None = None
+    children: tuple[Art, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.call is not None and self.children:
+            raise ValueError("a node has an operator or children, not both")
+
+    @property
+    def is_direct(self) -> bool:
+        return self.call is None and not self.children
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """Every text in which a reference may stand, the question first."""
+        return (self.question, *(self.call.texts if self.call else ()))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbered:
+    """A node with its place: `number` breadth-first, numbers of its `parent` (None for the root) and `children`."""
+
+    number: int
+    node: Art
+    parent: int | None
+    children: tuple[int, ...]
+    path: tuple[int, ...]  # positions among the children, from the root down
+
+    @property
+    def needs(self) -> tuple[int, ...]:
+        """The nodes whose answers its own texts name, in order of first use."""
+        return tuple(dict.fromkeys(i for text in self.node.texts for i in references(text)))
+
+
+def numbered(art: Art) -> tuple[Numbered, ...]:
+    """All nodes breadth-first: the node numbered i stands at index i."""
+    found: list[Numbered] = []
+    queue: deque[tuple[Art, int | None, tuple[int, ...]]] = deque([(art, None, ())])
+    last = 0
+    while queue:
+        node, parent, path = queue.popleft()
+        number, below = len(found), tuple(range(last + 1, last + 1 + len(node.children)))
+        last += len(below)
+        queue.extend((child, number, (*path, place)) for place, child in enumerate(node.children))
+        found.append(Numbered(number, node, parent, below, path))
+    return tuple(found)
+
+
+def depth(art: Art) -> int:
+    """Nodes from the root to the deepest leaf."""
+    return 1 + max((depth(child) for child in art.children), default=0)
+
+
+def referred(text: str) -> Iterator[tuple[int, int, int]]:
+    """Each reference `[i]` of a text with its offsets; `[[i]]` is none."""
+    for match in _REFERENCE.finditer(text):
+        if len(match[1]) == len(match[3]) == 1:
+            yield int(match[2]), match.start(), match.end()
+
+
+def references(text: str) -> tuple[int, ...]:
+    """Distinct numbers that a text refers to, in order of first use."""
+    return tuple(dict.fromkeys(number for number, _, _ in referred(text))) if "[" in text else ()
+
+
+def escape(text: str) -> str:
+    """The text with `[3]` written so that it is no reference."""
+    return _BRACKETED.sub(r"[[\1]]", text)
+
+
+def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
+    """The text with each `[i]` that has answers replaced by them (joined by commas), and `[[i]]` turned into `[i]`.
+
+    Answers are put in as they are: brackets in them are not read again.
+    """
+    return _REFERENCE.sub(_replacing(answers), text)
+
+
+def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
+    """Characters of `substitute(text, answers)` at most, without making it."""
+    sizes = {number: sum(len(answer) + 2 for answer in found) for number, found in answers.items()}
+    return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))
+
+
+def substitute_each(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+    """The values that a text stands for: the answers of node i when it is `[i]` and nothing else, else one text."""
+    whole = _REFERENCE.fullmatch(text.strip())
+    if whole and len(whole[1]) == len(whole[3]) == 1 and int(whole[2]) in answers:
+        return tuple(answers[int(whole[2])])
+    return (substitute(text, answers),)
+
+
+def _replacing(answers: Mapping[int, Sequence[str]]) -> Callable[[re.Match[str]], str]:
+    def replace(match: re.Match[str]) -> str:
+        opening, number, closing = match.groups()
+        if len(opening) == len(closing) == 2:
+            return f"[{number}]"
+        if len(opening) == len(closing) == 1 and int(number) in answers:
+            return ", ".join(answers[int(number)])
+        return match[0]
+
+    return replace
+
+
+WAYS = ("search", "relate", "filter", "direct", "children")
+FORM = 'a node is {"question": …} with one of search, relate, filter, direct or children'
+_SPACE = re.compile(r"[ \t\n\r]*")
+_DECODER = json.JSONDecoder(parse_int=float)  # of any number of digits
+Path = tuple[str | int, ...]
+
+
+def schema() -> dict[str, Any]:
+    """The JSON schema of the form."""
+    return json.loads(grammar_text("art.schema.json"))
+
+
+def parse(text: str) -> Art:
+    """The tree that a JSON text spells. Raises ExpressionError with line, column, caret and a hint."""
+    try:
+        value = json.loads(text, object_pairs_hook=_distinct, parse_int=float)  # of any number of digits
+    except json.JSONDecodeError as error:
+        raise fault(text, "not-json", f"not JSON: {error.msg}", error.pos, error.pos + 1, FORM) from error
+    except _Refused as error:
+        raise fault(text, "twice", error.message, 0, len(text), "write each name once") from error
+    except RecursionError as error:
+        raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question") from error
+    try:
+        art = _node(value, ())
+    except _Refused as error:
+        start, end = _locate(text, error.path)
+        place = _spelled(error.path)
+        raise fault(text, error.code, f"{place}: {error.message}", start, end, error.hint) from error
+    if depth(art) > MAX_DEPTH:
+        raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question")
+    return art
+
+
+def render(art: Art) -> str:
+    """Canonical JSON on one line: `parse(render(art)) == art`."""
+    return json.dumps(to_json(art), ensure_ascii=False)
+
+
+def to_json(art: Art) -> dict[str, Any]:
+    """Plain values in the form of `schema()`."""
+    return {"question": art.question, **_way(art)}
+
+
+def _way(art: Art) -> dict[str, Any]:
+    match art.call:
+        case Search(name, descriptor):
+            return {"search": {"name": name, **({"descriptor": descriptor} if descriptor else {})}}
+        case Relate(head, to, inverse):
+            return {"relate": {"head": head, "to": to, **({} if inverse is None else {"inverse": inverse})}}
+        case Filter(entities, condition):
+            return {"filter": {"entities": list(entities), "condition": condition}}
+    return {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
+
+
+class _Refused(Exception):
+    def __init__(self, code: str, message: str, path: Path, hint: str = FORM) -> None:
+        super().__init__(message)
+        self.code, self.message, self.path, self.hint = code, message, path, hint
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise _Refused("twice", f"{next(n for n in names if names.count(n) > 1)!r} stands twice in one object", ())
+    return value
+
+
+def _node(value: Any, path: Path) -> Art:
+    if len(path) > 2 * MAX_DEPTH:
+        raise _Refused("too-deep", f"deeper than {MAX_DEPTH} nodes", path, "ask a simpler question")
+    fields = _object(value, path, {"question"}, set(WAYS))
+    question = _text(fields["question"], (*path, "question"))
+    ways = [way for way in WAYS if way in fields]
+    if len(ways) != 1:
+        raise _Refused("way", f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}", path)
+    way, at = ways[0], (*path, ways[0])
+    if way == "children":
+        items = _items(fields[way], at)
+        return Art(question, children=tuple(_node(item, (*at, place)) for place, item in enumerate(items)))
+    if way == "direct":
+        if fields[way] is not True:
+            raise _Refused("type", "not true", at, '[DR] is written "direct": true')
+        return Art(question)
+    return Art(question, _call(way, fields[way], at))
+
+
+def _call(way: str, value: Any, at: Path) -> Call:
+    if way == "search":
+        fields = _object(value, at, {"name"}, {"descriptor"})
+        return Search(*(_text(fields[name], (*at, name)) for name in ("name", "descriptor") if name in fields))
+    if way == "filter":
+        fields = _object(value, at, {"entities", "condition"}, set())
+        entities = _items(fields["entities"], (*at, "entities"))
+        texts = tuple(_text(item, (*at, "entities", place)) for place, item in enumerate(entities))
+        return Filter(texts, _text(fields["condition"], (*at, "condition")))
+    fields = _object(value, at, {"head", "to"}, {"inverse"})
+    inverse = fields.get("inverse")
+    if "inverse" in fields and not isinstance(inverse, bool):
+        raise _Refused("type", f"not true or false but {inverse!r}", (*at, "inverse"), "leave it out if not known")
+    return Relate(_text(fields["head"], (*at, "head")), _text(fields["to"], (*at, "to")), inverse)
+
+
+def _object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dict[str, Any]:
+    names = ", ".join(sorted(needed | optional))
+    if not isinstance(value, dict):
+        raise _Refused("type", f"not an object but {type(value).__name__}", path, f"an object with {names}")
+    if missing := needed - set(value):
+        raise _Refused("missing", f"`{min(missing)}` is missing", path, f"an object with {names}")
+    if strange := set(value) - needed - optional:
+        raise _Refused("unknown", f"there is no `{min(strange)}` here", (*path, min(strange)), f"names are {names}")
+    return value
+
+
+def _items(value: Any, path: Path) -> list[Any]:
+    if not isinstance(value, list) or not value:
+        raise _Refused("type", "not a list of one or more", path, "a list in square brackets")
+    return value
+
+
+def _text(value: Any, path: Path) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise _Refused("text", "not a text with at least one character to see", path, "a string in double quotes")
+    return value
+
+
+def _spelled(path: Path) -> str:
+    words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return words.removeprefix(".") or "the root"
+
+
+def _locate(text: str, path: Path) -> tuple[int, int]:
+    """Offsets of the value at `path` in a JSON text that has been read without error."""
+    start = _skip(text, 0)
+    for step in path:
+        start = _step(text, start, step)
+    return start, _DECODER.raw_decode(text, start)[1]
+
+
+def _step(text: str, start: int, wanted: str | int) -> int:
+    at, place = _skip(text, start + 1), 0
+    while True:
+        if isinstance(wanted, str):
+            key, at = _DECODER.raw_decode(text, at)
+            at = _skip(text, _skip(text, at) + 1)  # past the colon
+        else:
+            key = place
+        if key == wanted:
+            return at
+        at = _skip(text, _DECODER.raw_decode(text, at)[1])
+        at, place = _skip(text, at + 1), place + 1  # past the comma
+
+
+def _skip(text: str, at: int) -> int:
+    match = _SPACE.match(text, at)
+    return match.end() if match else at
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with node `node`: a code, a message, the path to the text that is wrong, a hint."""
+
+    code: str
+    message: str
+    node: int
+    path: Path
+    hint: str
+
+    @property
+    def place(self) -> str:
+        """The path as a person writes it: `children[1].relate.head`."""
+        return _spelled(self.path)
+
+
+def check(art: Art) -> tuple[Fault, ...]:
+    """What keeps a tree from being executed, breadth-first; empty if it can be.
+
+    Execution is post-order: a node is answered after its children, children from left to right. A node may name what
+    has been answered when its turn comes: earlier siblings, earlier siblings of what it stands in, and what stands
+    below those. A `[DR]` node must name at least one, unless it is the whole tree: it has nothing else to be answered
+    from.
+    """
+    nodes = numbered(art)
+    return tuple(fault for node in nodes for fault in _faults(node, nodes))
+
+
+def locate(text: str, fault: Fault) -> Diagnostic:
+    """The fault with its place in `text`, which spells the tree that was checked."""
+    start, end = _locate(text, fault.path)
+    return Diagnostic(fault.code, f"{fault.place}: {fault.message}", start, end, fault.hint)
+
+
+def _faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[Fault]:
+    for name, text in _named_texts(at.node):
+        for number in references(text):
+            if reason := _unready(at, number, nodes):
+                message = f"node {at.number} names [{number}], {reason}"
+                hint = "name a node that is answered earlier: one to the left of it, or below such a one"
+                yield Fault("reference", message, at.number, _path(at, name), hint)
+    if at.node.is_direct and at.parent is not None and not references(at.node.question):
+        message = f"node {at.number} is answered directly but names no earlier answer"
+        hint = "write [i] for the answers that it is drawn from, or give it an operator"
+        yield Fault("direct", message, at.number, _path(at, ("question",)), hint)
+
+
+def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | None:
+    if number >= len(nodes):
+        return f"but the last node is {len(nodes) - 1}"
+    other = nodes[number]
+    if at.path[: len(other.path)] == other.path:
+        return "which is that node itself" if other is at else "which it stands in"
+    if other.path[: len(at.path)] == at.path:
+        return "which stands below it"
+    return None if other.path < at.path else "which is answered later"
+
+
+def _named_texts(node: Art) -> Iterator[tuple[Path, str]]:
+    yield ("question",), node.question
+    if node.call is not None:
+        yield from zip(_names(node.call), node.call.texts, strict=True)
+
+
+def _names(call: Call) -> Iterator[Path]:
+    match call:
+        case Search():
+            yield from (("search", "name"), ("search", "descriptor"))
+        case Relate():
+            yield from (("relate", "head"), ("relate", "to"))
+        case Filter(entities):
+            yield from (*(("filter", "entities", place) for place in range(len(entities))), ("filter", "condition"))
+
+
+def _path(at: Numbered, name: Path) -> Path:
+    return (*(step for place in at.path for step in ("children", place)), *name)
+
+
+def structure_key(art: Art) -> str:
+    """A checked tree's operators and references without its words: equal for trees that differ in words, and in the
+    order of nodes that need nothing of one another. References of the question and of the operator are kept apart.
+    """
+    nodes = numbered(art)
+
+    @cache
+    def sign(number: int) -> str:
+        node, below = nodes[number].node, nodes[number].children
+        asked, called = references(node.question), references(" ".join(node.call.texts if node.call else ()))
+        way = type(node.call).__name__ if node.call else "direct" if node.is_direct else "children"
+        parts = [sorted(map(sign, named)) for named in (asked, called, below)]
+        return hashlib.sha256(f"{way} {parts}".encode()).hexdigest()
+
+    return sign(0)
+
+
+def to_tree(art: Art) -> str:
+    """Lines with branches; an operator stands behind its question as a call."""
+    nodes = numbered(art)
+    return "\n".join(_lines(nodes[0], nodes, "", ""))
+
+
+def spelled(call: Call) -> str:
+    """`Relate("UHF", "directed by")`; the inverse of a relation carries `^`, as in a SPARQL path."""
+    match call:
+        case Search(name, descriptor):
+            arguments = [_quoted(name)] + ([_quoted(descriptor)] if descriptor else [])
+        case Relate(head, to, inverse):
+            arguments = [_quoted(head), ("^" if inverse else "") + _quoted(to)]
+        case Filter(entities, condition):
+            arguments = [f"[{', '.join(map(_quoted, entities))}]", _quoted(condition)]
+    return f"{type(call).__name__}({', '.join(arguments)})"
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _lines(at: Numbered, nodes: tuple[Numbered, ...], first: str, rest: str) -> list[str]:
+    mark = f"  {spelled(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
+    lines = [f"{first}{at.number} {at.node.question}{mark}"]
+    for number in at.children:
+        last = number == at.children[-1]
+        lines += _lines(nodes[number], nodes, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   "))
+    return lines

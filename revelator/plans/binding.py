@@ -21,7 +21,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from revelator.plans.expression import Atomic, Dependent, Expression, children, leaves, without_names
+from revelator.plans.bnf import Atomic, Dependent, Expression, children, leaves, without_names
 
 NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan

@@ -16,33 +16,29 @@ of a small model at times (docs/language.md).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from revelator.plans.binding import bind
-from revelator.plans.expression import Atomic, Dependent, Expression, Span, braced, children, leaves, substitute, walk
+from revelator.plans.bnf import (
+    Atomic,
+    Dependent,
+    Expression,
+    braced,
+    children,
+    leaves,
+    parse,
+    quote,
+    render,
+    substitute,
+    walk,
+)
+from revelator.plans.faults import Diagnostic, Span
 from revelator.plans.lexer import reads_as_itself
-from revelator.plans.parser import parse
-from revelator.plans.rendering import quote, render
 
 Rules = Literal["scoped", "paper"]
 
 ASKED_TWICE = "another question asks this of the same results"
 UNUSED = "no question uses the result of this one, and it is none of the plan's"
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """A fault of a plan, or a doubt about it.
-
-    `start` and `end` are character offsets in the text parsed, `hint` suggests a mend.
-    """
-
-    code: str
-    message: str
-    start: int
-    end: int
-    hint: str
 
 
 def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, ...]:

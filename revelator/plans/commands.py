@@ -1,62 +1,87 @@
-"""The commands `revelator plan parse` and `revelator plan check`."""
+"""The commands `revelator plan parse`, `plan check` and `plan grammar`."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import click
 
-from revelator.errors import ConfigError, ExpressionError
-from revelator.plans.checking import Diagnostic, Rules, doubts
-from revelator.plans.checking import check as check_expression
-from revelator.plans.drawing import to_json, to_letters, to_mermaid, to_tree
-from revelator.plans.expression import leaves
+from revelator.errors import ConfigError, DataError
+from revelator.plans import art, drawing, logic
+from revelator.plans.bnf import MAX_CHARACTERS
+from revelator.plans.checking import Rules
+from revelator.plans.checking import check as check_bnf
 from revelator.plans.faults import excerpt
-from revelator.plans.parser import MAX_CHARACTERS
-from revelator.plans.parser import parse as parse_expression
-from revelator.plans.rendering import render
+from revelator.plans.grammar import grammar_text
+from revelator.plans.language import LANGUAGES
 from revelator.terminal import printable
 
 MOST_BYTES = 4 * (MAX_CHARACTERS + 1) + 2  # of a text that is just too long, in UTF-8, and the end of its line
 
-
-def _pretty(expression: Any) -> str:
-    return json.dumps(to_json(expression), indent=2)
+Draw = Callable[[Any], str]
 
 
-def _tree(expression: Any) -> str:
-    return printable(to_tree(expression))
+def _indented(to_json: Callable[[Any], Any]) -> Draw:
+    return lambda plan: json.dumps(to_json(plan), indent=2)
 
 
-FORMATS = {"tree": _tree, "json": _pretty, "mermaid": to_mermaid, "letters": to_letters}
+DRAWINGS: dict[str, dict[str, Draw]] = {
+    "bnf": {
+        "tree": drawing.to_tree,
+        "json": _indented(drawing.to_json),
+        "mermaid": drawing.to_mermaid,
+        "letters": drawing.to_letters,
+    },
+    "logic": {"tree": logic.to_tree},
+    "art": {"tree": art.to_tree, "json": _indented(art.to_json)},
+}
+
+language_option = click.option(
+    "--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="The language of the plan."
+)
+file_option = click.option(
+    "--file", "path", type=click.Path(path_type=Path, dir_okay=False), help="Read one plan from this file instead."
+)
 
 
 @click.command()
-@click.argument("expression")
-@click.option("--format", "form", type=click.Choice(list(FORMATS)), default="tree", show_default=True)
-def parse(expression: str, form: str) -> None:
-    """Show the plan that EXPRESSION spells; `-` reads it from standard input.
+@click.argument("expression", default="-")
+@language_option
+@file_option
+@click.option("--format", "form", type=click.Choice(list(DRAWINGS["bnf"])), default="tree", show_default=True)
+def parse(expression: str, language: str, path: Path | None, form: str) -> None:
+    """Show the plan that EXPRESSION spells; `-`, the default, reads it from standard input.
 
     \b
     Examples:
       revelator plan parse "Who directed UHF? * When was {director} born?"
       revelator plan parse "(A? + B?) * Which of {a} and {b} is older?" --format letters
-      cat plan.txt | revelator plan parse - --format mermaid
+      revelator plan parse --language logic '"films" AND NOT ("silent" OR "short")'
+      revelator plan parse --language art --file tree.json
     """
-    text = _standard_input().rstrip("\n") if expression == "-" else _argument(expression)
-    _write(FORMATS[form](parse_expression(text)) + "\n")
+    drawings = DRAWINGS[language]
+    if form not in drawings:
+        raise click.UsageError(f"{language} is drawn as {' or '.join(drawings)}, not as {form}")
+    text = _one_text(expression, path)
+    drawn = drawings[form](LANGUAGES[language].parse(text))
+    _write((printable(drawn) if form == "tree" else drawn) + "\n")
 
 
 @click.command()
 @click.argument("expression", default="-")
-@click.option("--rules", type=click.Choice(["scoped", "paper"]), default="scoped", show_default=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an expression; always so with `-`.")
-def check(expression: str, rules: Rules, as_json: bool) -> None:
-    """Say whether EXPRESSION can be executed; `-`, the default, reads one expression a line from standard input.
+@language_option
+@file_option
+@click.option("--rules", type=click.Choice(["scoped", "paper"]), default="scoped", show_default=True, help="Of bnf.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a plan; always so with `-`.")
+def check(expression: str, language: str, path: Path | None, rules: Rules, as_json: bool) -> None:
+    """Say whether EXPRESSION can be executed; `-`, the default, reads one plan a line from standard input.
 
     Of a valid one also what it does in vain: asks twice, uses a result twice in a question, or not at all.
 
@@ -67,42 +92,35 @@ def check(expression: str, rules: Rules, as_json: bool) -> None:
     Examples:
       revelator plan check "Who directed UHF? * When was {director} born?"
       revelator plan check --rules paper --json "Who is {x}?"
+      revelator plan check --language art --file tree.json
       revelator plan check - < expressions.txt > verdicts.jsonl
     """
-    texts = _lines() if expression == "-" else iter([_argument(expression)])
-    shown = _as_json if as_json or expression == "-" else _as_text
+    if rules == "paper" and language != "bnf":
+        raise click.UsageError(f"--rules paper is of bnf alone, not of {language}")
+    chosen = LANGUAGES[language]
+    if rules == "paper":
+        chosen = replace(chosen, check=partial(check_bnf, rules=rules))
+    many = expression == "-" and path is None
+    texts = _lines() if many else iter([_one_text(expression, path)])
     valid = True
     for text in texts:
-        verdict = verdict_of(text, rules)
+        verdict = chosen.verdict(text)
         valid = valid and verdict["valid"]
-        _write(shown(verdict))
+        _write(_as_json(verdict) if as_json or many else _as_text(verdict))
     sys.exit(0 if valid else 1)
 
 
-def verdict_of(text: str, rules: Rules = "scoped") -> dict[str, Any]:
-    """Everything `check` says about one text, as plain values."""
-    canonical = letters = None
-    count = 0
-    doubted: tuple[Diagnostic, ...] = ()
-    try:
-        expression = parse_expression(text)
-    except ExpressionError as error:
-        found: tuple[Diagnostic, ...] = (
-            Diagnostic(error.code, error.message, error.start, error.end, error.hint or ""),
-        )
-    else:
-        canonical, letters, count = render(expression), to_letters(expression), len(leaves(expression))
-        found = check_expression(expression, rules)
-        doubted = () if found else doubts(expression)
-    return {
-        "expression": text,
-        "valid": not found,
-        "canonical": canonical,
-        "letters": letters,
-        "leaves": count,
-        "diagnostics": [vars(d) for d in found],
-        "doubts": [vars(d) for d in doubted],
-    }
+@click.command()
+@language_option
+def grammar(language: str) -> None:
+    """Print the file that defines a language: a grammar of Lark, or the JSON schema of art.
+
+    \b
+    Examples:
+      revelator plan grammar --language art > art.schema.json
+      revelator plan grammar
+    """
+    _write(grammar_text(LANGUAGES[language].file))
 
 
 def _as_json(verdict: dict[str, Any]) -> str:
@@ -110,20 +128,27 @@ def _as_json(verdict: dict[str, Any]) -> str:
 
 
 def _as_text(verdict: dict[str, Any]) -> str:
-    lines = [f"valid: {verdict['letters']}" if verdict["valid"] else "invalid"]
+    first = f"valid: {verdict['letters']}" if verdict["letters"] else "valid"
+    lines = [first if verdict["valid"] else "invalid"]
     for d in (*verdict["diagnostics"], *verdict["doubts"]):
         lines += [f"{d['code']}: {d['message']}", excerpt(verdict["expression"], d["start"], d["end"])]
         lines.append(f"  hint: {d['hint']}")
     return "\n".join(lines) + "\n"
 
 
+def _one_text(expression: str, path: Path | None) -> str:
+    if path is None:
+        return _text(sys.stdin.buffer.read(MOST_BYTES)).rstrip("\n") if expression == "-" else _argument(expression)
+    try:
+        with path.open("rb") as file:
+            return _text(file.read(MOST_BYTES)).rstrip("\n")
+    except OSError as error:
+        raise DataError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
+
+
 def _argument(text: str) -> str:
     """Bytes of an argument that are not UTF-8 are read as on standard input."""
     return text.encode(errors="surrogateescape").decode(errors="replace")
-
-
-def _standard_input() -> str:
-    return _text(sys.stdin.buffer.read(MOST_BYTES))
 
 
 def _lines() -> Iterator[str]:

@@ -1,6 +1,7 @@
-"""The grammar that a decoder is held to, derived from `bnf.lark`: what it allows parses, and checks by `scoped`.
+"""What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
-Whether a part of a plan holds a placeholder becomes grammar. Each rule of the file is written out in up to four kinds:
+What `plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes grammar.
+Each rule of the file is written out in up to four kinds:
 
     unfed   nothing stands to its left: no leaf holds a placeholder, but for those right of a `*` inside it
     any     something stands to its left: leaves may hold placeholders
@@ -11,47 +12,30 @@ A symbol right of TIMES is `some`; a sequence of symbols is `some` if one of the
 reads, only those that `render` could write are left: ` * ` and not ` × `, no escape of what needs none, no control
 characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
 limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
+
+`plan_expression` is the part of the same language that a regular expression holds. What `logic_grammar` allows parses
+and can be run.
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from itertools import groupby
 from os.path import commonprefix
-from typing import Any
 
 from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
-from revelator.plans.expression import MAX_DEPTH, NAME
+from revelator.plans.bnf import NAME
+from revelator.plans.grammar import CONTROLS, Grammar, character_class, explicit, grammar_text
+from revelator.plans.logic import MAX_TERMS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
 CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` writes
 NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
-CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
-
-
-@dataclass(frozen=True)
-class Grammar:
-    """What a decoder is held to, and what it needs to end in time.
-
-    `text` is in llguidance's dialect of Lark. `closing` are the pieces that end an output early, tried from the left;
-    `brackets` are the ones among them that may be repeated, one for each of the `opening` signs written. An output is
-    closed when it holds `deepest` signs of `deepening`.
-    """
-
-    text: str
-    closing: tuple[str, ...]
-    brackets: str
-    opening: str
-    deepening: str = ""
-    deepest: int = MAX_DEPTH - 50
 
 
 def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
@@ -63,12 +47,6 @@ def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
     closing = ("x", '"', "}", " {x}", "{x}", "x}", " x")
     text = _plan_text() if words is None else _text(tuple(sorted(set(words))))
     return Grammar(text, closing, brackets=")", opening="(", deepening="(*+")
-
-
-def structured_outputs(grammar: Grammar) -> dict[str, Any]:
-    """The same grammar as fields of a request to vLLM 0.12 or later, served with
-    `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
-    return {"structured_outputs": {"grammar": grammar.text}}
 
 
 @cache
@@ -92,8 +70,7 @@ def _text(words: tuple[str, ...] | None) -> str:
 
 @cache
 def _file() -> Lark:
-    text = files("revelator.plans").joinpath("bnf.lark").read_text(encoding="utf-8")
-    return Lark(text, parser="earley")
+    return Lark(grammar_text("bnf.lark"), parser="earley")
 
 
 Part = tuple[str, str]  # a symbol of the file and its kind
@@ -190,15 +167,66 @@ def _any_of(words: Sequence[str], depth: int = 0) -> str:
     return f"(?:{'|'.join(ways)})"
 
 
-def explicit(pattern: str) -> str:
-    r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
-    words, spaces = character_class(r"\w"), character_class(r"\s")
-    inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
-    return inside.replace(r"\w", f"[{words}]")
+TERM = re.compile(r"^TERM: /(.*)/$", re.MULTILINE)
 
 
 @cache
-def character_class(kind: str) -> str:
-    """The characters of `kind`, in all of Unicode, as the inside of a character class."""
-    runs = re.finditer(f"{kind}+", "".join(map(chr, range(sys.maxunicode + 1))))
-    return "".join(rf"\u{{{ord(run[0][0]):x}}}-\u{{{ord(run[0][-1]):x}}}" for run in runs)
+def logic_grammar() -> Grammar:
+    """The grammar of logical queries, after the one space that a completion begins with.
+
+    Of what `logic.check` reports the grammar keeps out terms without a word, and its `deepest` too many terms. That
+    nothing or everything matches (`"a" AND NOT "a"`) shows in the whole alone: such a query runs, and ranks nothing.
+
+    A term may begin with a space, as it is learnt (`render_spaced`). It has two quotes, and a level of a query costs at
+    least one sign, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
+    """
+    file = re.sub(r"\bstart\b", "query", grammar_text("logic.lark"))
+    text = TERM.sub(lambda found: f"TERM: {_term(found[1])}", file)
+    closing = ('"', 'x"', '"x"', ' "x"')
+    return Grammar(f'start: " " query\n{text}', closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)
+
+
+def _term(pattern: str) -> str:
+    """The terminal on one line, without an escape that it does not need, its word one with a letter or a digit."""
+    letters = character_class(r"[^\W_]")
+    worded = explicit(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
+    return rf'/{worded}/ & /"([^"\\{CONTROLS}]|\\["\\])*"/'
+
+
+_PLAIN = r"""[^\s\x00-\x1f\x7f-\x9f(){}"+*×\\]"""
+_NAME = r"[A-Za-z](?:[\w.'-]{0,30}\w)?"
+_WORD = f"{_PLAIN}+"
+_FED = rf"{_PLAIN}*\{{{_NAME}\}}{_PLAIN}*"  # a word with one placeholder
+_HELD = rf"\({_WORD}(?: {_WORD})*\){_PLAIN}*"
+_QUOTATION = rf'"{_WORD}(?: {_WORD})*"{_PLAIN}*'
+_LATER = f"(?:{_WORD}|{_HELD}|{_QUOTATION})"
+_TEXTS = {
+    "none": f"{_WORD}(?: {_LATER})*",
+    "any": f"(?:{_WORD}|{_FED})(?: (?:{_LATER}|{_FED}))*",
+    "some": f"(?:{_FED}|{_WORD}(?: {_LATER})* {_FED})(?: (?:{_LATER}|{_FED}))*",
+}
+
+
+@cache
+def plan_expression(depth: int = 1) -> str:
+    """Matches a plan from its first character to its last; Python and Rust read it alike.
+
+    For servers that take a regular expression and no grammar of ours. What it matches parses and checks, for the same
+    reason as with `plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out groups
+    deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
+    parentheses and quotations of a text.
+    """
+    return _list("none", depth)
+
+
+def _list(kind: str, depth: int) -> str:
+    after = "any" if kind == "some" else kind
+    return rf"{_dependent(kind, depth)}(?: \+ {_dependent(after, depth)})*"
+
+
+def _dependent(kind: str, depth: int) -> str:
+    return rf"{_operand(kind, depth)}(?: \* {_operand('some', depth)})*"
+
+
+def _operand(kind: str, depth: int) -> str:
+    return rf"(?:{_TEXTS[kind]}|\({_list(kind, depth - 1)}\))" if depth else f"(?:{_TEXTS[kind]})"

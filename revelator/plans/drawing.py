@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from revelator.plans.binding import bind
-from revelator.plans.expression import Atomic, Dependent, Expression, Sequence, children, leaves
-from revelator.plans.rendering import render
+from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, children, leaves, render
 
 SCHEMA_VERSION = 1
 

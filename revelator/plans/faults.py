@@ -1,6 +1,8 @@
-"""Errors that point: line, column, and an excerpt of the text with a caret under the fault."""
+"""Faults of a text that point into it: errors with line, column and caret, and diagnostics of what parses."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from rich.cells import cell_len
 
@@ -8,6 +10,27 @@ from revelator.errors import ExpressionError
 from revelator.terminal import printable
 
 EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
+
+Span = tuple[int, int]  # character offsets [start, end) in the text that was parsed
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """A fault of a plan, or a doubt about it.
+
+    `start` and `end` are character offsets in the text parsed, `hint` suggests a mend.
+    """
+
+    code: str
+    message: str
+    start: int
+    end: int
+    hint: str
+
+    @classmethod
+    def of_error(cls, error: ExpressionError) -> Diagnostic:
+        """What keeps a text from being parsed."""
+        return cls(error.code, error.message, error.start, error.end, error.hint or "")
 
 
 def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -> ExpressionError:

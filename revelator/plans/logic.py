@@ -1,40 +1,396 @@
-"""Logical queries, `"a" AND ("b" OR NOT "c")` (ITLR): parse, render, check. `serving.retrieval` runs them."""
+"""The language logic: a logical query as a value, read from text, written to it and checked (ITLR, section 2.1).
 
-from revelator.plans.logic_check import MAX_LITERALS, MAX_TERMS, check, equivalent
-from revelator.plans.logic_expression import (
-    And,
-    Not,
-    Or,
-    Query,
-    Term,
-    holds,
-    literals,
-    negations,
-    normal_form,
-    render,
-    render_spaced,
-    terms,
-    walk,
+`"a" AND ("b" OR NOT "c")` is made of `Term`, `Not`, `And` and `Or`, frozen and canonical by construction. `And` and
+`Or` have two or more operands, none of the same kind straight inside: equal queries in another grouping are equal
+values. The constructors refuse, with ValueError, what has another spelling and what is deeper than `MAX_DEPTH`.
+`serving.retrieval` runs the queries.
+"""
+
+from __future__ import annotations
+
+import json
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, reduce
+from typing import Any
+
+from lark import Token, Transformer, UnexpectedToken
+
+from revelator.errors import ExpressionError
+from revelator.plans.bnf import json_text
+from revelator.plans.faults import Diagnostic, Span, fault
+from revelator.plans.grammar import lalr_parser
+from revelator.plans.lexer import MAX_DEPTH
+
+MAX_CHARACTERS = 100_000
+MAX_TERMS = 64
+MAX_LITERALS = 256  # terms counted as often as they stand: each is an array over all documents when the query runs
+MAX_TABLED = 16  # distinct terms for which the truth table (65,536 rows) is looked at
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A text of any length that documents are scored against, without the white space around it."""
+
+    text: str
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "text", self.text.strip())
+
+    @property
+    def depth(self) -> int:
+        return 1
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """Documents for which `operand` does not hold."""
+
+    operand: Query
+    span: Span | None = field(default=None, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "depth", _checked_depth(self.operand.depth + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    operands: tuple[Query, ...]
+    span: Span | None = field(default=None, compare=False, repr=False)
+    depth: int = field(init=False, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        name = type(self).__name__
+        if len(self.operands) < 2:
+            raise ValueError(f"{name} has two or more operands; one operand is that operand itself")
+        if any(type(operand) is type(self) for operand in self.operands):
+            raise ValueError(f"{name} does not stand straight inside {name}: put its operands in its place")
+        object.__setattr__(self, "depth", _checked_depth(max(operand.depth for operand in self.operands) + 1))
+
+
+@dataclass(frozen=True, slots=True)
+class And(_Joined):
+    """Documents for which all operands hold."""
+
+
+@dataclass(frozen=True, slots=True)
+class Or(_Joined):
+    """Documents for which at least one operand holds."""
+
+
+Query = Term | Not | And | Or
+
+
+def _checked_depth(depth: int) -> int:
+    if depth > MAX_DEPTH:
+        raise ValueError(f"a query is at most {MAX_DEPTH} nodes deep")
+    return depth
+
+
+def joined(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
+    """`operands` under one `kind`, canonical: a single one is itself, those of the same kind are taken apart."""
+    flat = [part for operand in operands for part in (operand.operands if type(operand) is kind else (operand,))]
+    return kind(tuple(flat), span) if len(flat) > 1 else flat[0]
+
+
+def walk(query: Query) -> Iterator[Query]:
+    """Every node, parents before children, left before right."""
+    stack = [query]
+    while stack:
+        node = stack.pop()
+        yield node
+        if isinstance(node, Not):
+            stack.append(node.operand)
+        elif isinstance(node, And | Or):
+            stack.extend(reversed(node.operands))
+
+
+def terms(query: Query) -> tuple[str, ...]:
+    """The distinct texts of the terms, in order of first use."""
+    return tuple(dict.fromkeys(node.text for node in walk(query) if isinstance(node, Term)))
+
+
+def negations(query: Query) -> int:
+    """How many terms stand under an odd number of NOTs, as often as they stand there."""
+    return sum(negated for _, negated in literals(query))
+
+
+def literals(query: Query) -> tuple[tuple[str, bool], ...]:
+    """(text, stands under an odd number of NOTs) of each term, left to right, repeats kept."""
+    found: list[tuple[str, bool]] = []
+    stack: list[tuple[Query, bool]] = [(query, False)]
+    while stack:
+        node, negated = stack.pop()
+        if isinstance(node, Term):
+            found.append((node.text, negated))
+        elif isinstance(node, Not):
+            stack.append((node.operand, not negated))
+        else:
+            stack.extend((operand, negated) for operand in reversed(node.operands))
+    return tuple(found)
+
+
+def holds(query: Query, truth: Mapping[str, bool]) -> bool:
+    """Does the query hold where each term holds as `truth` says? KeyError for a term that it does not name."""
+    if isinstance(query, Term):
+        return truth[query.text]
+    if isinstance(query, Not):
+        return not holds(query.operand, truth)
+    over = all if isinstance(query, And) else any
+    return over([holds(operand, truth) for operand in query.operands])
+
+
+def normal_form(query: Query, negated: bool = False) -> Query:
+    """The same query with NOT on terms alone: carried inwards by De Morgan's laws, double ones removed."""
+    if isinstance(query, Term):
+        return Not(query) if negated else query
+    if isinstance(query, Not):
+        return normal_form(query.operand, not negated)
+    conjunctive = isinstance(query, And) is not negated
+    return joined(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
+
+
+def to_tree(query: Query) -> str:
+    """An indented tree, one operator or term a line."""
+    return "\n".join(_tree_lines(query, "", ""))
+
+
+def _tree_lines(query: Query, first: str, rest: str) -> Iterator[str]:
+    if isinstance(query, Term):
+        yield first + render(query)
+        return
+    yield first + type(query).__name__.upper()
+    below = (query.operand,) if isinstance(query, Not) else query.operands
+    for place, operand in enumerate(below):
+        last = place == len(below) - 1
+        yield from _tree_lines(operand, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+
+
+def render(query: Query) -> str:
+    """The one canonical text that parses into `query`; a single line whatever the terms hold."""
+    return _text(query, "")
+
+
+def render_spaced(query: Query) -> str:
+    """The same with a space at the start of each term: `" a" AND NOT " b"`.
+
+    A byte-level tokenizer cuts a word after a space otherwise than after a quote. With the space the tokens of a term
+    are those that stand in the question, and a model copies them.
+    """
+    return _text(query, " ")
+
+
+def _text(query: Query, space: str) -> str:
+    if isinstance(query, Term):
+        return json_text(space + query.text)
+    if isinstance(query, Not):
+        return f"NOT {_grouped(query.operand, not isinstance(query.operand, Term), space)}"
+    if isinstance(query, And):
+        return " AND ".join(_grouped(operand, isinstance(operand, Or), space) for operand in query.operands)
+    return " OR ".join(_text(operand, space) for operand in query.operands)
+
+
+def _grouped(query: Query, needed: bool, space: str) -> str:
+    return f"({_text(query, space)})" if needed else _text(query, space)
+
+
+_TOKEN = re.compile(
+    r"""(?P<TERM>"(?:[^"\\]|\\.)*+")|(?P<OPEN>\()|(?P<CLOSE>\))|(?P<WORD>[^\s()"]+)|(?P<UNCLOSED>")""", re.DOTALL
 )
-from revelator.plans.logic_parser import parse
+_WORDS = frozenset({"AND", "OR", "NOT"})
+_EXAMPLE = 'write it like "a" AND ("b" OR NOT "c")'
 
-__all__ = [
-    "MAX_LITERALS",
-    "MAX_TERMS",
-    "And",
-    "Not",
-    "Or",
-    "Query",
-    "Term",
-    "check",
-    "equivalent",
-    "holds",
-    "literals",
-    "negations",
-    "normal_form",
-    "parse",
-    "render",
-    "render_spaced",
-    "terms",
-    "walk",
-]
+
+def parse(text: str) -> Query:
+    """The query that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
+    if len(text) > MAX_CHARACTERS:
+        message = f"a logical query has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
+        raise fault(text, "too-long", message, 0, len(text), "shorten its terms")
+    found = _tokens(text)
+    if not found:
+        raise fault(text, "empty", "there is no term here", 0, len(text), _EXAMPLE)
+    try:
+        return _parser()(found)
+    except UnexpectedToken as error:
+        raise _misplaced(text, found, error.token) from None
+    except ValueError:
+        raise _too_deep(text) from None
+
+
+def _too_deep(text: str) -> ExpressionError:
+    message = f"groups and negations are nested more than {MAX_DEPTH} deep"
+    return fault(text, "too-deep", message, 0, len(text), "remove parentheses and NOTs that change nothing")
+
+
+def _tokens(text: str) -> list[Token]:
+    found: list[Token] = []
+    for match in _TOKEN.finditer(text):
+        kind, value, (start, end) = str(match.lastgroup), match[0], match.span()
+        if kind == "UNCLOSED":
+            raise fault(text, "open-quote", "this quote is never closed", start, end, 'close the term with "')
+        if kind == "WORD":
+            if value not in _WORDS:
+                raise _unquoted(text, value, start, end)
+            kind = value
+        if kind == "TERM":
+            value = _content(text, start, end)
+        found.append(Token(kind, value, start_pos=start, end_pos=end))
+    return found
+
+
+def _unquoted(text: str, value: str, start: int, end: int) -> ExpressionError:
+    if value.upper() in _WORDS:
+        hint = f"write {value.upper()}, or quote the word as a term"
+        return fault(text, "lower-case", "operators are written in capitals", start, end, hint)
+    return fault(text, "unquoted", "a term stands in straight double quotes", start, end, _EXAMPLE)
+
+
+def _content(text: str, start: int, end: int) -> str:
+    try:
+        return json.loads(text[start:end], strict=False)
+    except json.JSONDecodeError as error:
+        at = min(start + error.pos, end - 1)
+        hint = r"a term is a JSON string: write a backslash as \\, a quote as \", a line break as \n"
+        raise fault(text, "bad-escape", "this escape has no meaning", at, at + 1, hint) from None
+
+
+class _Builder(Transformer):
+    """One method a rule of the grammar."""
+
+    def term(self, parts: list[Token]) -> Query:
+        return Term(str(parts[0]), _place(parts[0]))
+
+    def group(self, parts: list[Any]) -> Query:
+        return parts[1]
+
+    def negation(self, parts: list[Any]) -> Query:
+        sign, operand = parts
+        return Not(operand, (sign.start_pos, operand.span[1]))
+
+    def literal(self, parts: list[Query]) -> Query:
+        return parts[0]
+
+    def conjunction(self, parts: list[Any]) -> Query:
+        return _join(And, parts[::2])
+
+    def start(self, parts: list[Any]) -> Query:
+        return _join(Or, parts[::2])
+
+
+def _join(kind: type[And] | type[Or], operands: list[Any]) -> Query:
+    return operands[0] if len(operands) == 1 else joined(kind, operands, (operands[0].span[0], operands[-1].span[1]))
+
+
+def _place(token: Token) -> Span:
+    assert token.start_pos is not None and token.end_pos is not None
+    return token.start_pos, token.end_pos
+
+
+@cache
+def _parser() -> Callable[[Sequence[Token]], Query]:
+    return lalr_parser("logic.lark", _Builder())
+
+
+def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:
+    if token.type == "$END":
+        start, end = _place(found[-1])
+        opened = [t for t in found if t.type == "OPEN"]
+        if found[-1].type in ("TERM", "CLOSE") and opened:
+            start, end = _place(opened[-1])
+            return fault(text, "open-group", "this parenthesis is never closed", start, end, "close it with )")
+        return fault(text, "no-operand", f"no term stands after this {found[-1].value}", start, end, _EXAMPLE)
+    start, end = _place(token)
+    if token.type in ("TERM", "OPEN", "NOT"):
+        message = "AND or OR is missing before this" if token.type != "NOT" else "NOT cannot stand here"
+        hint = "join terms with AND or OR; negate a negation as NOT (NOT …)"
+        return fault(text, "no-operator", message, start, end, hint)
+    if (
+        token.type == "CLOSE"
+        and sum((t.type == "OPEN") - (t.type == "CLOSE") for t in found[: found.index(token)]) <= 0
+    ):
+        return fault(text, "no-group", "this parenthesis was never opened", start, end, "remove it, or open it with (")
+    return fault(text, "no-operand", f"no term stands before this {token.value}", start, end, _EXAMPLE)
+
+
+def check(query: Query) -> tuple[Diagnostic, ...]:
+    """Faults left to right, empty if there is none. Offsets are in the text parsed, else in `render(query)`.
+
+    `empty-term`: no letter or digit. `too-many-terms`: more than MAX_TERMS, or MAX_LITERALS
+    with repeats. `contradiction`: no document can match.
+    `tautology`: every document matches. The last two can be run, and rank nothing.
+    """
+    if query.span is None:
+        query = parse(render(query))
+    return tuple(sorted(_faults(query), key=lambda d: (d.start, d.end)))
+
+
+def _faults(query: Query) -> Iterator[Diagnostic]:
+    assert query.span is not None
+    for node in walk(query):
+        if isinstance(node, Term) and not any(c.isalnum() for c in node.text):
+            assert node.span is not None
+            yield Diagnostic(
+                "empty-term", "this term holds no word", *node.span, "write what documents should be about"
+            )
+    names, times = terms(query), len(literals(query))
+    if len(names) > MAX_TERMS or times > MAX_LITERALS:
+        message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
+        yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
+    elif len(names) <= MAX_TABLED:
+        columns, every_row = _truth_columns(names)
+        column = _truth(query, columns, every_row)
+        if not column:
+            hint = "one part excludes what another asks for: leave one of them out"
+            yield Diagnostic("contradiction", "no document can match this query", *query.span, hint)
+        if column == every_row:
+            hint = "join what must hold at once with AND"
+            yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
+
+
+def equivalent(one: Query, other: Query) -> bool:
+    """Do both queries hold for the same documents, whatever these are about? False where their terms differ.
+
+    Beyond MAX_TABLED terms, where no table is made, queries are equivalent that are equal once NOT is on terms alone.
+    """
+    names = sorted(terms(one))
+    if names != sorted(terms(other)):
+        return False
+    if len(names) > MAX_TABLED:
+        return normal_form(one) == normal_form(other)
+    table = _truth_columns(names)
+    return _truth(one, *table) == _truth(other, *table)
+
+
+def shape_key(query: Query) -> str:
+    """The shape without words, up to the order of operands: `(t AND NOT t)`. NOT is carried inwards to the terms."""
+    return _shape(normal_form(query))
+
+
+def _shape(query: Query) -> str:
+    if isinstance(query, Term):
+        return "t"
+    if isinstance(query, Not):
+        return f"NOT {_shape(query.operand)}"
+    name = " AND " if isinstance(query, And) else " OR "
+    return f"({name.join(sorted(map(_shape, query.operands)))})"
+
+
+def _truth_columns(names: Sequence[str]) -> tuple[dict[str, int], int]:
+    """A truth table of 2 ** len(names) rows, one bit a row: the column of each term, and a column that is all true."""
+    every_row = (1 << (1 << len(names))) - 1
+    # rows whose bit i is set come in runs of 2 ** i, after as many in which it is not
+    return {name: every_row // ((1 << (1 << i)) + 1) << (1 << i) for i, name in enumerate(names)}, every_row
+
+
+def _truth(query: Query, columns: Mapping[str, int], every_row: int) -> int:
+    """The column of the query: in which rows it holds."""
+    if isinstance(query, Term):
+        return columns[query.text]
+    if isinstance(query, Not):
+        return every_row ^ _truth(query.operand, columns, every_row)
+    over = operator.and_ if isinstance(query, And) else operator.or_
+    return reduce(over, [_truth(operand, columns, every_row) for operand in query.operands])

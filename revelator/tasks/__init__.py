@@ -1,18 +1,27 @@
 """The tasks of the revelator: typed inputs, prompts as data files, strict output parsers."""
 
-from revelator.tasks.inputs import (
+from revelator.tasks.task import (
+    TASKS,
+    TRANSLATE_ART,
+    TRANSLATE_BNF,
+    TRANSLATE_LOGIC,
     DecomposeInput,
     EndInput,
     RefineInput,
     RelevanceInput,
     RouteInput,
     Step,
+    Task,
     TranslateInput,
+    prompt_hash,
+    translate_task,
 )
-from revelator.tasks.task import TASKS, Task, prompt_hash
 
 __all__ = [
     "TASKS",
+    "TRANSLATE_ART",
+    "TRANSLATE_BNF",
+    "TRANSLATE_LOGIC",
     "DecomposeInput",
     "EndInput",
     "RefineInput",
@@ -22,4 +31,5 @@ __all__ = [
     "Task",
     "TranslateInput",
     "prompt_hash",
+    "translate_task",
 ]

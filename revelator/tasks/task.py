@@ -15,28 +15,66 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-from revelator import plans
 from revelator.errors import ExpressionError, TaskOutputError
-from revelator.plans import art, logic
-from revelator.tasks.inputs import (
-    DecomposeInput,
-    EndInput,
-    RefineInput,
-    RelevanceInput,
-    RouteInput,
-    Step,
-    TranslateInput,
-)
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
+from revelator.trace import join_answers
 
+UNKNOWN = "unknown"  # stands in a prompt for the answer of a step that has none
 DOCUMENT_CHARACTERS = 600  # about 130 words: the lead of a Wikipedia article; keeps ten judgements in one small batch
+
+
+@dataclass(frozen=True)
+class Step:
+    """A sub-question that was asked, with its answers: none where nothing was found."""
+
+    question: str
+    answers: tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The answers as a prompt shows them."""
+        return join_answers(self.answers) or UNKNOWN
+
+
+@dataclass(frozen=True)
+class RouteInput:
+    question: str
+
+
+@dataclass(frozen=True)
+class DecomposeInput:
+    question: str
+
+
+@dataclass(frozen=True)
+class RefineInput:
+    question: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class RelevanceInput:
+    question: str
+    title: str
+    text: str
+
+
+@dataclass(frozen=True)
+class EndInput:
+    question: str
+    steps: tuple[Step, ...] = ()
+
+
+@dataclass(frozen=True)
+class TranslateInput:
+    question: str
 
 
 @dataclass(frozen=True)
 class Task:
     """One task. `labels` are told apart by their first token in every tokenizer used; None where text is generated.
 
-    `write` gives canonical text, `spell` the text that is learnt where that is another one; `read` reads both. `check`
-    says what is wrong with a value that was read.
+    `write` gives canonical text, `read` reads it. `language` is that of the plans which a translate task writes.
     """
 
     name: str
@@ -44,8 +82,7 @@ class Task:
     read: Callable[[str], Any]
     write: Callable[[Any], str]
     labels: tuple[str, ...] | None = None
-    spell: Callable[[Any], str] | None = None
-    check: Callable[[Any], tuple] = lambda value: ()
+    language: PlanLanguage | None = None
 
     @property
     def template(self) -> str:
@@ -73,7 +110,7 @@ class Task:
 
     def completion(self, gold: Any) -> str:
         """What follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
-        return " " + (self.spell or self.write)(gold)
+        return " " + (self.language.spell if self.language else self.write)(gold)
 
     def parse(self, output: str) -> Any:
         """The typed value of a model's output. Raises TaskOutputError, or ExpressionError for a plan."""
@@ -85,7 +122,23 @@ class Task:
             value = self.parse(output)
         except (TaskOutputError, ExpressionError):
             return None
-        return None if self.check(value) else value
+        return None if self.language and self.language.check(value) else value
+
+    def outcome(self, output: str) -> object:
+        """What two outputs must agree in to come to the same: the shape of a plan, else the typed value. An output that
+        is not sound stands for itself."""
+        value = self.sound(output)
+        if value is None:
+            return output
+        return self.language.shape(value) if self.language else value
+
+    def fallback(self, prompt: str) -> str:
+        """What stands in for a plan that could not be written: the question of the prompt, asked as it stands.
+
+        Raises TypeError for a task that writes no plans."""
+        if self.language is None:
+            raise TypeError(f"task {self.name} writes no plans")
+        return self.write(self.language.fallback(self.question(prompt)))
 
 
 @cache
@@ -136,9 +189,18 @@ def _plan_reader(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
+def _translate_task(language: PlanLanguage) -> Task:
+    name = f"translate_{language.name}"
+    return Task(name, TranslateInput, _plan_reader(language.parse), language.render, language=language)
+
+
 def _label_task(name: str, input: type, *labels: str) -> Task:
     return Task(name, input, _label_reader(name, labels), str, labels)
 
+
+TRANSLATE_BNF = _translate_task(BNF)
+TRANSLATE_LOGIC = _translate_task(LOGIC)
+TRANSLATE_ART = _translate_task(ART)
 
 TASKS: dict[str, Task] = {
     task.name: task
@@ -148,18 +210,16 @@ TASKS: dict[str, Task] = {
         Task("refine", RefineInput, _read_question, str),
         _label_task("relevance", RelevanceInput, "yes", "no"),
         _label_task("end", EndInput, "yes", "no"),
-        Task("translate_bnf", TranslateInput, _plan_reader(plans.parse), plans.render, check=plans.check),
-        Task(
-            "translate_logic",
-            TranslateInput,
-            _plan_reader(logic.parse),
-            logic.render,
-            spell=logic.render_spaced,
-            check=logic.check,
-        ),
-        Task("translate_art", TranslateInput, _plan_reader(art.parse), art.render, check=art.check),
+        TRANSLATE_BNF,
+        TRANSLATE_LOGIC,
+        TRANSLATE_ART,
     )
 }
+
+
+def translate_task(language: str) -> Task:
+    """The task that writes plans of this language."""
+    return next(task for task in TASKS.values() if task.language and task.language.name == language)
 
 
 def prompt_hash() -> str:

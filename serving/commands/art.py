@@ -1,74 +1,33 @@
-"""`revelator plan run`: check a tree of atomic operators, and run one over knowledge sources."""
+"""`revelator plan run`: a tree of atomic operators over knowledge sources."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 
 import click
 from rich.console import Console
 
 from revelator.errors import DataError
-from revelator.plans.art import Art, parse, schema_text, to_tree
-from revelator.plans.art import check as faults_of
-from revelator.terminal import printable
+from revelator.plans.art import Art, parse
 from revelator.trace import Trace
 
 FILE = click.Path(path_type=Path, dir_okay=False)
-TREE = click.argument("tree", metavar="FILE", type=FILE)
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 
 
-@click.group()
-def art() -> None:
-    """Trees of atomic operators: Search, Relate, Filter and [DR] over text, graph and web.
-
-    A tree is a file of JSON; `-` is standard input. docs/knowledge.md has the form and the sources file.
-
-    \b
-    Examples:
-      revelator plan tree check tree.json
-      revelator plan run tree.json --sources sources.yaml
-      revelator plan tree schema
-    """
-
-
-@art.command()
-@TREE
-@AS_JSON
-def check(tree: Path, as_json: bool) -> None:
-    """Show a tree with its numbers, and say whether it can be run.
-
-    \b
-    Exit status: 0 it can, 1 it cannot, 2 wrong usage.
-
-    \b
-    Example:
-      revelator plan tree check tree.json
-    """
-    found = _read(tree)
-    faults = faults_of(found)
-    if as_json:
-        click.echo(json.dumps({"valid": not faults, "faults": [asdict(fault) for fault in faults]}, ensure_ascii=False))
-    else:
-        click.echo(printable(to_tree(found)))
-        for fault in faults:
-            click.echo(printable(f"{fault.code}: {fault.place}: {fault.message}\n  hint: {fault.hint}"))
-    sys.exit(1 if faults else 0)
-
-
-@art.command()
-@TREE
+@click.command()
+@click.argument("tree", metavar="FILE", type=FILE)
 @click.option("--sources", required=True, type=FILE, help="YAML file that names the sources.")
 @click.option("--generator", metavar="URL", help="OpenAI-compatible endpoint (default: the embedded reader).")
 @click.option("--generator-model", metavar="NAME", default="", help="Its model.")
 @click.option("--documents", default=3, show_default=True, type=click.IntRange(0), help="Titles to show for a node.")
-@AS_JSON
+@click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 def run(tree: Path, sources: Path, generator: str | None, generator_model: str, documents: int, as_json: bool) -> None:
     """Run a tree in this process, and see each node, its sources and the answer.
+
+    A tree is a file of JSON; `-` is standard input. docs/knowledge.md has the form and the sources file.
 
     \b
     Exit status: 0 answered, 1 not.
@@ -86,17 +45,6 @@ def run(tree: Path, sources: Path, generator: str | None, generator_model: str, 
     else:
         show(trace, Console(), documents=documents)
     sys.exit(0 if trace.answers else 1)
-
-
-@art.command()
-def schema() -> None:
-    """Print the JSON schema of a tree.
-
-    \b
-    Example:
-      revelator plan tree schema > art.schema.json
-    """
-    click.echo(schema_text(), nl=False)
 
 
 def _read(path: Path) -> Art:

@@ -13,8 +13,6 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import mean, median
 
-from revelator.errors import RevelatorError
-from revelator.plans import check, letters_key
 from revelator.tasks import TASKS
 from serving.protocols import Completion
 
@@ -77,26 +75,18 @@ def compared(
         champion_ms,
         canary_valid=answered is not None and _is_valid(task, answered),
         champion_valid=_is_valid(task, champion),
-        agrees=answered is not None and _outcome(task, answered) == _outcome(task, champion),
+        agrees=answered is not None and _agree(task, answered, champion),
         error="" if answered else type(canary).__name__,
     )
 
 
 def _is_valid(task: str, completion: Completion) -> bool:
-    try:
-        value = TASKS[task].parse(completion.text)
-    except RevelatorError:
-        return False
-    return not completion.degraded and not (task == "translate_bnf" and check(value))
+    return not completion.degraded and TASKS[task].sound(completion.text) is not None
 
 
-def _outcome(task: str, completion: Completion) -> object:
-    """What two versions have to agree in: the shape of a plan, else what the task's parser makes of the text."""
-    try:
-        value = TASKS[task].parse(completion.text)
-    except RevelatorError:
-        return completion.text
-    return letters_key(value) if task == "translate_bnf" else value
+def _agree(task: str, one: Completion, other: Completion) -> bool:
+    """Whether two versions come to the same: the shape of a plan, else what the task's parser makes of the text."""
+    return TASKS[task].outcome(one.text) == TASKS[task].outcome(other.text)
 
 
 def record_file(home: Path, version: int) -> Path:

@@ -16,7 +16,7 @@ from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavai
 from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
-from revelator.plans.expression import without_placeholders
+from revelator.plans.bnf import without_placeholders
 from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
 from revelator.trace import Node, PlanSource
 from serving.executor.run import Run, merge_plan, merge_steps

@@ -18,7 +18,7 @@ from functools import cached_property
 from revelator.errors import Unavailable
 from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, substitute
-from revelator.plans.expression import substituted_size
+from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
 from serving.executor.evidence import copy_answer

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
-import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, Field
 from pyoxigraph import Literal as RdfLiteral
 from pyoxigraph import NamedNode
 
+from revelator.config import Strict, read_config
 from revelator.errors import ConfigError
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
@@ -48,36 +48,22 @@ def _language(text: str) -> str:
 Iri = Annotated[str, AfterValidator(_iri)]
 Language = Annotated[str, AfterValidator(_language)]
 
-_KINDS = "kind must be text, graph, sparql or web"
-WORDS = {  # pydantic's own would show the value or name a class
-    "model_type": "a mapping is needed",
-    "model_attributes_type": "a mapping is needed",
-    "path_type": "a path is needed",
-    "too_short": "at least one source is needed",
-    "union_tag_invalid": _KINDS,
-    "union_tag_not_found": _KINDS,
-}
 
-
-class _Settings(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Text(_Settings):
+class Text(Strict):
     kind: Literal["text"]
     name: Name = "text"
     index: Path | None = None  # None: the retriever that is served
     timeout: Seconds = 10.0
 
 
-class Graph(_Settings):
+class Graph(Strict):
     kind: Literal["graph"]
     name: Name = "graph"
     folder: Path
     timeout: Seconds = 5.0
 
 
-class Sparql(_Settings):
+class Sparql(Strict):
     kind: Literal["sparql"]
     name: Name = "sparql"
     url: str = WIKIDATA_URL
@@ -87,7 +73,7 @@ class Sparql(_Settings):
     timeout: Seconds = 10.0
 
 
-class Web(_Settings):
+class Web(Strict):
     kind: Literal["web"]
     name: Name = "web"
     api: Literal["searxng", "brave", "serper"]
@@ -95,24 +81,13 @@ class Web(_Settings):
     timeout: Seconds = 5.0
 
 
-class SourcesFile(_Settings):
+class SourcesFile(Strict):
     sources: Annotated[list[Annotated[Text | Graph | Sparql | Web, Field(discriminator="kind")]], Field(min_length=1)]
 
 
 def read_sources(path: Path) -> SourcesFile:
     """The settings in a file. Raises ConfigError that names the field, and never its value."""
-    try:
-        settings = SourcesFile.model_validate(yaml.safe_load(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"the sources cannot be read: {error}", where=str(path)) from error
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)  # its own words would show the value
-        at = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
-        raise ConfigError(f"the sources are no YAML{at}", where=str(path), hint="see docs/knowledge.md") from error
-    except ValidationError as error:
-        first = error.errors()[0]
-        place, says = ".".join(map(str, first["loc"])) or "the file", WORDS.get(first["type"], first["msg"])
-        raise ConfigError(f"{place}: {says}", where=str(path), hint="see docs/knowledge.md") from error
+    settings = read_config(path, SourcesFile, show_values=False)
     names = [source.name for source in settings.sources]
     if len(set(names)) < len(names):
         raise ConfigError("two sources of one name", where=str(path), hint="give each a `name` of its own")

@@ -19,7 +19,7 @@ from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from transformers import LogitsProcessor
 
 from revelator.errors import ConfigError
-from revelator.plans.decoding import Grammar
+from revelator.plans.grammar import Grammar
 from serving.models.sampling import best, drawn
 
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token

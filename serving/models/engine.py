@@ -23,7 +23,7 @@ from transformers.utils import logging
 
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
-from revelator.plans.decoding import Grammar
+from revelator.plans.grammar import Grammar
 from serving.models import onnx_graph
 from serving.models.beams import Marks
 from serving.models.constrained import Constraint, Vocabulary

@@ -9,19 +9,13 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from revelator.errors import ConfigError
-from revelator.plans.art_decoding import art_grammar
-from revelator.plans.decoding import Grammar, plan_grammar
-from revelator.plans.logic_decoding import logic_grammar
-from revelator.plans.names import words_of
-from revelator.tasks import TASKS
-from serving.models.choice import soundest
-from serving.models.degraded import question_itself
+from revelator.plans.names import name_words, words_of
+from revelator.tasks import TASKS, Task
+from serving.merge.counting import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, Written, never
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
-PLAN_TOKENS = 128  # that a beam writes: the longest gold plan of MuSiQue has 80; a beam that rambles costs four rows
-TREE_TOKENS = 448  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
 
 
 def complete(
@@ -37,57 +31,82 @@ def complete(
 
     At a temperature above 0 text is sampled; labels are not, their probabilities say the same. How plans are decoded:
 
-    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choice`); where
-      none checks, and at a temperature, as with `grammar`;
+    * `beams`: of the four likeliest texts that check, the one that keeps most of the question's names (`choose_plan`);
+      where none checks, and at a temperature, as with `grammar`;
     * `grammar`: token by token, held to the grammar of the plan's language;
     * `names`: held to it, with the question's own words and function words alone;
     * `free`: token by token, held to nothing.
 
-    What cannot be closed within `max_new_tokens` (by default as many as gold needs) is the question itself as a plan of
-    one leaf, as one term or as one search, `degraded`; braces of placeholders go.
+    A plan that cannot be closed within `max_new_tokens` (by default as many as gold needs) is replaced by the fallback
+    of its language, the question itself, and is `degraded`.
     """
     if decoding not in DECODINGS:
         raise ConfigError(f"decoding is {', '.join(DECODINGS)}, not {decoding!r}")
+    asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
-    if labels := TASKS[task].labels:
-        judged = engine.label_probabilities(prompts, labels, cancelled)
+    if asked.labels:
+        judged = engine.label_probabilities(prompts, asked.labels, cancelled)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
-    budget = max_new_tokens or (TREE_TOKENS if task == "translate_art" else MAX_NEW_TOKENS)
-    planned = task.startswith("translate")
-    beams = planned and decoding == "beams" and temperature == 0
-    written = _soundest(engine, task, prompts, budget, cancelled) if beams else {}
-    places = [place for place in range(len(prompts)) if place not in written]
-    others = [prompts[place] for place in places]
-    grammars = _grammars(task, others, decoding) if planned and decoding != "free" else None
-    written |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
+    if asked.language:
+        written = _write_plans(engine, asked, prompts, temperature, max_new_tokens, decoding, cancelled)
+    else:
+        written = engine.generate(prompts, temperature, max_new_tokens or MAX_NEW_TOKENS, None, cancelled)
     return [
-        Completion(question_itself(task, prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
-        for prompt, n, (_, row) in zip(prompts, lengths, sorted(written.items()), strict=True)
+        Completion(asked.fallback(prompt) if row.degraded else row.text, {}, n, row.tokens, row.degraded)
+        for prompt, n, row in zip(prompts, lengths, written, strict=True)
     ]
 
 
-def _soundest(
-    engine: Engine, task: str, prompts: Sequence[str], budget: int, cancelled: Callable[[], bool]
-) -> dict[int, Written]:
-    """By place, of each prompt's likeliest texts the one that `soundest` takes; prompts without one are left out."""
-    room = min(budget, TREE_TOKENS if task == "translate_art" else PLAN_TOKENS)
-    taken = {}
-    for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
-        best = soundest(task, TASKS[task].question(prompts[place]), [row.text for row in rows])
-        if best is not None:
-            taken[place] = rows[best]
-    return taken
+def _write_plans(
+    engine: Engine,
+    task: Task,
+    prompts: Sequence[str],
+    temperature: float,
+    max_new_tokens: int | None,
+    decoding: Decoding,
+    cancelled: Callable[[], bool],
+) -> list[Written]:
+    """One plan a prompt: by beams where that is asked for and one of them checks, token by token elsewhere."""
+    assert task.language is not None
+    budget = max_new_tokens or task.language.most_tokens
+    plans: dict[int, Written] = {}
+    if decoding == "beams" and temperature == 0:
+        room = min(budget, task.language.beam_tokens)
+        for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
+            best = choose_plan(task, task.question(prompts[place]), [row.text for row in rows])
+            if best is not None:
+                plans[place] = rows[best]
+    places = [place for place in range(len(prompts)) if place not in plans]
+    others = [prompts[place] for place in places]
+    grammars = None
+    if decoding != "free":
+        words = [words_of(task.question(prompt)) if decoding == "names" else None for prompt in others]
+        grammars = [task.language.grammar(own) for own in words]
+    plans |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
+    return [plans[place] for place in range(len(prompts))]
 
 
-def _grammars(task: str, prompts: Sequence[str], decoding: Decoding) -> list[Grammar]:
-    """One a prompt, of the language that the task writes."""
-    if task == "translate_logic":
-        return [logic_grammar()] * len(prompts)
-    if task == "translate_art":
-        return [art_grammar()] * len(prompts)
-    if decoding == "names":
-        return [plan_grammar(words_of(TASKS[task].question(prompt))) for prompt in prompts]
-    return [plan_grammar()] * len(prompts)
+def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
+    """The place in `texts`, likeliest first, of the plan to take: of those that parse and check, the likeliest of those
+    that keep most of the question's names and, of equals, leave the fewest doubts. None where no text checks; one with
+    control characters does not.
+
+    What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
+    and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, what it
+    counts by stands in no leaf of a plan (`serving.merge.counting` compares with it), and a text that keeps more names
+    is a worse one: of 393 such questions of a world each gold plan leaves a name out.
+    """
+    language = task.language
+    assert language is not None
+    counted = language.counts_in_merge and OF_SEVERAL.search(question)
+    names = set() if counted else set(name_words(question))
+    plans = {place: task.sound(text) for place, text in enumerate(texts) if text.isprintable()}
+    worth = {
+        place: (len(names.intersection(language.words(plan))), -len(language.doubts(plan)))
+        for place, plan in plans.items()
+        if plan is not None
+    }
+    return max(worth, key=worth.__getitem__, default=None)
 
 
 class LocalRevelator:

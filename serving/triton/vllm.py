@@ -3,9 +3,9 @@
 The backend is decoupled, so every prompt is a stream of its own that carries one answer; vLLM puts prompts of all
 streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
 token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
-down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to a regular expression
-(`revelator.plans.regular`): the backend refuses grammars that xgrammar cannot read, and ours is one. What does not
-parse in the end is the question itself, degraded, as with the engine.
+down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to the regular expression of its language
+if it has one: the backend refuses grammars that xgrammar cannot read, and ours are such. What does not check in the end
+is replaced by the fallback of the language, degraded, as with the engine.
 """
 
 from __future__ import annotations
@@ -20,17 +20,14 @@ from typing import Any
 
 import numpy as np
 
-from revelator.errors import ConfigError, ExpressionError
-from revelator.plans import art, check, logic, parse
-from revelator.plans.regular import plan_expression
+from revelator.errors import ConfigError
 from revelator.tasks import TASKS
-from serving.models.degraded import question_itself
 from serving.protocols import Completion
 from serving.triton.remote import TritonModels, strings
 from serving.triton.repository import VLLM as MODEL
 from serving.triton.repository import VLLM_FACTS as FACTS
 
-PLAN_TOKENS, TREE_TOKENS = 256, 448
+TEXT_TOKENS = 256  # of a sub-question or a list of parts
 
 
 @dataclass(frozen=True)
@@ -95,38 +92,23 @@ class VllmRevelator:
             found = self._probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
             return Completion(max(found, key=found.__getitem__), found, read)
         text = result.as_numpy("text_output")[0].decode().strip()
-        if readable(task, text):
-            return Completion(text, {}, read, wrote)
-        return Completion(question_itself(task, prompt), {}, read, wrote, degraded=True)
+        if TASKS[task].language and TASKS[task].sound(text) is None:
+            return Completion(TASKS[task].fallback(prompt), {}, read, wrote, degraded=True)
+        return Completion(text, {}, read, wrote)
 
     def _choice(self, labels: Sequence[str]) -> dict[str, Any]:
         allowed = [self._facts.label_tokens[label] for label in labels]
         return {"temperature": 0, "max_tokens": 1, "logprobs": len(labels), "allowed_token_ids": allowed}
 
     def _writing(self, task: str, temperature: float) -> dict[str, Any]:
-        tokens = TREE_TOKENS if task == "translate_art" else PLAN_TOKENS
-        sampling = {"temperature": temperature, "max_tokens": tokens}
-        if task != "translate_bnf":
+        language = TASKS[task].language
+        sampling = {"temperature": temperature, "max_tokens": language.most_tokens if language else TEXT_TOKENS}
+        if language is None or language.regular_expression is None:
             return sampling
-        return sampling | {"structured_outputs": json.dumps({"regex": f" {plan_expression()}"})}
+        return sampling | {"structured_outputs": json.dumps({"regex": f" {language.regular_expression()}"})}
 
     def _probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
         """Over the labels alone; one that vLLM does not name has none."""
         named = {int(token): math.exp(entry["logprob"]) for token, entry in logprobs[0].items()}
         own = {label: named.get(self._facts.label_tokens[label], 0.0) for label in labels}
         return {label: value / sum(own.values()) for label, value in own.items()}
-
-
-def readable(task: str, text: str) -> bool:
-    """Does a written plan, query or tree parse and check? Other tasks' texts are read by who asked for them."""
-    try:
-        match task:
-            case "translate_bnf":
-                return not check(parse(text))
-            case "translate_logic":
-                return not logic.check(logic.parse(text))
-            case "translate_art":
-                return not art.check(art.parse(text))
-    except ExpressionError:
-        return False
-    return True

@@ -12,9 +12,10 @@ from typing import Any
 import pytest
 
 from data_gen.build import build
-from data_gen.config import DATA_DEFAULT, DATA_VARIABLE, SetConfig
+from data_gen.config import SetConfig
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
 from evaluation.harness.formats import FORMATS
+from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file
 from revelator.rows import stream_rows

@@ -10,10 +10,10 @@ from data_gen.annotate.names import planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, structure_of, tree_score
+from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, tree_score
 from revelator.plans import leaves
 from revelator.plans import parse as plan
-from revelator.plans.art import Art, Filter, Relate, parse, render
+from revelator.plans.art import Art, Filter, Relate, parse, render, structure_key
 
 QUESTION = "When was the spouse of the director of Tin Comet born, and who owns the label of Orn?"
 NAMES = ["Tin Comet", "Orn"]
@@ -129,8 +129,8 @@ def test_a_tree_is_its_operators_and_what_they_refer_to() -> None:
         whole(whole(HEADS[0]), OF_ONE, HEADS[1], LAST),
         HEADS[0],
     ]
-    assert structure_of(turned) == structure_of(gold)
-    assert len({structure_of(tree) for tree in [gold, *others]}) == len(others) + 1
+    assert structure_key(turned) == structure_key(gold)
+    assert len({structure_key(tree) for tree in [gold, *others]}) == len(others) + 1
 
 
 @pytest.mark.parametrize(

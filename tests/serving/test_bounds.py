@@ -26,7 +26,7 @@ from revelator.plans.art import Art, Filter, Relate
 from revelator.plans.art import parse as parse_tree
 from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
-from revelator.plans.expression import substituted_size
+from revelator.plans.bnf import substituted_size
 from revelator.trace import Node, Passage, Trace
 from serving.direct.arithmetic import evaluated
 from serving.executor.choices import Answered, Choice, choose

@@ -18,8 +18,8 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from revelator.artifact import base_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.plans import check, parse
-from revelator.plans.decoding import Grammar
-from revelator.plans.regular import plan_expression
+from revelator.plans.decoding import plan_expression
+from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
 from serving.models.constrained import Vocabulary

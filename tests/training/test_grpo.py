@@ -153,7 +153,7 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .inf}", "rewards: .*not finite"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .nan}", "rewards: .*not finite"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {}", "rewards: .*none above"),
-        ("stage: dpo\nsteps: 1\nlearning_rate: 1.0e-4", r"stage: no such stage \(given: 'dpo'\)"),
+        ("stage: dpo\nsteps: 1\nlearning_rate: 1.0e-4", "stage = 'dpo': must be one of sft, grpo"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nlora: {rank: 8}", "lora: .*no such field"),
     ],
 )

@@ -11,10 +11,11 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from revelator import rows
-from revelator.artifact import base_digest, grammar_hash, write_manifest
+from revelator.artifact import base_digest, write_manifest
 from revelator.files import write_json
 from revelator.plans import logic, parse
 from revelator.plans.art import Art, Relate
+from revelator.plans.language import grammar_hash
 from revelator.rows import COLUMNS, Row
 from revelator.tasks import (
     TASKS,

@@ -9,7 +9,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans.art import Art, Filter, Relate, Search, check, numbered, parse, render
-from revelator.plans.art_decoding import art_grammar
+from revelator.plans.json_decoding import art_grammar
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))
 C, D = Art("Which of [2] came out?", Filter(("[2]", "UHF"), "out [1]")), Art("How many are in [3]?")

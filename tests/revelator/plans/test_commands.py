@@ -67,6 +67,47 @@ def test_check_reads_one_expression_a_line_and_writes_one_object_a_line():
     assert rows[4]["leaves"] == 5001
 
 
+TREE = """{"question": "Which films did the director of Tin Comet direct?", "children": [
+  {"question": "Who directed Tin Comet?", "relate": {"head": "Tin Comet", "to": "directed by"}},
+  {"question": "Which films did [1] direct?", "relate": {"head": "[%d]", "to": "directed by"}}
+]}
+"""
+
+
+def test_trees_and_queries_are_drawn_and_checked_by_their_language(tmp_path):
+    tree, wrong = tmp_path / "tree.json", tmp_path / "wrong.json"
+    tree.write_text(TREE % 1)
+    wrong.write_text(TREE % 7)
+    drawn = run("plan", "parse", "--language", "art", "--file", str(tree)).stdout.decode()
+    assert '├── 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in drawn
+    assert run("plan", "check", "--language", "art", "--file", str(tree)).returncode == 0
+    refused = run("plan", "check", "--language", "art", "--file", str(wrong))
+    assert refused.returncode == 1
+    assert b"reference: children[1].relate.head: node 2 names [7]" in refused.stdout and b"^^^^^" in refused.stdout
+    (row,) = map(
+        json.loads, run("plan", "check", "-", "--language", "logic", given=b'"a" AND NOT "a"').stdout.splitlines()
+    )
+    assert [found["code"] for found in row["diagnostics"]] == ["contradiction"]
+    drawn = run("plan", "parse", "--language", "logic", '"a" AND NOT "b"').stdout.decode()
+    assert drawn == 'AND\n├─ "a"\n└─ NOT\n   └─ "b"\n'
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["parse", "--language", "logic", "--format", "letters", '"a"'],
+        ["check", "--language", "art", "--rules", "paper", "{}"],
+    ],
+)
+def test_what_a_language_does_not_have_is_wrong_usage(arguments):
+    assert run("plan", *arguments).returncode == 2
+
+
+def test_grammar_prints_the_file_that_defines_a_language():
+    assert json.loads(run("plan", "grammar", "--language", "art").stdout)["title"] == "Atomic reasoning tree"
+    assert b"conjunction" in run("plan", "grammar", "--language", "logic").stdout
+
+
 def test_a_reader_that_goes_away_ends_check_quietly():
     process = subprocess.Popen(
         [*COMMAND, "plan", "check", "-"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE

@@ -9,9 +9,9 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans import check, logic, parse
-from revelator.plans.decoding import Grammar, plan_grammar, structured_outputs
+from revelator.plans.decoding import logic_grammar, plan_grammar
+from revelator.plans.grammar import Grammar, structured_outputs
 from revelator.plans.json_decoding import json_grammar
-from revelator.plans.logic_decoding import logic_grammar
 from revelator.plans.names import words_of
 
 ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]

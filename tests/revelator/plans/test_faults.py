@@ -3,7 +3,7 @@
 import pytest
 
 from revelator.plans import ExpressionError, parse, render
-from revelator.plans.parser import MAX_CHARACTERS
+from revelator.plans.bnf import MAX_CHARACTERS
 
 
 def refused(text):

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.plans.logic import And, Not, Or, Query, Term
-from revelator.plans.logic_expression import joined
+from revelator.plans.logic import And, Not, Or, Query, Term, joined
 
 texts = st.text(min_size=1, max_size=12) | st.sampled_from(['a "b" c', "a\\b", "NOT", " AND ", "(", "é\n\u2028"])
 

@@ -138,3 +138,19 @@ async def test_plans_agree_by_their_shape_and_samples_are_not_compared(tmp_path)
     assert (rows[-1].canary_valid, rows[-1].champion_valid) == (False, True)
     await through_a_canary(tmp_path, plans, "translate_bnf", temperature=0.7)
     assert plans.asked[-1] == "2" and len(canary.recorded(tmp_path, 2)) == 2
+
+
+@pytest.mark.parametrize(
+    ("task", "sound", "unsound"),
+    [
+        ("translate_logic", '"films" AND NOT "silent"', '"films" AND NOT "films"'),
+        (
+            "translate_art",
+            '{"question": "Who made X?", "relate": {"head": "X", "to": "made by"}}',
+            '{"question": "Who made X?", "relate": {"head": "[7]", "to": "made by"}}',
+        ),
+    ],
+)
+async def test_queries_and_trees_that_do_not_check_are_no_valid_plans(tmp_path, task, sound, unsound):
+    _, _, [row] = await through_a_canary(tmp_path, Versions(v1=sound, v2=unsound), task)
+    assert (row.canary_valid, row.champion_valid) == (False, True)

@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from revelator.errors import Overloaded, Unavailable
-from revelator.plans.commands import verdict_of
+from revelator.plans.language import BNF
 from revelator.trace import Trace
 from revelator.trace_events import Event, replay
 from serving.inspector import Runs
@@ -76,7 +76,7 @@ def test_each_server_can_be_asked_and_says_its_version(address):
 @pytest.mark.parametrize("text", [PLAN, "Who is {x}?", "A ) B", "(𝔸? + B?) * Which of {a} is {𝔟?"])
 def test_the_check_route_says_what_the_checker_says(address, text):
     said = httpx.post(f"{address}/api/check", json={"text": text}).json()
-    expected = verdict_of(text)
+    expected = BNF.verdict(text)
     assert said["valid"] == expected["valid"]
     for kind in ("diagnostics", "doubts"):
         for diagnostic, known in zip(said[kind], expected[kind], strict=True):

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from revelator.cli import revelator
 from revelator.errors import ExpressionError
-from revelator.plans.art import Art, Relate, Search, render
+from revelator.plans.art import Art, Relate, render
 
 CHAIN = Art(
     "Which films did the director of Tin Comet direct?",
@@ -26,18 +26,6 @@ def call(*arguments: str, input: str | None = None) -> tuple[int, str]:
     if isinstance(result.exception, ExpressionError):
         return 1, str(result.exception)
     return result.exit_code, result.output
-
-
-def test_check_shows_the_numbers_and_the_faults() -> None:
-    status, output = call("tree", "check", "-", input=render(CHAIN))
-    assert status == 0
-    assert '├── 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in output
-    status, output = call("tree", "check", "-", "--json", input=render(Art("q", children=(Art("[7]", Search("x")),))))
-    assert status == 1
-    [fault] = json.loads(output)["faults"]
-    assert (fault["code"], fault["place"]) == ("reference", "children[0].question")
-    status, output = call("tree", "check", "-", input="{")
-    assert status == 1 and "^" in output
 
 
 def test_run_answers_over_the_sources_of_a_file(tmp_path: Path, films: Path) -> None:
@@ -62,7 +50,3 @@ def test_what_a_limit_cuts_off_is_shown(tmp_path: Path, films: Path, monkeypatch
     output = call("run", str(tmp_path / "tree.json"), "--sources", str(tmp_path / "sources.yaml"))[1]
     assert "cut off: inverse of directed by, 1 of 2" in " ".join(output.split())
     assert "(partial)" in output
-
-
-def test_schema_is_json() -> None:
-    assert json.loads(call("tree", "schema")[1])["title"] == "Atomic reasoning tree"

@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.plans.names import name_words
+from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
 from serving.models.beams import Beams, Marks
-from serving.models.choice import soundest
+from serving.models.revelator_model import choose_plan
 
 VOCABULARY, ROOM, END = 4, 4, 0
 
@@ -127,13 +128,13 @@ def test_a_beam_of_one_is_the_greedy_text() -> None:
     ],
 )
 def test_the_soundest_text_is_taken(texts: list[str], taken: int | None) -> None:
-    assert soundest("translate_bnf", "When did the director of Tin Comet 2 die?", texts) == taken
+    assert choose_plan(TRANSLATE_BNF, "When did the director of Tin Comet 2 die?", texts) == taken
 
 
 def test_what_a_question_counts_by_stands_in_no_leaf() -> None:
     texts = [f"Who starred in Tin Comet? * Where was {{actor}} born{end}?" for end in ("", " in Orn")]
-    assert soundest("translate_bnf", "How many of the actors who starred in Tin Comet were born in Orn?", texts) == 0
-    assert soundest("translate_bnf", "Which of the actors who starred in Tin Comet were born in Orn?", texts) == 1
+    assert choose_plan(TRANSLATE_BNF, "How many of the actors who starred in Tin Comet were born in Orn?", texts) == 0
+    assert choose_plan(TRANSLATE_BNF, "Which of the actors who starred in Tin Comet were born in Orn?", texts) == 1
 
 
 def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question() -> None:
@@ -144,11 +145,11 @@ def test_a_tree_keeps_names_where_it_asks_and_not_where_it_repeats_the_question(
     ]
     for escaped in (True, False):
         texts = [json.dumps(tree, ensure_ascii=escaped) for tree in trees]
-        assert soundest("translate_art", question, texts) == 1
+        assert choose_plan(TRANSLATE_ART, question, texts) == 1
 
 
 def test_a_query_keeps_names_in_its_terms() -> None:
-    assert soundest("translate_logic", "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
+    assert choose_plan(TRANSLATE_LOGIC, "about Tin Comet, not Mars", ['"Comet"', '"Tin Comet" AND NOT "Mars"']) == 1
 
 
 @pytest.mark.parametrize(

@@ -5,10 +5,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from revelator.errors import Cancelled
-from revelator.plans.decoding import Grammar
+from revelator.plans.grammar import Grammar
+from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import Engine, Written
-from serving.models.revelator_model import BEAMS, PLAN_TOKENS, complete
+from serving.models.revelator_model import BEAMS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]
@@ -49,7 +50,7 @@ def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> Non
         ("written 1", len(PROMPTS[1]), 3, False),
         (QUESTIONS[2], len(PROMPTS[2]), 3, True),
     ]
-    assert engine.calls == [("likeliest", BEAMS, PLAN_TOKENS), ("generate", 2, 0.0, 2)]
+    assert engine.calls == [("likeliest", BEAMS, BNF.beam_tokens), ("generate", 2, 0.0, 2)]
 
 
 @pytest.mark.parametrize(

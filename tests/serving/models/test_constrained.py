@@ -16,10 +16,9 @@ from revelator.artifact import base_folder
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.plans import Atomic, art, check, leaves, logic, parse, render
-from revelator.plans.art_decoding import art_grammar
-from revelator.plans.decoding import Grammar, plan_grammar
-from revelator.plans.json_decoding import json_grammar
-from revelator.plans.logic_decoding import logic_grammar
+from revelator.plans.decoding import logic_grammar, plan_grammar
+from revelator.plans.grammar import Grammar
+from revelator.plans.json_decoding import art_grammar, json_grammar
 from revelator.plans.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage

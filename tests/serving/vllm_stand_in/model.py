@@ -13,7 +13,7 @@ import numpy as np
 import torch
 import triton_python_backend_utils as pb_utils
 
-from revelator.plans.decoding import Grammar
+from revelator.plans.grammar import Grammar
 from serving.models.engine import Engine, never
 
 KNOWN = {"temperature", "max_tokens", "lora_name", "structured_outputs", "logprobs", "allowed_token_ids", "seed"}

@@ -1,21 +1,29 @@
-"""The plan of a question as a value: one of three frozen dataclasses, canonical by construction.
+"""The language bnf: the plan of a question as a value, read from text and written to it (QCompiler, section 3.2).
 
 `Atomic` is a question that is asked as it stands, `Dependent` a question whose right side needs results of its left,
 `Sequence` questions that do not need one another. The constructors refuse, with ValueError, what has another spelling
 (a sequence of fewer than two items, a sequence straight inside a sequence) and what is deeper than `MAX_DEPTH`: equal
 plans are equal values, and every walk over a plan may recurse.
+
+`parse` hands the tokens of `lexer` to Lark's LALR parser of `bnf.lark`; `render` writes the canonical text.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
-MAX_DEPTH = 200  # nodes from the root to the deepest leaf; gold plans of the public sets have at most 4
+from lark import Transformer, UnexpectedToken
 
-Span = tuple[int, int]  # character offsets [start, end) in the text that was parsed
+from revelator.errors import ExpressionError
+from revelator.plans.faults import Span, fault
+from revelator.plans.grammar import lalr_parser
+from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokens
 
+MAX_CHARACTERS = 1_000_000
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
 _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
@@ -34,8 +42,6 @@ class _Node:
         return hash(tuple(_preorder(self)))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
-        from revelator.plans.rendering import render
-
         return f"parse({render(self)!r})"  # type: ignore[arg-type]
 
 
@@ -186,3 +192,138 @@ def _replacing(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
         return match[0]
 
     return replace
+
+
+def parse(text: str) -> Expression:
+    """The plan that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
+    if len(text) >= MAX_CHARACTERS:
+        message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one is not"
+        raise fault(text, "too-long", message, 0, len(text), "split it into several expressions")
+    found = tokens(text)
+    if not found:
+        raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
+    try:
+        return _parser()(found)[0]
+    except UnexpectedToken as error:
+        raise _misplaced(text, found, error.token) from None
+    except _UnusableError as error:
+        raise fault(text, error.code, error.message, *error.span, error.hint) from None
+
+
+class _UnusableError(Exception):
+    """A part that fits the grammar and still cannot be built."""
+
+    def __init__(self, code: str, message: str, span: Span, hint: str) -> None:
+        self.code, self.message, self.span, self.hint = code, message, span, hint
+
+
+_Part = tuple[Expression, int, int]  # a node, and where it starts and ends with the parentheses around it
+
+
+class _Builder(Transformer):
+    """One method a rule of the grammar."""
+
+    def word(self, parts: list[Token]) -> Token:
+        return parts[0]
+
+    def text(self, parts: list[Token]) -> _Part:
+        token = parts[0]
+        start, end = token.start_pos, token.end_pos
+        return Atomic(token.value, (start, end)), start, end
+
+    def quoted(self, parts: list[Token]) -> _Part:
+        token = parts[0]
+        start, end = token.start_pos, token.end_pos
+        try:
+            return Atomic(json.loads(token.value, strict=False), (start, end)), start, end
+        except json.JSONDecodeError as error:
+            at = min(start + error.pos, end - 1)
+            hint = r"a quoted text is a JSON string: write a backslash as \\, a quote as \", a line break as \n"
+            raise _UnusableError("bad-escape", "this escape has no meaning", (at, at + 1), hint) from None
+
+    def group(self, parts: list) -> _Part:
+        opening, (node, _, _), closing = parts
+        start, end = opening.start_pos, closing.end_pos
+        object.__setattr__(node, "span", (start, end))  # the node is new and ours alone
+        return node, start, end
+
+    def dependent(self, parts: list) -> _Part:
+        left, start, end = parts[0]
+        for right, _, end in parts[2::2]:
+            if left.depth >= MAX_DEPTH or right.depth >= MAX_DEPTH:
+                raise _too_deep(start, end)
+            left = Dependent(left, right, (start, end))
+        return left, start, end
+
+    def start(self, parts: list) -> _Part:
+        if len(parts) == 1:
+            return parts[0]
+        start, end = parts[0][1], parts[-1][2]
+        items: list[Expression] = []
+        for node, _, _ in parts[::2]:
+            items.extend(node.items if type(node) is Sequence else (node,))
+        if max(item.depth for item in items) >= MAX_DEPTH:
+            raise _too_deep(start, end)
+        return Sequence(tuple(items), (start, end)), start, end
+
+
+def _too_deep(start: int, end: int) -> _UnusableError:
+    hint = "join steps that do not need one another with +"
+    return _UnusableError("too-deep", f"a plan is at most {MAX_DEPTH} nodes deep", (start, end), hint)
+
+
+@cache
+def _parser() -> Callable[[list[Token]], _Part]:
+    return lalr_parser("bnf.lark", _Builder())
+
+
+def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:
+    """An operand is missing before `token`."""
+    index = len(found) if token.type == "$END" else next(i for i, t in enumerate(found) if t is token)
+    before = found[index - 1] if index else token
+    if before.type == "OPEN" and token.type == "CLOSE":
+        hint = "write a question in it, or quote the text"
+        return fault(text, "empty-group", "there is nothing in this group", before.start_pos, token.end_pos, hint)
+    side, operator = ("before", token) if token.type in ("PLUS", "TIMES") else ("after", before)
+    message = f"there is no question {side} this {operator.value}"
+    hint = f'write one, remove the {operator.value}, or quote the text: "a {operator.value} b"'
+    return fault(text, "dangling-operator", message, operator.start_pos, operator.end_pos, hint)
+
+
+_RAW = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though it may break a line
+
+
+def render(expression: Expression) -> str:
+    """The one text that parses into `expression`; a single line whatever the texts hold."""
+    pieces: list[str] = []
+    stack: list[Expression | str] = [expression]
+    while stack:
+        node = stack.pop()
+        if type(node) is str:
+            pieces.append(node)
+        elif type(node) is Atomic:
+            pieces.append(quote(node.text))
+        elif type(node) is Dependent:
+            left = _grouped(node.left, type(node.left) is Sequence)
+            right = _grouped(node.right, type(node.right) is not Atomic)
+            stack += reversed([*left, " * ", *right])
+        elif type(node) is Sequence:
+            joined = [part for item in node.items for part in (" + ", item)][1:]
+            stack += reversed(joined)
+    return "".join(pieces)
+
+
+def _grouped(node: Expression, needed: bool) -> list[Expression | str]:
+    return ["(", node, ")"] if needed else [node]
+
+
+def quote(text: str) -> str:
+    """The text of a leaf as it stands in an expression: itself, or a JSON string where it would read otherwise."""
+    if reads_as_itself(text) and not _RAW.search(text):
+        return text
+    return json_text(text)
+
+
+def json_text(text: str) -> str:
+    """A JSON string on one line."""
+    return _RAW.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -1,0 +1,130 @@
+"""Typed YAML: a configuration file becomes a pydantic model, or a ConfigError that names field, value and reason."""
+
+from __future__ import annotations
+
+import os
+import re
+import reprlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import yaml
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+from revelator.errors import ConfigError
+
+REFERENCE = "docs/configuration.md"  # every field with its bounds, generated from the models
+DATA_VARIABLE = "REVELATOR_DATA"
+DATA_DEFAULT = "../shared/data"
+VARIABLE = re.compile(r"\$\{(\w+)\}|\$(\w+)")
+SURROGATE = re.compile("[\ud800-\udfff]")
+SHORT = reprlib.Repr()  # by aliases a short file may hold a value of any size
+SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
+
+
+class Strict(BaseModel):
+    """A part of a configuration: it refuses fields that it does not know, and does not change."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def _expand(text: str) -> str:
+    def value(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        found = os.environ.get(name) or (DATA_DEFAULT if name == DATA_VARIABLE else None)
+        if found is None:
+            raise ValueError(f"environment variable {name} is not set")
+        return found
+
+    return VARIABLE.sub(value, text)
+
+
+FilePath = Annotated[str, AfterValidator(_expand)]
+"""A path that may use environment variables; `${REVELATOR_DATA}` falls back to `../shared/data`. A relative path starts
+at the current folder."""
+
+Share = Annotated[float, Field(ge=0, le=1)]
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def read_config(
+    path: Path, model: type[Config], changes: Mapping[str, Any] | None = None, *, show_values: bool = True
+) -> Config:
+    """The file at `path` as a `model`; `changes` replace its fields.
+
+    Raises ConfigError with every field that is wrong, its value and the reason. `show_values=False` leaves values out,
+    for a file in which people may write a key by mistake.
+    """
+    value = read_yaml(path, show_values=show_values)
+    if changes and isinstance(value, dict):
+        value = {**value, **changes}
+    return check_config(value, model, str(path), show_values=show_values)
+
+
+def check_config(value: Any, model: type[Config], where: str, *, show_values: bool = True) -> Config:
+    """`value` as a `model`. Raises ConfigError as `read_config` does, for what was read from `where`."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        faults = "\n  ".join(_describe_faults(error, show_values))
+        raise ConfigError(faults, where=where, hint=f"fields and bounds: {REFERENCE}") from error
+
+
+def read_yaml(path: Path, *, show_values: bool = True) -> Any:
+    """What a YAML file holds. Raises ConfigError for a file that cannot be read or is not YAML."""
+    try:
+        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+    except OSError as error:
+        hint = "give the path of a YAML file; a relative one starts at the current folder"
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        mark = getattr(error, "problem_mark", None)
+        place = f" at line {mark.line + 1}, column {mark.column + 1}" if mark else ""
+        message = f"not YAML: {error}" if show_values else f"not YAML{place}"
+        raise ConfigError(message, where=str(path), hint=f"see {REFERENCE} for examples") from error
+
+
+class _Loader(yaml.SafeLoader):
+    def construct_scalar(self, node: Any) -> Any:
+        value = super().construct_scalar(node)
+        if SURROGATE.search(value):
+            reason = "half of a surrogate pair is not a character"
+            raise yaml.constructor.ConstructorError(None, None, reason, node.start_mark)
+        return value
+
+
+def find_first_fault(error: ValidationError) -> tuple[str, str]:
+    """The field of the first fault, "" for the whole value, and the reason, without the value."""
+    first = error.errors(include_url=False)[0]
+    return ".".join(map(str, first["loc"])), _reason(first)
+
+
+def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]:
+    """Field, value and reason of each fault; a list is not called short for elements that have faults themselves."""
+    faults = error.errors(include_url=False)
+    for fault in faults:
+        place = fault["loc"]
+        is_broken_inside = any(other["loc"][: len(place)] == place != other["loc"] for other in faults)
+        if is_broken_inside and fault["type"] == "too_short":
+            continue
+        name = ".".join(map(str, place)) or "file"
+        if show_values and fault["type"] != "missing":
+            name += f" = {SHORT.repr(fault['input']):.80}"
+        yield f"{name}: {_reason(fault)}"
+
+
+def _reason(fault: Any) -> str:
+    """pydantic's reason, in words that show neither the value nor the name of a class."""
+    match fault["type"]:
+        case "model_type" | "model_attributes_type" | "dataclass_type":
+            return "a mapping is needed"
+        case "path_type":
+            return "a path is needed"
+        case "extra_forbidden":
+            return "there is no such field"
+        case "missing":
+            return "this field is needed"
+        case "union_tag_invalid" | "union_tag_not_found":
+            return f"{fault['ctx']['discriminator']} must be one of {fault['ctx'].get('expected_tags', 'its kinds')}"
+    return fault["msg"].removeprefix("Value error, ")

@@ -1,0 +1,175 @@
+"""The three languages of plans as values of one class: whoever reads, writes, decodes or compares plans takes these.
+
+A further language is a module with these functions and a value here, with a task that translates into it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from revelator.errors import ExpressionError
+from revelator.plans import art, bnf, checking, drawing, logic
+from revelator.plans.decoding import logic_grammar, plan_expression, plan_grammar
+from revelator.plans.faults import Diagnostic
+from revelator.plans.grammar import Grammar, grammar_text
+from revelator.plans.json_decoding import art_grammar
+from revelator.plans.names import words_in
+
+LanguageName = Literal["bnf", "logic", "art"]
+
+
+def _no_doubts(plan: Any) -> tuple[Diagnostic, ...]:
+    return ()
+
+
+def _no_letters(plan: Any) -> None:
+    return None
+
+
+def _as_found(text: str, fault: Diagnostic) -> Diagnostic:
+    return fault
+
+
+@dataclass(frozen=True)
+class PlanLanguage:
+    """What anybody needs to know of a language of plans. `Any` stands for its own type of plan.
+
+    `parse` raises ExpressionError, and `parse(render(plan)) == plan`; `spell` is the text that a model learns to write,
+    which `parse` reads too. `check` says what keeps a plan from being executed, `locate` where in the text that was
+    parsed, and `doubts` what a plan that can be executed does in vain.
+    """
+
+    name: LanguageName
+    file: str  # of this package, which defines the language to a decoder
+    parse: Callable[[str], Any]
+    render: Callable[[Any], str]
+    check: Callable[[Any], tuple[Any, ...]]
+    shape: Callable[[Any], str]  # of a plan that checks: equal whatever its words, and the order of what has none
+    fallback: Callable[[str], Any]  # the plan that asks a question as it stands, where no better one was written
+    asked_text: Callable[[Any], str]  # what its parts ask for: no placeholders, and not the question as a whole
+    count_leaves: Callable[[Any], int]
+    grammar: Callable[[Iterable[str] | None], Grammar]  # what a decoder is held to; to these words too, if it can be
+    most_tokens: int  # that a plan takes, decoded token by token
+    beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
+    spell: Callable[[Any], str]
+    locate: Callable[[str, Any], Diagnostic] = _as_found
+    doubts: Callable[[Any], tuple[Diagnostic, ...]] = _no_doubts
+    letters: Callable[[Any], str | None] = _no_letters  # the shape for people, in a language that has such a spelling
+    regular_expression: Callable[[], str] | None = None  # the part of it for servers that take no grammar of ours
+    counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
+
+    @property
+    def definition_hash(self) -> str:
+        """sha256 of the file that defines the language, comments aside."""
+        lines = [line for line in grammar_text(self.file).splitlines() if not line.startswith("//")]
+        return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+    def words(self, plan: Any) -> list[str]:
+        """The words that its parts ask with, names as they stand."""
+        return words_in(self.asked_text(plan))
+
+    def verdict(self, text: str) -> dict[str, Any]:
+        """What is to be said about a text, as plain values: whether it is `valid`, that is parses and can be executed,
+        its `canonical` text, `letters` and number of `leaves`, and the `diagnostics` and `doubts` with offsets in it.
+        """
+        doubts: tuple[Diagnostic, ...] = ()
+        try:
+            plan = self.parse(text)
+        except ExpressionError as error:
+            diagnostics = [Diagnostic.of_error(error)]
+            canonical = letters = None
+            leaves = 0
+        else:
+            diagnostics = [self.locate(text, fault) for fault in self.check(plan)]
+            doubts = () if diagnostics else self.doubts(plan)
+            canonical, letters, leaves = self.render(plan), self.letters(plan), self.count_leaves(plan)
+        return {
+            "expression": text,
+            "valid": not diagnostics,
+            "canonical": canonical,
+            "letters": letters,
+            "leaves": leaves,
+            "diagnostics": [vars(diagnostic) for diagnostic in diagnostics],
+            "doubts": [vars(doubt) for doubt in doubts],
+        }
+
+
+def _leaf_texts(plan: bnf.Expression) -> str:
+    return " ".join(bnf.substitute(leaf.text, dict.fromkeys(leaf.placeholders, "")) for leaf in bnf.leaves(plan))
+
+
+def _term_texts(query: logic.Query) -> str:
+    return " ".join(logic.terms(query))
+
+
+def _node_texts(tree: art.Art) -> str:
+    root, *below = [each.node for each in art.numbered(tree)]
+    calls = [text for node in (root, *below) if node.call for text in node.call.texts]
+    return " ".join([*calls, *(node.question for node in below)])
+
+
+def _search_for(question: str) -> art.Art:
+    return art.Art(art.escape(question), art.Search(art.escape(question)))
+
+
+BNF = PlanLanguage(
+    name="bnf",
+    file="bnf.lark",
+    parse=bnf.parse,
+    render=bnf.render,
+    check=checking.check,
+    shape=drawing.letters_key,
+    fallback=lambda question: bnf.Atomic(bnf.without_placeholders(question)),
+    asked_text=_leaf_texts,
+    count_leaves=lambda plan: len(bnf.leaves(plan)),
+    grammar=plan_grammar,
+    most_tokens=256,
+    beam_tokens=128,  # the longest gold plan of MuSiQue has 80
+    spell=bnf.render,
+    doubts=checking.doubts,
+    letters=drawing.to_letters,
+    regular_expression=plan_expression,
+    counts_in_merge=True,
+)
+LOGIC = PlanLanguage(
+    name="logic",
+    file="logic.lark",
+    parse=logic.parse,
+    render=logic.render,
+    check=logic.check,
+    shape=logic.shape_key,
+    fallback=logic.Term,
+    asked_text=_term_texts,
+    count_leaves=lambda query: len(logic.literals(query)),
+    grammar=lambda words: logic_grammar(),
+    most_tokens=256,
+    beam_tokens=128,
+    spell=logic.render_spaced,
+)
+ART = PlanLanguage(
+    name="art",
+    file="art.schema.json",
+    parse=art.parse,
+    render=art.render,
+    check=art.check,
+    shape=art.structure_key,
+    fallback=_search_for,
+    asked_text=_node_texts,
+    count_leaves=lambda tree: sum(not node.children for node in art.numbered(tree)),
+    grammar=lambda words: art_grammar(),
+    most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
+    beam_tokens=448,
+    spell=art.render,
+    locate=art.locate,
+)
+
+LANGUAGES: dict[str, PlanLanguage] = {language.name: language for language in (BNF, LOGIC, ART)}
+
+
+def grammar_hash() -> str:
+    """sha256 over the definitions of all languages: equal hashes, equal plans in training and serving."""
+    lines = [f"{name} {LANGUAGES[name].definition_hash}\n" for name in sorted(LANGUAGES)]
+    return hashlib.sha256("".join(lines).encode()).hexdigest()
