@@ -292,7 +292,7 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
     from data_gen.augment.composition import compose as compose_questions
     from data_gen.config import read_config
 
-    settings = read_config(config, ComposeConfig, "data_gen/configs/compose")
+    settings = read_config(config, ComposeConfig)
     bar = Progress(console=Console(stderr=True))
     task = bar.add_task("questions", total=settings.size)
     with writing(out), ExitStack() as drawn:
