@@ -22,8 +22,8 @@ from data_gen.engines import Engine, in_this_process, keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources.rows import Refused
-from revelator.artifact import grammar_hash
 from revelator.files import sha256_file
+from revelator.plans.language import grammar_hash
 from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted

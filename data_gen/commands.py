@@ -290,7 +290,7 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
 
     from data_gen.augment.composition import ComposeConfig, list_counts
     from data_gen.augment.composition import compose as compose_questions
-    from data_gen.config import read_config
+    from revelator.config import read_config
 
     settings = read_config(config, ComposeConfig)
     bar = Progress(console=Console(stderr=True))
@@ -330,10 +330,10 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
       OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
       revelator data inspect runs/taught/set
     """
-    from data_gen.config import read_config
     from data_gen.teacher.config import TeachConfig
     from data_gen.teacher.teach import teach as run
     from data_gen.teacher.teach import total
+    from revelator.config import read_config
 
     settings = read_config(config, TeachConfig)
     with _shown("questions", total(settings), lambda work: work.asked) as progress:
@@ -357,9 +357,9 @@ def compound(config: Path, out: Path, as_json: bool) -> None:
       revelator data compound data_gen/configs/teacher/compound.yaml --out runs/compound
       revelator data inspect runs/compound/set --task decompose
     """
-    from data_gen.config import read_config
     from data_gen.teacher.compound import compound as run
     from data_gen.teacher.config import CompoundConfig
+    from revelator.config import read_config
 
     settings = read_config(config, CompoundConfig)
     wanted = dict(settings.sizes)

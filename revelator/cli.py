@@ -70,9 +70,9 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
-        "grade": Command("evaluation.commands:grade", "How well does an adapter do each task?"),
-        "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
-        "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
+        "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
+        "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
+        "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
         "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
     }),
@@ -83,7 +83,6 @@ COMMANDS: dict[str, Command | Group] = {
             "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
             "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
         }),
-        "recall": Command("evaluation.retrieval.command:recall", "What does retrieval alone find?"),
     }),
     "plan": Group("Plans in the three plan languages.", {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),

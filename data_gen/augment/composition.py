@@ -25,13 +25,14 @@ from data_gen.annotate.plan import GoldStep, UnplannableError, plan
 from data_gen.annotate.wording import asked_relations, names_of, tidy
 from data_gen.augment.clauses import UNREADABLE, Clause, clause
 from data_gen.augment.substitution import load_names
-from data_gen.config import FilePath, QuestionSource
+from data_gen.config import QuestionSource
 from data_gen.leakage import Admission
 from data_gen.questions import AnnotatedQuestion, check_place, write_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS
 from revelator import plans
+from revelator.config import FilePath
 from revelator.errors import DataError
 from revelator.files import sha256_file, staged_folder, write_json
 from revelator.plans import doubts, parse

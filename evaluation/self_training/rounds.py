@@ -28,8 +28,13 @@ from data_gen.records import shuffled
 from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, likeliest, states, support_fault
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count
+<<<<<<< HEAD
 from data_gen.teacher.work import QUESTIONS
-from evaluation.adapters.scores import TaskScore
+from evaluation.gate.scores import TaskScore
+=======
+from data_gen.teacher.work import QUESTIONS, Admission, rows
+from evaluation.gate.scores import TaskScore
+>>>>>>> main
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.self_training.proposing import Propose

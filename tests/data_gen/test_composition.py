@@ -10,16 +10,15 @@ from random import Random
 
 import pytest
 from click.testing import CliRunner
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.clauses import DID, DOES, clause
-from data_gen.compose import ComposeConfig
-from data_gen.composition import Composer
-from data_gen.wording import DOERS, asked_relations, words_of
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from data_gen.annotate.wording import DOERS, asked_relations, words_of
+from data_gen.augment.clauses import DID, DOES, clause
+from data_gen.augment.composition import ComposeConfig, Composer
 from data_gen.leakage import question_hash
-from data_gen.sources import read_world
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.rows import read_world
 from revelator import plans
 from revelator.cli import revelator
 from revelator.config import read_config
@@ -186,7 +185,7 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
 def test_fewer_questions_than_asked_for_are_said_to_be_fewer(config: Path, relations: set[str], tmp_path: Path) -> None:
     (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(relations)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("data_gen.compose.PATIENCE", 1)
+        patched.setattr("data_gen.augment.composition.PATIENCE", 1)
         run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
     assert run.exit_code == 0 and "60 were asked for" in run.stderr
 
