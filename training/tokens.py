@@ -105,7 +105,7 @@ def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
                 )
 
 
-def token_table(
+def load_token_table(
     folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, file: Path
 ) -> TokenTable:
     """The tokens of a split's rows of `tasks`, from `file`, which is written first if it is not there.
@@ -144,7 +144,7 @@ def _record(rows: Sequence[TokenRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
-def keep_whole(
+def select_fitting(
     tasks: Sequence[str], lengths: Sequence[int], max_length: int, limit: float
 ) -> tuple[list[int], dict[str, int]]:
     """Indices of the rows of at most `max_length` tokens, and how many of each task are longer.
@@ -165,7 +165,9 @@ def keep_whole(
     return kept, dict(lost)
 
 
-def shares(weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None) -> dict[str, float]:
+def compute_shares(
+    weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None
+) -> dict[str, float]:
     """Each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, brought to a sum of 1.
 
     This is temperature-scaled mixing (Raffel et al. 2020, section 3.5.2) with a weight in front. T = 1 draws tasks in
@@ -183,7 +185,7 @@ def shares(weights: Mapping[str, float], sizes: Mapping[str, int], temperature: 
     return {task: value / total for task, value in raw.items()}
 
 
-def training_order(
+def order_rows(
     tasks: Sequence[str],
     lengths: Sequence[int],
     drawn_as: Mapping[str, float],
@@ -199,17 +201,17 @@ def training_order(
         if task in by_task:
             by_task[task].append(index)
     drawn = random.choices(list(drawn_as), list(drawn_as.values()), k=batch_size * steps)
-    streams = {task: _endless(indices, random) for task, indices in by_task.items()}
+    streams = {task: _repeat_shuffled(indices, random) for task, indices in by_task.items()}
     order = [next(streams[task]) for task in drawn]
-    return list(_grouped(order, lengths, batch_size, random))
+    return list(_group_by_length(order, lengths, batch_size, random))
 
 
-def _endless(indices: list[int], random: Random) -> Iterator[int]:
+def _repeat_shuffled(indices: list[int], random: Random) -> Iterator[int]:
     while True:
         yield from random.sample(indices, len(indices))
 
 
-def _grouped(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
+def _group_by_length(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
     for start in range(0, len(order), batch_size * WINDOW):
         window = sorted(order[start : start + batch_size * WINDOW], key=lambda i: lengths[i])
         batches = [window[i : i + batch_size] for i in range(0, len(window), batch_size)]
