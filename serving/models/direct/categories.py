@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import yaml
 
-from serving.direct.comparison import options
+from serving.models.direct.comparison import options
 
 _KIND = re.compile(
     r"(?:which|what)\b.*?\b(?:is|are|names|counts as|would be)(?: (?:one )?of)? (?:an? |the )?(?:name of )?"
@@ -55,4 +55,6 @@ def _members(kind: str) -> frozenset[str]:
 
 @cache
 def _data() -> dict[str, dict[str, str]]:
-    return yaml.safe_load(files("serving.direct").joinpath("categories.yaml").read_text(encoding="utf-8").lower())
+    return yaml.safe_load(
+        files("serving.models.direct").joinpath("categories.yaml").read_text(encoding="utf-8").lower()
+    )

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.direct import answer_directly
-from serving.direct.numbers import number
+from serving.models.direct import answer_directly
+from serving.models.direct.numbers import number
+from serving.models.reading.names import candidates
+from serving.models.reading.reader import ExtractiveReader
+from serving.models.reading.text import SENTENCE_CHARACTERS, sentences, tokenise
 from serving.protocols import GenerateRequest
-from serving.reading.names import candidates
-from serving.reading.reader import ExtractiveReader
-from serving.reading.text import SENTENCE_CHARACTERS, sentences, tokenise
 
 READER = ExtractiveReader()
 VINT = Passage(

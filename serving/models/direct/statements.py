@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from serving.direct.comparison import EARLY, LATE, LESS, MORE
-from serving.direct.numbers import NUMBER, number
+from serving.models.direct.comparison import EARLY, LATE, LESS, MORE
+from serving.models.direct.numbers import NUMBER, number
 from serving.values import parse_quantity
 
 _VERBS = (

@@ -6,8 +6,8 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-from serving.reading.lexicon import word_set
-from serving.reading.text import Token
+from serving.models.reading.lexicon import word_set
+from serving.models.reading.text import Token
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
 
 Sort = Literal["name", "date", "year", "number", "phrase", "title"]

@@ -6,7 +6,7 @@ import re
 import unicodedata
 from fractions import Fraction
 
-from serving.direct.numbers import NUMBER, number
+from serving.models.direct.numbers import NUMBER, number
 from serving.values import parse_date, parse_quantity
 
 MORE = frozenset(

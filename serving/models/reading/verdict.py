@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from serving.models.reading.lexicon import stem, word_set
+from serving.models.reading.passage import Sentence
+from serving.models.reading.question import Asked
+from serving.models.reading.text import content, tokenise
 from serving.protocols import Reading
-from serving.reading.lexicon import stem, word_set
-from serving.reading.passage import Sentence
-from serving.reading.question import Asked
-from serving.reading.text import content, tokenise
 
 _NEGATIONS = word_set("negations")
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from revelator.errors import ConfigError, DeadlineExceeded, ServingError, Unavailable
 from revelator.tasks import Step
 from revelator.trace import Passage
-from serving.generators import EmbeddedGenerator, EndpointGenerator, messages, read_reply
+from serving.models.generators import EmbeddedGenerator, EndpointGenerator, messages, read_reply
 from serving.protocols import GenerateRequest
 from tests.chat_server import Reply, Server, cuts, fails, running, says
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from fractions import Fraction
 
-from serving.direct.numbers import NUMBER, number, shown
+from serving.models.direct.numbers import NUMBER, number, shown
 
 _HAVE = "has|had|have|owns|owned|holds|held|keeps|kept|possesses"
 _GAIN = (

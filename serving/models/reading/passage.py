@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass, field
 
 from revelator.trace import Passage
-from serving.reading.lexicon import phrase_places, word_set
-from serving.reading.names import Candidate, candidates, token_span
-from serving.reading.question import Asked
-from serving.reading.text import Token, content, sentences, tokenise
+from serving.models.reading.lexicon import phrase_places, word_set
+from serving.models.reading.names import Candidate, candidates, token_span
+from serving.models.reading.question import Asked
+from serving.models.reading.text import Token, content, sentences, tokenise
 from serving.retrieval.words import detokenize
 
 PRONOUNS = word_set("pronouns")

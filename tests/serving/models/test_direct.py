@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.direct import answer_directly
+from serving.models.direct import answer_directly
 
 ANSWERED = [
     ("Subtract 9 from 30.", "21"),

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
-from serving.reading.kinds import kind_fit, word_before
-from serving.reading.lexicon import noun_kinds, phrase_places, stem, word_set
-from serving.reading.names import Candidate, token_span
-from serving.reading.passage import Sentence
-from serving.reading.question import Asked
-from serving.reading.text import Token, content, tokenise
+from serving.models.reading.kinds import kind_fit, word_before
+from serving.models.reading.lexicon import noun_kinds, phrase_places, stem, word_set
+from serving.models.reading.names import Candidate, token_span
+from serving.models.reading.passage import Sentence
+from serving.models.reading.question import Asked
+from serving.models.reading.text import Token, content, tokenise
 
 _THIN = word_set("thin")
 _LIGHT = frozenset(map(stem, word_set("light")))

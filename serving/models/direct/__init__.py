@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from serving.direct.arithmetic import evaluated, parity, series
-from serving.direct.categories import category
-from serving.direct.comparison import alphabetical, compared
-from serving.direct.groups import grouped
-from serving.direct.quantities import converted
-from serving.direct.statements import described, years
-from serving.direct.stories import story
-from serving.direct.words import counted, lettered, placed, reversed_word
+from serving.models.direct.arithmetic import evaluated, parity, series
+from serving.models.direct.categories import category
+from serving.models.direct.comparison import alphabetical, compared
+from serving.models.direct.groups import grouped
+from serving.models.direct.quantities import converted
+from serving.models.direct.statements import described, years
+from serving.models.direct.stories import story
+from serving.models.direct.words import counted, lettered, placed, reversed_word
 from serving.protocols import Reading
 
 MOST_CHARACTERS = 300  # of a question that is its own source: the rules' patterns are cubic in its length

@@ -21,8 +21,8 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from revelator.endpoint import checked_key, checked_url, without_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from serving.models.reading.reader import ExtractiveReader
 from serving.protocols import GenerateRequest, Reading
-from serving.reading.reader import ExtractiveReader
 
 PASSAGE_CHARACTERS = 4000  # about 900 words a passage
 MESSAGE_CHARACTERS = 500  # of a server's own error text
@@ -137,7 +137,7 @@ def as_data(value: Any) -> str:
 
 @cache
 def _prompt(name: str) -> str:
-    return files("serving").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
+    return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
 def read_reply(text: str) -> tuple[str, tuple[str, ...], str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from serving.direct.numbers import NUMBER, number, shown
+from serving.models.direct.numbers import NUMBER, number, shown
 
 _GROUPS = rf"(?:There are|[A-Z]\w+ (?:has|had|buys|bought)) (?P<a>{NUMBER}) (?P<group>[a-z]+?)(?:s|es)?"
 _SIZE = rf"(?P<b>{NUMBER}) (?P<thing>[a-z]+)"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from serving.reading.lexicon import Family, families, noun_kinds, phrase_places, stem, word_set
-from serving.reading.names import candidates
-from serving.reading.text import Token, content, tokenise
+from serving.models.reading.lexicon import Family, families, noun_kinds, phrase_places, stem, word_set
+from serving.models.reading.names import candidates
+from serving.models.reading.text import Token, content, tokenise
 
 _AUXILIARIES = word_set("auxiliaries")
 _WH = word_set("wh")

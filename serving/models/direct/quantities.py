@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import yaml
 
-from serving.direct.numbers import number, shown
+from serving.models.direct.numbers import number, shown
 
 _UNIT = r"[a-z]+(?: angles?| turns?)?"
 _FORMS = (
@@ -46,7 +46,7 @@ def _unit(name: str) -> tuple[str, Fraction] | None:
 
 @cache
 def _sizes() -> dict[str, tuple[str, Fraction]]:
-    kinds = yaml.safe_load(files("serving.direct").joinpath("units.yaml").read_text(encoding="utf-8"))
+    kinds = yaml.safe_load(files("serving.models.direct").joinpath("units.yaml").read_text(encoding="utf-8"))
     sizes: dict[str, tuple[str, Fraction]] = {}
     for kind, units in kinds.items():
         for names, size in units.items():

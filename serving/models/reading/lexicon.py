@@ -73,4 +73,4 @@ def _forms(listed: list[str]) -> frozenset[str]:
 
 @cache
 def _data(name: str) -> dict:
-    return yaml.safe_load(files("serving.reading").joinpath(name).read_text(encoding="utf-8"))
+    return yaml.safe_load(files("serving.models.reading").joinpath(name).read_text(encoding="utf-8"))

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 
-from serving.reading.lexicon import stem, word_set
-from serving.reading.names import FUNCTION_WORDS, Candidate
-from serving.reading.passage import Sentence
-from serving.reading.question import Asked
+from serving.models.reading.lexicon import stem, word_set
+from serving.models.reading.names import FUNCTION_WORDS, Candidate
+from serving.models.reading.passage import Sentence
+from serving.models.reading.question import Asked
 
 _ORGANISATION = word_set("organisation")
 _NO_PERSON = _ORGANISATION | word_set("no person")

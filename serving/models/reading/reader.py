@@ -1,9 +1,9 @@
 """The embedded reader: answers from passages, from figures in the question, or from steps, with no model at all.
 
 It is extractive and deterministic. A question is read into the kind of answer, the names it is about and the relation
-it asks for (`serving.reading.question`); every span of the passages that could be such an answer is scored by how the
-sentence relates it to those names (`serving.reading.scoring`); a list question takes the spans that are enumerated
-with the best one. What cannot be told is no answer.
+it asks for (`question`); every span of the passages that could be such an answer is scored by how the sentence relates
+it to those names (`scoring`); a list question takes the spans that are enumerated with the best one. What cannot be
+told is no answer.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from collections import Counter
 from collections.abc import Sequence
 
 from revelator.trace import Passage, join_answers
-from serving.direct import answer_directly
+from serving.models.direct import answer_directly
+from serving.models.reading.passage import Sentence, passage_match, read_passage
+from serving.models.reading.question import Asked, ask
+from serving.models.reading.scoring import Scored, score_sentence
+from serving.models.reading.verdict import verdict
 from serving.protocols import GenerateRequest, Reading
-from serving.reading.passage import Sentence, passage_match, read_passage
-from serving.reading.question import Asked, ask
-from serving.reading.scoring import Scored, score_sentence
-from serving.reading.verdict import verdict
 
 NO_ANSWER = Reading(sentence="", answers=(), method="unknown")
 THRESHOLD = 3.0

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fractions import Fraction
 from itertools import pairwise
 
-from serving.direct.numbers import NUMBER, number, shown
+from serving.models.direct.numbers import NUMBER, number, shown
 
 _OPERATIONS = (
     (r"to the power of|\^|\*\*", "^"),
