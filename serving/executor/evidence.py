@@ -40,14 +40,14 @@ class Models:
         """At most `k` passages; `node` counts the search and its retries."""
         node.usage += Usage(retrievals=1)
         asked = retriever or self.retriever
-        with _timed(node, "search"):
-            return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
+        with _record_call(node, "search"):
+            return await self.searching.call(lambda: asked.search(query, k), lambda: _count_retry(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
         """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
-        with _timed(node, request.mode) as call:
+        with _record_call(node, request.mode) as call:
             reading = await self.reading.call(
-                lambda: self.generator.answer(request), lambda: _retried(node, "generator")
+                lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
             )
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
@@ -65,7 +65,7 @@ class Models:
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
-        with _timed(node, task, len(prompts)) as call:
+        with _record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)
             tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
             call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
@@ -78,7 +78,7 @@ class Models:
 
 
 @contextmanager
-def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
+def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
     """Notes a call in the node's detail, also one that fails: its task, prompts, milliseconds with retries, tokens."""
     call: dict[str, Any] = {"task": task, "count": count}
     node.detail.setdefault("calls", []).append(call)
@@ -90,7 +90,7 @@ def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
 
 
-def _retried(node: Node, service: str) -> None:
+def _count_retry(node: Node, service: str) -> None:
     retries = node.detail.setdefault("retries", {})
     retries[service] = retries.get(service, 0) + 1
 
@@ -117,7 +117,7 @@ async def answer_from_documents(
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
     node.documents = judged
-    kept = _kept(judged, limits)
+    kept = _select_relevant(judged, limits)
     node.detail["kept"] = [p.id for p in kept]
     if (kept[0].relevance or 0.0) < limits.relevance_threshold:
         node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
@@ -125,7 +125,7 @@ async def answer_from_documents(
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
 
 
-def _kept(passages: list[Passage], limits: Limits) -> list[Passage]:
+def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
     relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
     return relevant[: limits.kept] or passages[: limits.kept]
 

@@ -150,17 +150,17 @@ class Executor:
                     share=self.share_leaves,
                 )
                 async with self._turn():
-                    await _travel(run, expression, strategy)
+                    await _take_route(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
-            run = await _settled(run, deadline)
+            run = await _answer_at_deadline(run, deadline)
         trace = run.recorder.finish()
         self._ended(trace)
         return trace
 
 
-async def _travel(run: Run, expression: Expression | None, strategy: str) -> None:
+async def _take_route(run: Run, expression: Expression | None, strategy: str) -> None:
     if expression is not None:
         await routes.run_plan(run, expression, "given")
         return
@@ -168,7 +168,7 @@ async def _travel(run: Run, expression: Expression | None, strategy: str) -> Non
     await ROUTES[run.kind](run)
 
 
-async def _settled(run: Run | None, deadline_ms: float) -> Run:
+async def _answer_at_deadline(run: Run | None, deadline_ms: float) -> Run:
     """A question that ran out of time, with the answer that follows from what has been found; without any, an error."""
     if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(

@@ -56,7 +56,7 @@ class Plan(Protocol):
     expression: Expression
     leaves: tuple[Atomic, ...]
 
-    def answered(self, leaf: int) -> list[Answered]: ...
+    def answered_calls(self, leaf: int) -> list[Answered]: ...
 
     def is_whole(self, leaf: int) -> bool: ...
 
@@ -66,7 +66,7 @@ def parts_of(plan: Plan, chains: Sequence[Sequence[int]]) -> list[Part]:
     return [_part(plan, chain, [plan.leaves[leaf].text for leaf in chain]) for chain in chains]
 
 
-async def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
+async def compute_leaf(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
     """The answer of a leaf that compares, counts or adds up what came before it, by code; None where it is not sure."""
     text = plan.leaves[leaf].text
     values = {
@@ -94,9 +94,9 @@ def _values(plan: Plan, producer: int) -> Part:
 
 def _question(plan: Plan, leaf: int) -> str:
     """What a leaf was asked, where it was asked one thing; otherwise what was planned."""
-    calls = plan.answered(leaf)
+    calls = plan.answered_calls(leaf)
     return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text
 
 
 def _members(plan: Plan, leaf: int) -> tuple[Member, ...]:
-    return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered(leaf)])
+    return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered_calls(leaf)])

@@ -64,7 +64,7 @@ class Recorder:
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
         return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
-    def follows(self, node: Node, after: Sequence[str]) -> None:
+    def set_predecessors(self, node: Node, after: Sequence[str]) -> None:
         self._after[node.id] = after
 
     def enclose(self, node: Node, held: Sequence[Node]) -> None:
@@ -79,13 +79,13 @@ class Recorder:
         """Times the work on `node`; an error marks it failed and goes on."""
         return Running(self, node)
 
-    def ended(self, node: Node) -> None:
+    def report_end(self, node: Node) -> None:
         """Tells how `node` ended, by its status."""
         self.tell("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
 
     def skip(self, node: Node, reason: str) -> None:
         node.status, node.error = "skipped", reason
-        self.ended(node)
+        self.report_end(node)
 
     def nodes(self) -> list[Node]:
         """All of them by number, the members of a fan-out right after the node that they stand below."""
@@ -100,7 +100,7 @@ class Recorder:
             if node.status == "waiting":
                 node.status, node.error = "skipped", "not reached"
             if self._teller and not self._teller.is_told(node):
-                self.ended(node)
+                self.report_end(node)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
@@ -166,7 +166,7 @@ class Running:
             node.status, node.error = "failed", "stopped before it was done"
         elif isinstance(error, Exception):
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
-        self.recorder.ended(node)
+        self.recorder.report_end(node)
 
 
 class PlanNodes:
@@ -221,4 +221,4 @@ class PlanNodes:
             node.status, node.error = "skipped", NOT_REACHED
         else:
             node.status, node.error = "failed", f"no answer from {', '.join(faulty)}"
-        self._recorder.ended(node)
+        self._recorder.report_end(node)

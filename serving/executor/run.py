@@ -74,10 +74,10 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     node = run.open("merge")
     with run.recorder.running(node):
         parts = parts_of(plan, branches_of(plan.expression))
-        merged = await _by_code(run.question, parts)
+        merged = await _answer_by_code(run.question, parts)
         if merged is None and run.kind != "compound" and needs_judgement(run.question):
-            merged = await _by_generator(run, node, _steps(plan))
-        _write(run, node, merged or _listed(parts))
+            merged = await _answer_by_generator(run, node, _answered_steps(plan))
+        _write_answer(run, node, merged or _list_answers(parts))
 
 
 async def merge_steps(run: Run) -> None:
@@ -86,9 +86,9 @@ async def merge_steps(run: Run) -> None:
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
     with run.recorder.running(node):
-        merged = await _computed(run.question, parts) if len(parts) > 1 else None
-        merged = merged or await _by_generator(run, node, tuple(known))
-        _write(run, node, merged or _listed(parts[-1:]))
+        merged = await _try_operations(run.question, parts) if len(parts) > 1 else None
+        merged = merged or await _answer_by_generator(run, node, tuple(known))
+        _write_answer(run, node, merged or _list_answers(parts[-1:]))
 
 
 async def settle(run: Run) -> None:
@@ -97,22 +97,22 @@ async def settle(run: Run) -> None:
         node = run.open("merge")
         with run.recorder.running(node):
             parts = parts_of(run.plan, branches_of(run.plan.expression))
-            _write(run, node, await _by_code(run.question, parts) or _listed(parts))
+            _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
-def _steps(plan: PlanRun) -> tuple[Step, ...]:
-    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered(leaf)]
+def _answered_steps(plan: PlanRun) -> tuple[Step, ...]:
+    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered_calls(leaf)]
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
-async def _by_code(question: str, parts: list[Part]) -> Merged | None:
-    merged = await _computed(question, parts)
+async def _answer_by_code(question: str, parts: list[Part]) -> Merged | None:
+    merged = await _try_operations(question, parts)
     if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
         return Merged(parts[0].answers, "last stage")
     return merged
 
 
-async def _computed(question: str, parts: list[Part]) -> Merged | None:
+async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
     try:
         return await offload(size_of(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
@@ -120,11 +120,11 @@ async def _computed(question: str, parts: list[Part]) -> Merged | None:
         return None
 
 
-def _listed(parts: list[Part]) -> Merged:
+def _list_answers(parts: list[Part]) -> Merged:
     return Merged(tuple(answer for part in parts for answer in part.answers), "all parts")
 
 
-async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
+async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
     if not steps:
         return None
     try:
@@ -134,12 +134,12 @@ async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         return None
     if not node.answers:
-        node.status, node.error = "ok", None  # nothing was lost: what the parts answered is listed instead
+        node.status, node.error = "ok", None  # nothing was lost: what the parts answered_calls is listed instead
         return None
     return Merged(tuple(node.answers), "generator")
 
 
-def _write(run: Run, node: Node, merged: Merged) -> None:
+def _write_answer(run: Run, node: Node, merged: Merged) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
     run.answer(merged.answers, node.sentence)

@@ -22,7 +22,7 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import chains_from, operate
+from serving.executor.operations import chains_from, compute_leaf
 from serving.executor.recording import PlanNodes, Recorder
 from serving.merge import is_operation
 
@@ -41,7 +41,7 @@ class Fan:
 class PlanRun:
     """One execution of an expression that has passed `check`.
 
-    After `run`, also when it was stopped, the results stand in `answered(leaf)` and the nodes are closed.
+    After `run`, also when it was stopped, the results stand in `answered_calls(leaf)` and the nodes are closed.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._share = share  # False, for a measurement: what is asked twice is answered twice
+        self._share = share  # False, for a measurement: what is asked twice is answered_calls twice
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []  # one a leaf, in the plan's order
@@ -74,7 +74,7 @@ class PlanRun:
     async def run(self) -> None:
         """Returns when every leaf has ended. A leaf's error is in its node and in `errors`, and is not raised.
 
-        Leaves without placeholders go first: the plan is bound while they are answered.
+        Leaves without placeholders go first: the plan is bound while they are answered_calls.
         """
         started: dict[int, asyncio.Task[Answered | Fan]] = {}
         try:
@@ -96,9 +96,9 @@ class PlanRun:
     def _sources(self) -> tuple[Mapping[str, int], ...]:
         return bind(self.expression).sources
 
-    def answered(self, leaf: int) -> list[Answered]:
+    def answered_calls(self, leaf: int) -> list[Answered]:
         """The calls of a leaf that gave answers, in the order of the values that they were asked with."""
-        return [one for one in _ended(self._tasks[leaf]) if one.answers] if self._tasks else []
+        return [one for one in _ended_calls(self._tasks[leaf]) if one.answers] if self._tasks else []
 
     def is_whole(self, leaf: int) -> bool:
         """Whether a leaf was asked with every value that there was, and each call gave an answer."""
@@ -183,7 +183,7 @@ class PlanRun:
             return None
         asked = substitute(text, choice.values)
         try:
-            computed = await operate(self, leaf, sources, choice, asked)
+            computed = await compute_leaf(self, leaf, sources, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
             log.exception("operation of node %s", node.id)
             computed = None
@@ -191,7 +191,7 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        self._recorder.follows(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
+        self._recorder.set_predecessors(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
         with self._recorder.running(node):
             return Answered(node, choice, computed.answers)
 
@@ -200,10 +200,10 @@ class PlanRun:
         after = self._after
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
-            self._recorder.follows(node, after)
+            self._recorder.set_predecessors(node, after)
         first = self._asked.setdefault(node.asked, node) if self._share else node
         if first is not node:
-            self._recorder.follows(node, (*after, first.id))
+            self._recorder.set_predecessors(node, (*after, first.id))
             if first.status in ("waiting", "running"):
                 await self._shared.setdefault(node.asked, asyncio.Event()).wait()
             with self._recorder.running(node):
@@ -239,13 +239,13 @@ async def _members(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
     return [one for member in outcome.members for one in await _members(member)]
 
 
-def _ended(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
+def _ended_calls(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
     if not task.done() or task.cancelled() or task.exception():
         return []
     outcome = task.result()
     if isinstance(outcome, Answered):
         return [outcome]
-    return [one for member in outcome.members for one in _ended(member)]
+    return [one for member in outcome.members for one in _ended_calls(member)]
 
 
 def _all_answered(task: asyncio.Task[Answered | Fan]) -> bool:

@@ -162,7 +162,7 @@ class Shard:
 
     path: Path
 
-    def whole(self) -> bool:
+    def is_whole(self) -> bool:
         """Is the file there with every byte that was written (the archive's own CRC)?"""
         try:
             with zipfile.ZipFile(self.path) as archive:
