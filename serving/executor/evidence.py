@@ -37,14 +37,14 @@ class Models:
     logical: Retriever | None = None
 
     async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
-        """At most `k` passages; `node` counts the search and its retries."""
+        """Finds at most `k` passages; counts the search and its retries in `node`."""
         node.usage += Usage(retrievals=1)
         asked = retriever or self.retriever
         with _record_call(node, "search"):
             return await self.searching.call(lambda: asked.search(query, k), lambda: _count_retry(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
-        """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
+        """Writes the generator's reading into `node`; a reading without answers makes the node failed."""
         with _record_call(node, request.mode) as call:
             reading = await self.reading.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
@@ -63,7 +63,7 @@ class Models:
             node.status, node.error = "failed", "no answer was found"
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
-        """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
+        """Returns the outputs of one batched call; puts a label task's probabilities into `node.detail`, a dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
         with _record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)
@@ -79,7 +79,7 @@ class Models:
 
 @contextmanager
 def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
-    """Notes a call in the node's detail, also one that fails: its task, prompts, milliseconds with retries, tokens."""
+    """Records a call in the node's detail, also one that fails: task, prompts, milliseconds with retries, tokens."""
     call: dict[str, Any] = {"task": task, "count": count}
     node.detail.setdefault("calls", []).append(call)
     began = time.perf_counter()
@@ -98,12 +98,11 @@ def _count_retry(node: Node, service: str) -> None:
 async def answer_from_documents(
     models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
 ) -> None:
-    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
+    """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
 
-    Documents are looked for with the question, or with a logical `query`.
-
-    Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
-    when none reaches it, the first ones of all are, and the node's detail says so.
+    The question, or a logical `query`, finds the documents. The generator reads the first `limits.kept` of those whose
+    P(yes) reaches the threshold, in the retriever's order; where none does, the first of all, and the node's detail
+    says so.
     """
     question = node.asked or node.question
     logical = models.logical if query else None
@@ -131,7 +130,7 @@ def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:
-    """Gives `node` what `other` found, at no cost; `node.detail[how]` names it."""
+    """Copies into `node` what `other` found, at no cost; `node.detail[how]` names `other`."""
     node.documents = list(other.documents)
     node.sentence = other.sentence
     node.answers = list(other.answers)
@@ -141,10 +140,10 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
 
 
 def reusable_nodes(trace: Trace) -> Mapping[str, Node]:
-    """The leaves of a trace that ended with an answer from documents, by what was asked, and the operators of a tree
-    that sources answered, by their key.
+    """The leaves of a trace that were answered from documents, by question, and the operators of a tree that sources
+    answered, by key.
 
-    What was computed from other leaves' answers is left out: the same words may mean other values now.
+    Leaves that were computed from the answers of others are left out: the same words may mean other values now.
     """
     ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
     leaves = {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}

@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Run:
-    """What it may use, what it has written, and how far it has come."""
+    """The state of one question: what it may use, what it has written, and how far it has come."""
 
     question: str
     models: Models
     limits: Limits
     recorder: Recorder
     kind: str = "complex"  # the route that was taken; a given plan goes as a complex question does
-    last: tuple[str, ...] = ()  # ids of the nodes that the next box comes after
+    last: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
     sources: Sources | None = None  # those of the strategy `atomic`
@@ -42,15 +42,15 @@ class Run:
     share: bool = True  # whether leaves that ask the same are asked once
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
-        """A box that comes after the one before it."""
+        """Opens a node of the trace that comes after the last one."""
         node = self.recorder.open(kind, question or self.question, after=self.last)
         self.last = (node.id,)
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
-        """Fills a leaf: as it ended in the earlier trace, if that is given and asked the same, or by one step.
+        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from documents.
 
-        What a logical `query` found is never taken from an earlier trace.
+        What a logical `query` found is never reused.
         """
         earlier = None if query else self.earlier.get(node.asked or "")
         if earlier:
@@ -59,18 +59,23 @@ class Run:
             await answer_from_documents(self.models, node, self.limits, self.recorder.tell, query)
 
     def answer(self, answers: Sequence[str], sentence: str = "") -> None:
+        """Makes these the answers of the question, shown as `sentence`."""
         self.recorder.trace.answers = list(answers)
         self.recorder.trace.answer = sentence or ", ".join(answers)
 
     def degrade(self, reason: str) -> None:
+        """Says in the trace that a fallback answered, and why."""
         self.recorder.trace.degraded = True
         self.recorder.trace.reason = reason
 
 
 async def merge_plan(run: Run, plan: PlanRun) -> None:
-    """A chain answers with its last stage, a list with its parts' answers one after the other, unless the question
-    compares, counts or judges them: then by code, and where code is not sure, by the generator. Code is not sure of a
-    fan-out that a limit cut or that failed in part."""
+    """Makes the answer of a plan from those of its leaves.
+
+    A chain answers with its last stage, a list with the answers of its parts. Where the question compares, counts or
+    judges them, code answers if it is sure, else the generator. Code is not sure of a fan-out that a limit cut or that
+    failed in part.
+    """
     node = run.open("merge")
     with run.recorder.running(node):
         parts = parts_of(plan, branches_of(plan.expression))
@@ -81,7 +86,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
 
 
 async def merge_steps(run: Run) -> None:
-    """The answer of the loop: an operation over its steps, the generator, or the last step's own answer."""
+    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own."""
     node = run.open("merge")
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
@@ -92,7 +97,7 @@ async def merge_steps(run: Run) -> None:
 
 
 async def settle(run: Run) -> None:
-    """The answer from what there is, without another call: for a question whose time ran out."""
+    """Makes an answer from what has been found, without another call, for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
         with run.recorder.running(node):
@@ -134,7 +139,7 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         return None
     if not node.answers:
-        node.status, node.error = "ok", None  # nothing was lost: what the parts answered_calls is listed instead
+        node.status, node.error = "ok", None  # nothing was lost: the answers of the parts are listed instead
         return None
     return Merged(tuple(node.answers), "generator")
 

@@ -61,7 +61,7 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._share = share  # False, for a measurement: what is asked twice is answered_calls twice
+        self._share = share  # False, for a measurement: what is asked twice is answered twice
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[Answered | Fan]] = []  # one a leaf, in the plan's order
@@ -74,7 +74,7 @@ class PlanRun:
     async def run(self) -> None:
         """Returns when every leaf has ended. A leaf's error is in its node and in `errors`, and is not raised.
 
-        Leaves without placeholders go first: the plan is bound while they are answered_calls.
+        Leaves without placeholders go first: the plan is bound while they are answered.
         """
         started: dict[int, asyncio.Task[Answered | Fan]] = {}
         try:

@@ -210,7 +210,7 @@ def write(
 
 
 def _fill_on_disk(index: Any, matrix: np.ndarray, path: Path, advance: Callable[[int], object]) -> None:
-    """Every vector into its list, in a file of all lists that `_open_mapped` maps; 12 bytes a vector are held.
+    """Writes every vector into its list, in a file of all lists that `_open_mapped` maps; holds 12 bytes a vector.
 
     FAISS's own `merge_ondisk` does the same from partial indexes, and prints to standard output.
     """
