@@ -103,7 +103,7 @@ def choose(
     steps = 0
 
     def extend(choice: Choice, position: int) -> bool:
-        """Whether the search goes on."""
+        """Adds the choices that extend `choice`; returns whether the search goes on."""
         nonlocal steps
         if position == len(order):
             found.append(choice)
@@ -129,7 +129,7 @@ def choose(
 
 
 def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
-    """The calls of each producer whose picks every other producer has, too, and the picks that all have, by leaf."""
+    """The calls of each producer whose picks every other producer shares, and the shared picks by leaf."""
     taken: Picks = {}
     for _ in range(MOST_PASSES):
         taken = {}
@@ -153,7 +153,7 @@ def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, li
 
 
 def _usable_answers(one: Answered, taken: set[tuple[str, int]] | None) -> Sequence[int]:
-    """Which of a call's answers can be taken; `taken`: what other producers come of, None where none does."""
+    """Indices of the answers of a call that can be used; `taken`: picks of the other producers, None without any."""
     if taken is None:
         return range(len(one.answers))
     return sorted(number for id, number in taken if id == one.node.id and number < len(one.answers))
@@ -193,7 +193,7 @@ def _read_wording(text: str) -> tuple[frozenset[str], bool]:
 
 
 def is_plural(name: str) -> bool:
-    """By its last word; a number or a single letter after it only tells two of a kind apart ("films_b", "films2")."""
+    """Whether the last word of a name is a plural; a number or letter after it is ignored ("films_b", "films2")."""
     words = [word for word in _SEPARATOR.split(name.lower().rstrip("0123456789_")) if len(word) > 1]
     last = words[-1] if words else ""
     irregular = last in ("people", "children", "men", "women")
@@ -201,5 +201,5 @@ def is_plural(name: str) -> bool:
 
 
 def join_with_and(values: Sequence[str]) -> str:
-    """Values as a sentence names them: "A, B and C"."""
+    """Joins values as a sentence does: "A, B and C"."""
     return " and ".join(filter(None, [", ".join(values[:-1]), values[-1]]))

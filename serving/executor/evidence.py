@@ -63,7 +63,7 @@ class Models:
             node.status, node.error = "failed", "no answer was found"
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
-        """Returns the outputs of one batched call; puts a label task's probabilities into `node.detail`, a dict a prompt."""
+        """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
         with _record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)

@@ -29,7 +29,7 @@ PASSAGES_READ = 12  # at most so many reach the generator, but one for each enti
 
 
 async def run_operator(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
-    """Runs a node's operator (or, without one, direct RAG) and fills the node; gives what the sources knew.
+    """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
 
     A node without an answer is left failed, with the reason.
     """
@@ -65,8 +65,8 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
 
 @dataclass(frozen=True, slots=True)
 class KnownAnswer:
-    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them. `count`: how many
-    things a graph found, which may share a name or be more than are listed."""
+    """A sub-question with its answers. `is_last`: no other sub-question of the set used them. `count`: how many things
+    a graph found, which may share a name or be more than are listed."""
 
     question: str
     answers: tuple[str, ...]
@@ -75,7 +75,7 @@ class KnownAnswer:
 
 
 def names_beside(question: str) -> dict[int, str]:
-    """What a `[DR]` question names each answer for: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
+    """The name that a `[DR]` question gives each answer: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
     return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
 
 
@@ -98,7 +98,7 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
 
 
 def reason_over_none(node: Node, question: str) -> None:
-    """Answers from sets that are known to be empty: how many there are is 0, and all else is empty too."""
+    """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
     if asks_count(question):
         _write_answer(node, ("0",), "count")
     else:
@@ -106,7 +106,7 @@ def reason_over_none(node: Node, question: str) -> None:
 
 
 def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
-    """`decided`: that there is no answer is the answer, and `detail["none"]` says so."""
+    """Writes answers and a sentence into the node. `decided`: an empty list is an answer; `detail["none"]` says so."""
     node.answers = list(answers)
     node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
     node.detail["method"] = method
@@ -117,7 +117,7 @@ def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: b
 
 
 def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
-    """The passages for the generator. Of a filter's entities those whose passages say too little are dropped."""
+    """Selects the passages for the generator; drops the entities of a filter whose passages share too little."""
     groups = gathered.passages
     if isinstance(query.call, Filter):
         shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
@@ -132,7 +132,7 @@ def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passa
 
 
 def _keep_entities(node: Node, call: Filter) -> None:
-    """A filter's answer is a part of its entities, whatever a reply says."""
+    """Keeps those entities of a filter that the reply names: its answer is always a subset of them."""
     said = {key_of(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if key_of(entity) in said]
     if not node.answers and node.status != "failed":

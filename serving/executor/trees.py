@@ -97,7 +97,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
 
 
 async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
-    """The trace of a tree that is run on its own, without a model that plans."""
+    """Runs a tree on its own, without a model that plans, and returns the trace."""
     models = Models(NoModel(), NoModel(), generator)
     run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
     await run_tree(run, art)
@@ -109,7 +109,7 @@ def _size_of(query: Query) -> int:
 
 
 class NoModel:
-    """Stands where a tree that is given needs nothing: no plan is compiled and nothing is judged."""
+    """Stands for models that a given tree never calls: no plan is compiled and nothing is judged."""
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise NotImplementedError(task)
@@ -138,7 +138,7 @@ class TreeRun:
         self._places = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
-        """The root's trace node, once every node has ended."""
+        """Runs every node and returns the root's trace node."""
         async with asyncio.TaskGroup() as group:
             for at in self.nodes:
                 self._tasks.append(group.create_task(self._node(at)))
@@ -183,7 +183,7 @@ class TreeRun:
                 self.unavailable = error
 
     async def _take_over(self, at: Numbered, query: Query) -> bool:
-        """Whether an operator that was called alike gave its answer: one of this tree, or of the earlier trace."""
+        """Copies the answer of an equal call of this tree or of the earlier trace; returns whether there is one."""
         box = self.boxes[at.number]
         box.detail |= {
             "call": spelled(query.call) if query.call else "",
@@ -210,7 +210,7 @@ class TreeRun:
         self._keep_ids(box, gathered.ids if gathered else self._ids_of(at.needs))
 
     async def _reason(self, at: Numbered) -> None:
-        """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
+        """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
         box, over = self.boxes[at.number], at.children or at.needs
         used = {j for i in at.children for j in self.nodes[i].needs}
         if self._is_over_none([i for i in over if i not in used]):
@@ -234,16 +234,16 @@ class TreeRun:
         self._keep_ids(box, self._ids_of(over))
 
     def _question_of(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
-        """The question of a node, and what a comparison names its answer for."""
+        """The question of a node, with the name that a comparison gives to its answer."""
         name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
         return f"{self.boxes[number].asked or ''} {name}".strip()
 
     def _is_over_none(self, numbers: Sequence[int]) -> bool:
-        """Whether nodes, one at least, have all ended in the knowledge that there is nothing."""
+        """Whether all of the nodes, at least one, know that there is no answer."""
         return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
 
     async def _direct_rag(self, at: Numbered) -> None:
-        """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""
+        """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer."""
         box = self.boxes[at.number]
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
@@ -259,7 +259,7 @@ class TreeRun:
 
     @staticmethod
     def _keep_ids(box: Node, ids: Ids) -> None:
-        """Keeps who the answers are, in the trace: a tree that is run again may take them over."""
+        """Writes the identifiers of the answers into the trace, so that a tree that is run again can reuse them."""
         if any(ids.values()):
             box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
 
@@ -273,7 +273,7 @@ class TreeRun:
 
 
 async def _write_tree(run: Run) -> Art:
-    """The model's first tree that can be run, about the question as it was asked; else the tree of its first plan.
+    """Returns the model's first tree that can be run, about the question as asked; else the tree of its first plan.
 
     Raises PlanError where it writes neither.
     """
@@ -293,8 +293,11 @@ async def _write_tree(run: Run) -> Art:
 
 
 def derive_tree(question: str, expression: Expression) -> Art:
-    """The tree of a plan that checks: its leaves as children of the question, in order; a plan of one leaf is one
-    node."""
+    """Derives a tree from a valid plan: its leaves become children of the question, in order; a single leaf, one node.
+
+    A question about one entity, named or found earlier, becomes `Relate` with the rest of its words; one that only asks
+    who or what that is, `Search`; one that judges earlier answers, `[DR]`; any other is searched for as it stands.
+    """
     found, sources = leaves(expression), bind(expression).sources
     nodes = [
         _derive_node(

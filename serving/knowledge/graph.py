@@ -76,7 +76,7 @@ class GraphSource:
         return _found_names([(NamedNode(label.iri), label.text) for label in labels], "label")
 
     async def _select_described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
-        """Those whose facts share most words with the descriptor; all of them when none shares any."""
+        """Selects the labels whose facts share most words with the descriptor; all of them when none shares any."""
         facts, _ = await self._facts([NamedNode(label.iri) for label in labels])
         wanted = key_of(descriptor).split()
         said = {
@@ -154,7 +154,7 @@ class GraphSource:
         return facts, all(whole for _, whole in read)
 
     async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
-        """One node of very many facts does not push out those of the others."""
+        """Reads facts, so that a node with very many does not push out those of the others."""
         rows = await self.graph.select(sparql.facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
         if len(rows) <= FACT_ROWS:
             return rows, True
@@ -183,13 +183,13 @@ class GraphSource:
 
 
 def _certain_labels(labels: list[Label], name: str) -> list[Label]:
-    """Labels that are the name; of others, which only hold its words, one alone is taken for it."""
+    """Labels that equal the name; else the label that holds its words, if it is the only one."""
     same = [label for label in labels if key_of(label.text) == key_of(name)]
     return same or (labels if len({label.iri for label in labels}) == 1 else [])
 
 
 async def _offload_rows(rows: int, work: Callable[[], Result]) -> Result:
-    """Work on what a graph gave, which may be thousands of rows."""
+    """Offloads work on the rows of a graph, which may be thousands."""
     return await offload(ROW_CHARACTERS * rows, work)
 
 

@@ -191,7 +191,7 @@ def _is_in_language(name: Literal, v: Vocabulary) -> bool:
 
 
 def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """The manifest of a graph folder after a look at every file's size, with `verify` at its digest too.
+    """Reads the manifest of a graph folder and checks every file's size; with `verify`, its digest too.
 
     Raises ArtifactError when there is none, and for a file that is missing or not as it was built.
     """
@@ -246,7 +246,7 @@ class GraphStore:
 
     @contextmanager
     def _refuse_damage(self) -> Iterator[None]:
-        """What the libraries say of a damaged file, as an ArtifactError."""
+        """Turns what the libraries raise for a damaged file into an ArtifactError."""
         try:
             yield
         except (OSError, RuntimeError, sqlite3.DatabaseError) as error:

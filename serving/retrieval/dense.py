@@ -77,7 +77,7 @@ class Top:
 
     @property
     def least(self) -> float:
-        """What a score must reach to be among them."""
+        """The score that a document must reach to be among them."""
         return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
 
     def add(self, scores: np.ndarray, places: np.ndarray) -> None:
@@ -88,7 +88,7 @@ class Top:
         self.scores, self.places = scores[kept], places[kept]
 
     def add_block(self, scores: np.ndarray, start: int) -> None:
-        """Those of a row of places, from `start` on."""
+        """Adds the scores of consecutive places from `start` on."""
         rows = np.flatnonzero(scores >= self.least)
         self.add(scores[rows], start + rows)
 

@@ -100,7 +100,7 @@ class Bound:
     summed: bool = False
 
     def compared(self, rows: np.ndarray) -> np.ndarray:
-        """What is compared, of vectors or cosines by term: (terms, n) to (products, n)."""
+        """The rows that are compared, of vectors or cosines by term: (terms, n) to (products, n)."""
         return rows[self.terms].sum(0, keepdims=True) if self.summed else rows[self.terms]
 
     def limit(self, reached: float) -> float:
@@ -174,7 +174,7 @@ def _by_sum(
 
 
 def _round_up(highest: np.ndarray, query: Query) -> np.ndarray:
-    """What float32 may make of these scores at most."""
+    """The highest values that float32 may give these scores."""
     return highest * (1 + ROUNDING * len(literals(query)))
 
 

@@ -295,6 +295,6 @@ def _candidates(
 
 
 def standardise(scores: np.ndarray) -> np.ndarray:
-    """In standard deviations from the mean; 0 where all are equal."""
+    """Scores in standard deviations from the mean; 0 where all are equal."""
     spread = float(scores.std())
     return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)
