@@ -42,9 +42,18 @@ from revelator.rows import Row, read_split, sample_rows, verify_set
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.config import GrpoConfig
 from training.export import use_lasting_names
-from training.rewards import TRANSLATE, Answers, exact, executed, is_hard, read_answers, reward_functions, valid
+from training.rewards import (
+    Answers,
+    exact,
+    executed,
+    has_executable_plans,
+    is_hard,
+    read_answers,
+    reward_functions,
+    valid,
+)
 from training.stage import MarkWholeCheckpoints, Stage, common_settings, train_adapter
-from training.tokens import tokenise
+from training.tokens import draw_rows, tokenise
 from training.tracking import Report
 
 ROWS_LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
@@ -94,9 +103,10 @@ def read_inputs(config: GrpoConfig) -> Inputs:
         hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
         raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
     check_rewards(rows, config, answers)
-    dev = select_plans(read_split(config.set_folder, "dev", tasks & {TRANSLATE}), config, answers)
+    dev = select_plans(read_split(config.set_folder, "dev", set(filter(has_executable_plans, tasks))), config, answers)
     dev, _ = select_short_prompts(sample_rows(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
+    prompts = config.steps * config.global_batch // config.completions
     return Inputs(
         base,
         config.adapter,
@@ -105,7 +115,7 @@ def read_inputs(config: GrpoConfig) -> Inputs:
         tokenizer,
         answers,
         rows,
-        order_prompts(rows, config),
+        draw_rows([row.task for row in rows], config.tasks, prompts, Random(config.seed)),
         dev,
     )
 
@@ -114,7 +124,7 @@ def select_plans(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> l
     """The rows; with `hard`, only the hard plans among rows of plans."""
     if not config.hard:
         return list(rows)
-    return [row for row in rows if row.task != TRANSLATE or is_hard(parse(json.loads(row.gold)), answers)]
+    return [row for row in rows if not has_executable_plans(row.task) or is_hard(parse(json.loads(row.gold)), answers)]
 
 
 def select_short_prompts(rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[list[Row], int]:
@@ -137,23 +147,6 @@ def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> 
         if all(value is None for values in earned for value in values):
             hint = "which reward fits which task: docs/training.md"
             raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
-
-
-def order_prompts(rows: Sequence[Row], config: GrpoConfig) -> list[int]:
-    """Indices of the prompts of all steps: tasks by their share, every row of a task once before any again."""
-    random = Random(config.seed)
-    by_task: dict[str, list[int]] = {}
-    for index, row in enumerate(rows):
-        by_task.setdefault(row.task, []).append(index)
-    total = config.steps * config.global_batch // config.completions
-    drawn = random.choices(list(by_task), [config.tasks[task] for task in by_task], k=total)
-    rounds: dict[str, list[int]] = {task: [] for task in by_task}
-    order = []
-    for task in drawn:
-        if not rounds[task]:
-            rounds[task] = random.sample(by_task[task], len(by_task[task]))
-        order.append(rounds[task].pop())
-    return order
 
 
 def digest_inputs(config: GrpoConfig) -> dict[str, str]:

@@ -21,16 +21,21 @@ from typing import Any
 
 from revelator.errors import DataError
 from revelator.plans import Atomic, Expression, bind, leaves, parse, substitute, to_letters
+from revelator.plans.language import BNF
 from revelator.plans.names import name_words, words_in
 from revelator.tasks import TASKS
 
-TRANSLATE = "translate_bnf"
 JOINT = "; "  # between the values of one answer
 FAN_OUT = 64  # look-ups of one leaf
 MANY_LEAVES = 5
 
 Answers = Mapping[str, tuple[str, ...]]  # values by question
 Reward = Callable[[str, str, str, str], float | None]  # task, prompt, gold (JSON), output
+
+
+def has_executable_plans(task: str) -> bool:
+    """Whether it writes plans whose leaves are questions, which a table of answers can answer."""
+    return TASKS[task].language is BNF
 
 
 # Rewards
@@ -43,7 +48,7 @@ def valid(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
     """F1 over edges: which leaf takes which leaf's result, against the gold plan's; leaves are known by their place."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     plan = _read(task, output)
     if plan is None:
@@ -70,19 +75,22 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 def leaf_count(task: str, prompt: str, gold: str, output: str) -> float | None:
     """As many leaves as the gold plan, or parts as the gold list, has: 1 less the share of it by which they differ."""
-    if task not in (TRANSLATE, "decompose"):
+    if task == "decompose":
+        count, wanted = len, len(json.loads(gold))
+    elif has_executable_plans(task):
+        count, wanted = BNF.count_leaves, BNF.count_leaves(parse(json.loads(gold)))
+    else:
         return None
     read = _read(task, output)
     if read is None:
         return 0.0
-    ours = len(leaves(read)) if task == TRANSLATE else len(read)
-    wanted = len(leaves(parse(json.loads(gold)))) if task == TRANSLATE else len(json.loads(gold))
+    ours = count(read)
     return max(0.0, 1 - abs(ours - wanted) / wanted)
 
 
 def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -> float | None:
     """The plan, run over `answers`, ends in the values that the gold plan ends in; None where gold cannot be run."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     wanted = execute(parse(json.loads(gold)), answers)
     if wanted is None:
@@ -94,7 +102,7 @@ def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -
 
 def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
     """The plan is gold's tree, word for word: others may end in the same values."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     plan = _read(task, output)
     return float(plan is not None and plan == parse(json.loads(gold)))

@@ -57,8 +57,8 @@ def _read(path: Path) -> Art:
 
 async def _run(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     from serving.executor.trees import answer_by_tree
-    from serving.generators import EmbeddedGenerator, EndpointGenerator
     from serving.knowledge.config import open_sources
+    from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()
