@@ -19,7 +19,7 @@ from evaluation.metrics.labels import roc_auc
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
-from serving.models.revelator_model import complete
+from serving.models.local import complete
 from serving.protocols import Completion
 
 BATCH = 32

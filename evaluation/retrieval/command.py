@@ -214,7 +214,7 @@ def begin(out: Path, about: dict[str, Any], more: dict[str, Any]) -> None:
 
 def compile_all(questions: Sequence[AnnotatedQuestion], path: Path, engine: Engine) -> dict[str, str]:
     """The plan of each question by its id, as a server writes it."""
-    from serving.models.revelator_model import complete
+    from serving.models.local import complete
 
     known = {row.id: row.plan for row in read_rows(path, Plan)}
     todo = [question for question in questions if question.id not in known]
@@ -278,7 +278,7 @@ class Leaves:
 
     def __init__(self, engine: Engine) -> None:
         from serving.generators import EmbeddedGenerator
-        from serving.models.revelator_model import LocalRevelator
+        from serving.models.local import LocalRevelator
 
         self._revelator = LocalRevelator(engine)
         self._generator = EmbeddedGenerator()

@@ -22,9 +22,9 @@ from revelator.plans.decoding import plan_expression
 from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
-from serving.models.constrained import Vocabulary
+from serving.models.decoding import Vocabulary
 from serving.models.engine import Engine
-from serving.models.revelator_model import complete
+from serving.models.local import complete
 from serving.triton import control, repository, traffic
 from serving.triton.remote import TritonModels, strings
 from serving.triton.vllm import Served, VllmRevelator, served
