@@ -6,10 +6,12 @@ SHELL := bash
 .DEFAULT_GOAL := help
 .PHONY: help install lock audit demo test lint types bench clean
 
-PYTHON ?= $(shell command -v python3.11 || command -v python3)
+PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
 BIN := $(VENV)/bin
 INSTALLED := $(VENV)/.installed
+SUPPORTED := import sys; v = "%d.%d" % sys.version_info[:2]; v in ("3.11", "3.12") or sys.exit("error: Revelator needs \
+Python 3.11 or 3.12, and this is " + v + "; name one: make install PYTHON=/path/to/python3.12")
 TORCH := torch==2.13.0
 AUDIT := pip-audit==2.10.1
 QUIET := $(if $(MAKE_TERMOUT),,-q)
@@ -34,11 +36,11 @@ install: $(INSTALLED) ## create .venv and install everything into it (about 3 mi
 # torch goes first and by version: the plain name may bring several gigabytes of CUDA packages. The others are those of
 # requirements.lock, which `make lock` writes from the ranges of pyproject.toml; so everyone has what was tested.
 $(INSTALLED): pyproject.toml requirements.lock
+	@test -x $(BIN)/python || $(PYTHON) -c '$(SUPPORTED)'
 	@echo "Installing into $(VENV): torch first, then about 150 packages. This takes about 3 minutes."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || \
 	  { echo "error: $(PYTHON) cannot make a virtual environment; on Debian: apt-get install python3.11-venv" >&2; exit 1; }
-	@$(BIN)/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' || \
-	  { echo "error: Revelator needs Python 3.11; rm -rf $(VENV), then make install PYTHON=/path/to/python3.11" >&2; exit 1; }
+	@$(BIN)/python -c '$(SUPPORTED)' || { echo "       remove the environment first: rm -rf $(VENV)" >&2; exit 1; }
 	$(BIN)/pip install $(QUIET) $(TORCH)
 	$(BIN)/pip install $(QUIET) --no-deps -r requirements.lock
 	$(BIN)/pip install $(QUIET) --no-deps -e .
@@ -47,7 +49,7 @@ $(INSTALLED): pyproject.toml requirements.lock
 lock: ## write requirements.lock anew: the newest versions that pyproject.toml allows, in an environment of their own
 	rm -rf $(VENV)/lock && $(PYTHON) -m venv $(VENV)/lock
 	$(VENV)/lock/bin/pip install $(QUIET) $(TORCH)
-	$(VENV)/lock/bin/pip install $(QUIET) '.[server,dense,ray,dev]'
+	$(VENV)/lock/bin/pip install $(QUIET) '.[all,dev]'
 	{ sed -n '/^#/p' requirements.lock; \
 	  $(VENV)/lock/bin/pip freeze | grep -vE '^(torch|triton|revelator|nvidia-.*-cu[0-9]+)(==| @)'; } >requirements.lock.new
 	mv requirements.lock.new requirements.lock

@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 
-from evaluation.adapters.row_scores import row_values
+from evaluation.gate.scores import score_row
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
@@ -244,7 +244,7 @@ def measure_names(adapter: Path, folder: Path, limit: int) -> None:
                 prompts = [row.prompt for row in own[at : at + BATCH]]
                 done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
             seconds = time.perf_counter() - start
-            values = [row_values(row, c.text) for row, c in zip(own, done, strict=True)]
+            values = [score_row(row, c.text) for row, c in zip(own, done, strict=True)]
             shares = "  ".join(f"{name} {_share([v[name] for v in values])}" for name in values[0])
             reach = [_reachable(json.loads(row.gold), TASKS["translate_bnf"].question(row.prompt)) for row in own]
             print(

@@ -29,7 +29,7 @@ Search = Callable[[str, int], list[str]]
 
 
 def rows(corpus: Path, limit: int) -> Iterator[tuple[str, str, str]]:
-    from serving.retrieval.passages import read_corpus
+    from serving.retrieval.corpora import read_corpus
 
     for number, (_, passage) in enumerate(read_corpus(corpus)):
         if number == limit:

@@ -26,6 +26,7 @@ CALL, LOOK = "call", "in_flight"  # parameters of a request
 PATIENCE = 1.0  # seconds of a call before the first look
 EVERY = 0.5
 LOOK_SECONDS = 3.0  # a model whose process is dead refuses after one
+MOST_CALLS = 200  # that one look names, the oldest: a server reads 8,192 characters of it
 
 
 @dataclass(eq=False)
@@ -88,10 +89,11 @@ class Looks:
         """By model, the calls to look for."""
         found: dict[str, list[Call]] = {}
         before = time.monotonic() - PATIENCE
-        for call in self._calls.copy():
-            if call.began <= before and call.model not in self._blind:
-                found.setdefault(call.model, []).append(call)
-        return found
+        for call in sorted(self._calls.copy(), key=lambda call: call.began):
+            calls = found.setdefault(call.model, [])
+            if call.began <= before and call.model not in self._blind and len(calls) < MOST_CALLS:
+                calls.append(call)
+        return {model: calls for model, calls in found.items() if calls}
 
     def saw(self, calls: Iterable[Call], text: str) -> None:
         """Takes in the answer to a look for these calls."""

@@ -12,12 +12,13 @@ import io
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 import click
 
-from revelator.errors import RevelatorError
+from revelator.errors import ConfigError, RevelatorError
 
 
 class Command(NamedTuple):
@@ -69,9 +70,9 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
-        "grade": Command("evaluation.commands:grade", "How well does an adapter do each task?"),
-        "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
-        "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
+        "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
+        "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
+        "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
         "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
     }),
@@ -82,7 +83,6 @@ COMMANDS: dict[str, Command | Group] = {
             "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
             "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
         }),
-        "recall": Command("evaluation.retrieval.command:recall", "What does retrieval alone find?"),
     }),
     "plan": Group("Plans in the three plan languages.", {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
@@ -93,6 +93,14 @@ COMMANDS: dict[str, Command | Group] = {
 }
 # fmt: on
 
+EXTRAS = {"data_gen": "data", "training": "train", "serving": "serve", "evaluation": "eval"}
+RARE_EXTRAS = {
+    "faiss": "dense",
+    "sentence_transformers": "dense",
+    "ray": "ray",
+    "pytriton": "server",
+    "bitsandbytes": "gpu",
+}
 TERMINATED = 128 + signal.SIGTERM  # the shell's exit status of a command that SIGTERM ended
 
 
@@ -180,8 +188,34 @@ def run(command: Callable[[], object]) -> None:
     try:
         command()
     except RevelatorError as error:
-        click.echo(f"error: {error}", err=True)
-        sys.exit(error.exit_status)
+        _exit(error)
+    except ModuleNotFoundError as error:
+        extra = find_extra(error)
+        if extra is None:
+            raise
+        message = f"the package {error.name} is not installed"
+        _exit(ConfigError(message, hint=f"install what this command needs: pip install 'revelator[{extra}]'"))
+
+
+def _exit(error: RevelatorError) -> NoReturn:
+    click.echo(f"error: {error}", err=True)
+    sys.exit(error.exit_status)
+
+
+def find_extra(error: ModuleNotFoundError) -> str | None:
+    """The extra of this distribution that brings the missing module; None for a module that is our own.
+
+    That is the extra of the outermost of our packages that the import passed, because this one brings all that its
+    commands need; or the one of a package that only some of its commands need.
+    """
+    missing = (error.name or "").partition(".")[0]
+    if not missing or missing in {"revelator", *EXTRAS}:
+        return None
+    if missing in RARE_EXTRAS:
+        return RARE_EXTRAS[missing]
+    frames = traceback.walk_tb(error.__traceback__)
+    packages = (frame.f_globals.get("__name__", "").partition(".")[0] for frame, _ in frames)
+    return next((EXTRAS[package] for package in packages if package in EXTRAS), "all")
 
 
 def _end_in_order_at_sigterm() -> None:

@@ -15,6 +15,8 @@ from typing import TypeVar
 
 YOUNG_OBJECTS = 20_000  # a question of 64 leaves makes about 1,000: Python's own 700 would interrupt it
 KEPT_SECONDS = 10.0  # for which free memory may stay with the process: giving it back, and taking it again, costs time
+SMALL = 1_000  # characters of input with which no work takes more than 3 ms of the loop
+Result = TypeVar("Result")
 
 
 def tune_collector() -> None:
@@ -53,11 +55,6 @@ def keep_trimming_memory() -> None:
             trim_memory()
 
     threading.Thread(target=work, name="memory", daemon=True).start()
-
-
-SMALL = 1_000  # characters of input with which no work takes more than 3 ms of the loop
-
-Result = TypeVar("Result")
 
 
 async def offload(size: int, work: Callable[[], Result]) -> Result:

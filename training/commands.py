@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Iterable
 from contextlib import suppress
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -90,6 +91,8 @@ def train(
         accelerate=accelerate,
         out=out or load_config(path).out or home / "adapters" / path.stem,
     )
+    if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
+        raise ModuleNotFoundError(name="accelerate")
     if settings.set_folder is None:
         raise ConfigError("set_folder: no instruction set is named", where=str(path), hint="give --set DIR")
     verify_set(settings.set_folder)

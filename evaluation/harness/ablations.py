@@ -12,7 +12,7 @@ from revelator.trace import Passage
 from serving.knowledge.sources import Sources
 from serving.protocols import Completion, Revelator
 from serving.retrieval import Index
-from serving.retrieval.logical import Operators
+from serving.retrieval.logic import Operators
 from serving.retrieval.logical_search import LogicalSettings, search_logical
 
 AFFECTS = {  # strategies and baselines for which a switch changes anything

@@ -14,7 +14,7 @@ from pydantic import Field, RootModel, field_validator, model_validator
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.limits import Strategy
 from serving.protocols import Decoding
-from serving.retrieval.logical import Conjunction, Disjunction, Negation
+from serving.retrieval.logic import Conjunction, Disjunction, Negation
 
 Count = Annotated[int, Field(ge=1)]
 RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name

@@ -27,7 +27,7 @@ from serving.generators import EmbeddedGenerator, EndpointGenerator
 from serving.knowledge.config import open_sources
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
-from serving.retrieval.settings import read_manifest as read_index
+from serving.retrieval.index_folder import read_manifest as read_index
 from serving.triton.control import control
 from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.triton.secrets import INNER, secret

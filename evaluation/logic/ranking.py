@@ -22,7 +22,7 @@ from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.plans import logic
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.logical import Operators, compose
+from serving.retrieval.logic import Operators, compose
 
 WORLD = "world"
 DEEPEST = 10

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from evaluation.commands import FOLDER, HOME, REGISTERED, URI
 from evaluation.costs.command import read_times
+from evaluation.options import FOLDER, HOME, REGISTERED, URI
 from evaluation.report import comparison
 from evaluation.report.page import cost_sheet, html, markdown, report_of
 from evaluation.report.runs import load
+from evaluation.report.sections import put
 from evaluation.report.tracking import log
-from evaluation.sections import put
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
@@ -59,18 +59,17 @@ def report(
     \b
     Examples:
       revelator eval report runs/eval/* --out runs/report
-      revelator eval report runs/eval/auto runs/eval/naive-rag runs/real/recall --against auto --out runs/report
+      revelator eval report runs/eval/auto runs/eval/naive-rag --against auto --out runs/report
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
       revelator eval report runs/evaluations/compare-*/* --against auto --out runs/report --results docs/results.md
     """
-    loaded, retrievals = load(runs)
+    loaded = load(runs)
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
     command, now = asked(sys.argv[1:], runs), datetime.now(UTC)
     made = report_of(
         loaded,
-        retrievals,
         against=against,
         command=command,
         made=now.strftime("%Y-%m-%d %H:%M UTC"),

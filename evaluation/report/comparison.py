@@ -13,11 +13,9 @@ from jinja2 import Environment, StrictUndefined
 
 from evaluation.baselines.table import BASELINES
 from evaluation.metrics.retrieval import title_key
-from evaluation.published import table
 from evaluation.report.charts import Figure
-from evaluation.report.page import Sheet, compared, interval_text, overview
+from evaluation.report.page import Sheet, compared, interval_text, overview, table
 from evaluation.report.runs import COSTS, Loaded, by_benchmark, differences, figure, value_of
-from evaluation.retrieval.recall import titles_of
 from serving.retrieval import Index
 
 SECTION = "comparison"
@@ -149,7 +147,8 @@ def by_coverage(runs: Sequence[Loaded]) -> str:
     place = runs[0].run.index.get("folder", "")
     if not Path(place, "manifest.json").is_file():
         return ""
-    held = titles_of(Index.open(Path(place))).all
+    index = Index.open(Path(place))
+    held = {title_key(passage.title) for passage in map(index.passages.__getitem__, range(len(index)))}
     whole = {row.id: held.issuperset(map(title_key, row.gold_titles)) for row in runs[0].rows if row.gold_titles}
     counts = [sum(there is inside for there in whole.values()) for inside in (True, False)]
     lines = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
@@ -12,20 +12,24 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
-from evaluation.published import TITLES, table
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
-from evaluation.report.plots import Plot, plots_of, plotted, retrieval_plots
+from evaluation.report.plots import Plot, plots_of, plotted
 from evaluation.report.runs import (
     COSTS,
     MEASURES,
     Loaded,
-    Retrieval,
     by_benchmark,
     differences,
     measure_name,
     quality,
 )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
+    """In Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(str(cell) for cell in line) + " |" for line in lines)
 
 
 @dataclass(frozen=True)
@@ -138,36 +142,6 @@ def interval_text(figure: Figure | None, measure: str, *, sign: bool = False) ->
     return f"{value} [{low}, {high}]"
 
 
-def retrieval_sheet(found: Retrieval) -> Sheet:
-    """Recall at 5 documents of each way, and the paired gain over the whole question."""
-    from evaluation.retrieval.page import NAMES, SHORT
-    from evaluation.retrieval.queries import WAYS
-
-    def pick(kind: str, line: dict[str, Any], measure: str, budget: int) -> Figure | None:
-        same = {name: line[name] for name in ("set", "corpus", "questions", "way", "group")}
-        wanted = same | {"measure": measure, "budget": budget}
-        return next((each for each in found.metrics[kind] if all(each[k] == v for k, v in wanted.items())), None)
-
-    cells, strong = [], set()
-    lines = [
-        line
-        for line in found.metrics["means"]
-        if line["group"] == "all" and line["measure"] == "recall" and line["budget"] == SHORT
-    ]
-    for row, line in enumerate(lines):
-        gain = pick("differences", line, "recall", SHORT)
-        more = [interval_text(pick("means", line, measure, 10), "recall") for measure in ("recall", "ndcg")]
-        where = f"{TITLES[line['set']]}, {NAMES[line['corpus']]}, {line['questions']}"
-        cells.append(
-            [where, WAYS[line["way"]], f"{line['n']}", interval_text(line, "recall"),
-             interval_text(gain, "recall", sign=True), *more]
-        )  # fmt: skip
-        strong |= {(row, 4)} if _leaves_out_zero(gain) else set()
-    note = "The same number of documents for each way to ask; gains are paired with the whole question."
-    head = ["searched", "asked", "n", f"recall@{SHORT}", f"gain, recall@{SHORT}", "recall@10", "nDCG@10"]
-    return Sheet("Whole question or plan", note, head, cells, strong)
-
-
 def cost_sheet(runs: Sequence[Loaded], times: ServiceTimes) -> Sheet:
     """Predicted for one and eight servers of the revelator, at 1 and 64 questions in flight."""
     cells = []
@@ -215,24 +189,9 @@ def card_of(run: Loaded) -> Card:
     return Card(run.card, f"{run.name} on {run.benchmark}", lines)
 
 
-def retrieval_card(found: Retrieval) -> Card:
-    about = found.about
-    lines = {
-        "command": about["command"],
-        "config hash": about["config_hash"],
-        "data": f"set {about['set'][:16]}; " + ", ".join(f"{k} {v[:16]}" for k, v in about["indexes"].items()),
-        "adapter": f"version {about['version']}, manifest {about['adapter'][:16]}, base {about['base'][:16]}",
-        "code": about["code"][:16],
-        "machine": about["machine"],
-        "started": about["started"],
-    }
-    return Card(f"recall-{about['config_hash'][:8]}", f"retrieval alone, {found.folder.name}", lines)
-
-
 @dataclass(frozen=True)
 class Report:
     sections: list[Section]
-    retrievals: list[tuple[Retrieval, Sheet, list[Plot], Card]]
     cards: dict[str, Card]
     command: str
     made: str
@@ -248,7 +207,6 @@ class Report:
 
 def report_of(
     runs: Sequence[Loaded],
-    retrievals: Sequence[Retrieval],
     *,
     against: str | None,
     command: str,
@@ -256,9 +214,8 @@ def report_of(
     version: str,
     costs: Sheet | None = None,
 ) -> Report:
-    asked = [(one, retrieval_sheet(one), retrieval_plots(one), retrieval_card(one)) for one in retrievals]
-    cards = {card.id: card for card in [*map(card_of, runs), *(card for *_, card in asked)]}
-    return Report(sections_of(runs, against), asked, cards, command, made, version, costs)
+    cards = {card.id: card for card in map(card_of, runs)}
+    return Report(sections_of(runs, against), cards, command, made, version, costs)
 
 
 def html(report: Report) -> str:
@@ -277,8 +234,6 @@ def markdown(report: Report) -> str:
     parts = ["# Evaluation", f"{made} Plots, cases and plans are in `report.html`."]
     for section in report.sections:
         parts += [f"## {section.name}", section.about + ".", *(sheet.markdown() for sheet in section.sheets)]
-    for found, sheet, _, _ in report.retrievals:
-        parts += [f"## Retrieval alone: {found.folder.name}", sheet.markdown()]
     if report.costs:
         parts += ["## Cost", report.costs.markdown()]
     parts.append("## Reproduce")

@@ -9,12 +9,9 @@ from markupsafe import Markup
 
 from evaluation.metrics.bootstrap import bootstrap_columns
 from evaluation.metrics.retrieval import title_recall
-from evaluation.published import TITLES
 from evaluation.report import charts
 from evaluation.report.charts import Figure, Series
-from evaluation.report.runs import Loaded, Retrieval, measure_name
-from evaluation.retrieval.page import NAMES
-from evaluation.retrieval.queries import WAYS
+from evaluation.report.runs import Loaded, measure_name
 from revelator.errors import ExpressionError
 from revelator.plans import parse, to_letters
 from revelator.tasks import TASKS
@@ -85,33 +82,6 @@ def plotted(runs: Sequence[Loaded]) -> Sequence[Loaded]:
     """All, or of many those without a switch: more marks than colours cannot be told apart at a glance."""
     whole = [run for run in runs if not run.run.ablation]
     return whole if whole and len(runs) > charts.COLOURS else runs
-
-
-def retrieval_plots(found: Retrieval) -> list[Plot]:
-    """A recall curve for each set and corpus of a measurement of retrieval alone, over dev questions."""
-    card = f"recall-{found.about['config_hash'][:8]}"
-    ways = {way: Series(name, number) for number, (way, name) in enumerate(WAYS.items())}
-    dev = [curve for curve in found.metrics["curves"] if curve["questions"] == "dev"]
-    places = dict.fromkeys((curve["set"], curve["corpus"]) for curve in dev)
-    plots = []
-    for source, corpus in places:
-        own = [c for c in dev if (c["set"], c["corpus"]) == (source, corpus)]
-        curves = [(ways[c["way"]], c["budgets"], c["recall"]) for c in own]
-        n = own[0]["recall"][0]["n"]
-        note = f"{n} dev questions; the same number of documents for each way. Bands are 95 % intervals."
-        title = f"{TITLES[source]}, {NAMES[corpus]}"
-        plots.append(
-            Plot(
-                f"{card}-{source}-{corpus}",
-                "recall-curves",
-                title,
-                note,
-                charts.lines(curves, "documents", "recall"),
-                [card],
-                [series for series, _, _ in curves],
-            )
-        )
-    return plots
 
 
 def group_name(group: str, key: str) -> str:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.folder import RUN, QuestionRow, Run, read_metrics, read_questions, read_run
+from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.report.charts import Figure, Series
-from revelator.errors import ArtifactError, ConfigError
+from revelator.errors import ConfigError
 from revelator.files import sha256_text
 
 MEASURES = {
@@ -69,46 +68,18 @@ class Loaded:
         return figure([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.counted])
 
 
-@dataclass(frozen=True)
-class Retrieval:
-    """A measurement of retrieval alone (`revelator eval recall`)."""
-
-    folder: Path
-    about: dict[str, Any]
-    metrics: dict[str, Any]
-
-
-def load(folders: Sequence[Path]) -> tuple[list[Loaded], list[Retrieval]]:
+def load(folders: Sequence[Path]) -> list[Loaded]:
     """What lies in the folders. ArtifactError for one that is no run or not whole; ConfigError for one named twice."""
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("a run is named twice", hint="name each folder once")
-    retrievals = [_retrieval(folder) for folder in folders if _kind(folder) == "retrieval"]
-    read = [(folder, read_run(folder)) for folder in folders if _kind(folder) != "retrieval"]
+    read = [(folder, read_run(folder)) for folder in folders]
     names = _names([run for _, run in read])
     whole = [name for (_, run), name in zip(read, names, strict=True) if not run.ablation]  # these first: see plotted
     numbers = {name: number for number, name in enumerate(dict.fromkeys([*whole, *names]))}
-    loaded = [
+    return [
         Loaded(folder, run, read_questions(folder, run), read_metrics(folder), Series(name, numbers[name]))
         for (folder, run), name in zip(read, names, strict=True)
     ]
-    return loaded, retrievals
-
-
-def _kind(folder: Path) -> str:
-    try:
-        value = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return ""
-    return str(value.get("kind", "")) if isinstance(value, dict) else ""
-
-
-def _retrieval(folder: Path) -> Retrieval:
-    path = folder / "metrics.json"
-    if not path.is_file():
-        hint = "run the same `revelator eval recall` again: it goes on where it stopped"
-        raise ArtifactError("the measurement is not whole: metrics.json is missing", where=str(folder), hint=hint)
-    about = json.loads((folder / RUN).read_text(encoding="utf-8"))
-    return Retrieval(folder, about, json.loads(path.read_text(encoding="utf-8")))
 
 
 def _names(runs: Sequence[Run]) -> list[str]:

@@ -94,7 +94,6 @@ def _sheets(report: Report) -> list[tuple[Sheet, str]]:
         for section in report.sections
         for number, sheet in enumerate(section.sheets)
     ]
-    found += [(sheet, f"retrieval-{retrieval.folder.name}") for retrieval, sheet, _, _ in report.retrievals]
     found += [(report.costs, "cost")] if report.costs else []
     return [(sheet, re.sub(r"[^\w.-]+", "-", place)) for sheet, place in found]
 

@@ -28,7 +28,7 @@ from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, lik
 from data_gen.sources import READERS
 from data_gen.sources.rows import count
 from data_gen.teacher.work import QUESTIONS, Admission, rows
-from evaluation.adapters.scores import TaskScore
+from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from evaluation.self_training.proposing import Propose

@@ -15,7 +15,7 @@ from revelator.terminal import printable
 from serving.commands.index_calibrate import calibrate
 from serving.commands.index_search import AS_JSON, FOLDER, choice, search
 from serving.retrieval import IndexSettings, build_index, read_manifest
-from serving.retrieval.settings import Faiss, Fusion, Kind
+from serving.retrieval.index_folder import Faiss, Fusion, Kind
 
 
 @click.group()

@@ -10,9 +10,8 @@ import click
 from revelator.terminal import printable
 from serving.commands.index_search import AS_JSON, FOLDER, choice
 from serving.retrieval import Index
-from serving.retrieval.calibration import Calibration
-from serving.retrieval.labels import fit_labels, read_labels, write_calibrations
-from serving.retrieval.logical_search import Source
+from serving.retrieval.calibration import fit_labels, read_labels, write_calibrations
+from serving.retrieval.logical_search import Calibration, Source
 
 
 @click.command()

@@ -14,10 +14,10 @@ from revelator.plans import logic as language
 from revelator.terminal import printable
 from revelator.trace import Passage
 from serving.retrieval import Index
-from serving.retrieval.labels import read_calibrations
-from serving.retrieval.logical import Conjunction, Disjunction, Negation, Operators
-from serving.retrieval.logical_search import Found, LogicalSettings, Source, run
-from serving.retrieval.settings import Fusion
+from serving.retrieval.calibration import read_calibrations
+from serving.retrieval.index_folder import Fusion
+from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
+from serving.retrieval.logical_search import LogicalSettings, Ranking, Source, rank_logical
 
 FOLDER = click.Path(path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
@@ -87,10 +87,10 @@ def search(
         passages, head = opened.search(query, depth, fusion=fusion), None
     else:
         parsed = language.parse(query)
-        found = run(opened, parsed, depth, settings)
-        passages, head = opened.found(found.scores, found.places), _head(found, parsed)
+        found = rank_logical(opened, parsed, depth, settings)
+        passages, head = opened.passages_at(found.scores, found.places), _head(found, parsed)
     if reranker:
-        from serving.retrieval.rerank import Reranker
+        from serving.retrieval.encoder import Reranker
 
         passages = Reranker(reranker).rerank(query, passages, k)
     _print(passages, head, len(opened), as_json)
@@ -115,7 +115,7 @@ def _logical(
     return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
 
 
-def _head(found: Found, query: language.Query) -> dict[str, Any]:
+def _head(found: Ranking, query: language.Query) -> dict[str, Any]:
     """What a logical search says beside its passages."""
     warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(query)]
     return {"exact": found.exact, "scored": found.scored, "warnings": warnings}

@@ -1,6 +1,5 @@
-"""Runs questions: routes, plans, single steps, merging, limits and the trace."""
+"""Runs questions: routes, plans and trees, evidence, operations over answers, and the trace."""
 
-from revelator.limits import Limits, Strategy
 from serving.executor.executor import Executor
 
-__all__ = ["Executor", "Limits", "Strategy"]
+__all__ = ["Executor"]

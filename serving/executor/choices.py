@@ -15,6 +15,22 @@ from typing import NamedTuple
 
 from revelator.trace import Node
 
+MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
+MOST_PASSES = 4  # over the calls of all producers, to leave out those that belong to no other's
+Picks = dict[int, set[tuple[str, int]]]  # by leaf
+_GATHERS = re.compile(
+    r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
+)
+_AGGREGATES = re.compile(
+    r"\b(how many|in common|both|same|total|sum|count|average|altogether|combined"
+    r"|most|least|first|last|earli(?:er|est)|lat(?:er|est)|old(?:er|est)|young(?:er|est)|new(?:er|est)"
+    r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
+    re.IGNORECASE,
+)
+LOOK_BACK = 40  # characters before "of" in which a word stands that takes a list
+_SEPARATOR = re.compile(r"[_\W]")
+_ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -43,8 +59,6 @@ class Choice:
 
 
 NOTHING_CHOSEN = Choice()
-MOST_STEPS = 1_000  # of the search for a leaf's choices: a few milliseconds
-MOST_PASSES = 4  # over the calls of all producers, to leave out those that belong to no other's
 
 
 class Answered(NamedTuple):
@@ -114,9 +128,6 @@ def choose(
     return Chosen(found[:width], not is_whole)
 
 
-Picks = dict[int, set[tuple[str, int]]]  # by leaf
-
-
 def _belonging(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
     """The calls of each producer whose picks every other producer has, too, and the picks that all have, by leaf."""
     taken: Picks = {}
@@ -161,20 +172,6 @@ def _option(names: Sequence[str], one: Answered, number: int, producer: int) -> 
 def _together(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Choice:
     text = listed(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
     return Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
-
-
-_GATHERS = re.compile(
-    r"\b(?:(?<!each )(?<!one )of|between|among|amongst|compare)\s+(?:the\s+|these\s+|all\s+)*(?=\{)", re.IGNORECASE
-)
-_AGGREGATES = re.compile(
-    r"\b(how many|in common|both|same|total|sum|count|average|altogether|combined"
-    r"|most|least|first|last|earli(?:er|est)|lat(?:er|est)|old(?:er|est)|young(?:er|est)|new(?:er|est)"
-    r"|(?:long|short|large?|small|bigg?|high|low|tall|great|heavi)(?:er|est))\b",
-    re.IGNORECASE,
-)
-LOOK_BACK = 40  # characters before "of" in which a word stands that takes a list
-_SEPARATOR = re.compile(r"[_\W]")
-_ASKS_OF = re.compile(r"\b(which|who|what|how many|any|all|both|none|number|one)\s*$", re.IGNORECASE)
 
 
 def wants_all(text: str, name: str) -> bool:

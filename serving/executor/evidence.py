@@ -19,6 +19,8 @@ from revelator.trace_events import Happening
 from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
+Tell = Callable[[Happening, Node], None]
+
 
 @dataclass(frozen=True)
 class Models:
@@ -91,9 +93,6 @@ def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
 def _retried(node: Node, service: str) -> None:
     retries = node.detail.setdefault("retries", {})
     retries[service] = retries.get(service, 0) + 1
-
-
-Tell = Callable[[Happening, Node], None]
 
 
 async def answer_from_documents(

@@ -14,6 +14,8 @@ from revelator.plans import Atomic, Dependent, Expression
 from revelator.trace import Kind, Node, Outcome, Trace, Usage, in_order
 from revelator.trace_events import Event, Happening, Teller
 
+NOT_REACHED = "not reached"
+
 
 class Recorder:
     """Nodes are numbered in the order in which they are opened, which never depends on which call ends first.
@@ -165,9 +167,6 @@ class Running:
         elif isinstance(error, Exception):
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         self.recorder.ended(node)
-
-
-NOT_REACHED = "not reached"
 
 
 class PlanNodes:

@@ -21,6 +21,8 @@ from serving.merge import Member, Merged, Part, compute, needs_judgement, size_o
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
 
+log = logging.getLogger(__name__)
+
 
 @dataclass
 class Run:
@@ -63,9 +65,6 @@ class Run:
     def degrade(self, reason: str) -> None:
         self.recorder.trace.degraded = True
         self.recorder.trace.reason = reason
-
-
-log = logging.getLogger(__name__)
 
 
 async def merge_plan(run: Run, plan: PlanRun) -> None:

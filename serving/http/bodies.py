@@ -13,6 +13,7 @@ from revelator.errors import InvalidRequest
 
 BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
 SECONDS = 10.0  # in which a body has to arrive
+APART = 1 << 16  # bytes beyond which a body is read beside the event loop
 
 Body = TypeVar("Body", bound=BaseModel)
 
@@ -29,6 +30,8 @@ async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) 
     except TimeoutError as error:
         raise HTTPException(408, f"the body did not arrive within {SECONDS:g} s") from error
     try:
+        if len(body) > APART:
+            return await asyncio.to_thread(kind.model_validate_json, body)
         return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]

@@ -12,12 +12,13 @@ else.
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable, Collection
-from typing import Literal
+from typing import Any, Literal, cast
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -35,6 +36,8 @@ from serving.http.protection import Protection
 from serving.http.statuses import described, headers_of
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
+SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
+ALL_BYTES = 1 << 26  # of all larger bodies whose requests are being read or answered
 MODEL = "/v2/models/executor"
 METRICS_SECONDS = 5.0
 INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
@@ -113,14 +116,29 @@ def _application(routes: list[Route], hosts: Collection[str]) -> Starlette:
 
 
 class Plain:
-    """ASGI middleware: a body says how long it is before it is read, and is what it says."""
+    """ASGI middleware: a body says how long it is before it is read, and is what it says. Room for a large one is
+    reserved until its request is answered, so that many together are bounded, too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._reserved = 0  # bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
-        await (refusal or self.app)(scope, receive, send)
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        if refusal := self._refusal(request):
+            return await refusal(scope, receive, send)
+        length = int(request.headers.get("content-length", "0"))
+        size = length if length > SMALL_BYTES else 0
+        if self._reserved + size > ALL_BYTES:
+            refusal = _refused(503, "too many large requests at the same time: ask again later")
+            return await refusal(scope, receive, send)
+        self._reserved += size
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._reserved -= size
 
     @staticmethod
     def _refusal(request: Request) -> JSONResponse | None:
@@ -151,7 +169,7 @@ class Gateway:
         question = asked.text("question")
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options = read_options(asked.text("options") or "")
+        options = await asyncio.to_thread(read_options, asked.text("options") or "")
         if asked.parameters.deadline_ms:
             options["deadline_ms"] = asked.parameters.deadline_ms
         answer = await self._client.ask(question, **options)
@@ -172,20 +190,39 @@ class Gateway:
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
 
 
+class Wanted(BaseModel):
+    """The options of a question as JSON; each field is as in `revelator.client.Options`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    plan: str | None = None
+    strategy: str | None = None
+    deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
+    limits: dict[str, int | float] | None = None
+    reuse: dict[str, Any] | None = None
+
+
 def read_options(text: str) -> Options:
     """The options of a question from their JSON. Raises InvalidRequest."""
     try:
-        value = json.loads(text or "{}")
-        if not isinstance(value, dict) or value.keys() - Options.__annotations__.keys():
-            names = ", ".join(sorted(Options.__annotations__))
-            raise InvalidRequest("the options must be a JSON object", where="options", hint=f"with any of {names}")
-        if value.get("reuse") is not None:
+        wanted = Wanted.model_validate(json.loads(text or "{}"))
+        value: dict[str, Any] = wanted.model_dump(exclude_none=True)
+        if "reuse" in value:
             value["reuse"] = Trace.from_json(value["reuse"])
+    except ValidationError as error:
+        raise _invalid_option(error) from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", where="options", hint=error.hint) from error
-    return Options(**{name: given for name, given in value.items() if given is not None})
+    return cast(Options, value)
+
+
+def _invalid_option(error: ValidationError) -> InvalidRequest:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, ("options", *first["loc"])))
+    names = ", ".join(sorted(Wanted.model_fields))
+    return InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where[:200], hint=f"options are {names}")
 
 
 def _text(answer: Answer, name: str) -> str:

@@ -33,6 +33,7 @@ FORMATS = "revelator-graph-"  # what a load may replace
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+HINT = "build it with `revelator graph load FILE --out DIR`"
 
 
 def build_graph(
@@ -187,9 +188,6 @@ def _all_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> I
 
 def _speaks(name: Literal, v: Vocabulary) -> bool:
     return (name.language or "") in ("", v.language)
-
-
-HINT = "build it with `revelator graph load FILE --out DIR`"
 
 
 def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:

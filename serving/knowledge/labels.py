@@ -20,6 +20,8 @@ from serving.retrieval import STOP_WORDS
 LabelKind = Literal["entity", "relation"]
 CANDIDATES = 20
 BATCH = 10_000
+SHARED = 5  # letters at the beginning that make two words one: direct|or, direct|ed
+THRESHOLD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,10 +103,6 @@ class LabelIndex:
             connection = self._local.connection = sqlite3.connect(self._uri, uri=True)
         rows = connection.execute(f"SELECT iri, text, kind, main FROM labels WHERE {condition}", values)
         return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]
-
-
-SHARED = 5  # letters at the beginning that make two words one: direct|or, direct|ed
-THRESHOLD = 0.5
 
 
 def best_relations(phrase: str, relations: Sequence[Label]) -> list[Label]:

@@ -16,6 +16,10 @@ from revelator.trace import Passage
 from serving.retrieval import terms
 
 SourceKind = Literal["text", "graph", "web"]
+OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
+PASSAGES = 3  # k: passages a query and source (section 4.1.4)
+FAN_OUT = 64  # queries of one node that sources are searched with by words
+Ids = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +71,6 @@ class Source(Protocol):
         ...
 
     async def close(self) -> None: ...
-
-
-OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
-PASSAGES = 3  # k: passages a query and source (section 4.1.4)
-FAN_OUT = 64  # queries of one node that sources are searched with by words
-
-Ids = Mapping[str, Mapping[str, tuple[str, ...]]]
 
 
 def query_of(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Query:

@@ -25,6 +25,9 @@ RDFS_LABEL = NamedNode("http://www.w3.org/2000/01/rdf-schema#label")
 ALT_LABEL = NamedNode("http://www.w3.org/2004/02/skos/core#altLabel")
 DIRECT_CLAIM = NamedNode("http://wikiba.se/ontology#directClaim")
 XSD = "http://www.w3.org/2001/XMLSchema#"
+Row = dict[str, Any]  # variable → NamedNode, BlankNode or Literal; unbound ones are left out
+WIKIDATA_URL = "https://query.wikidata.org/sparql"
+REMEMBERED = 4_096  # names whose nodes are kept
 
 
 @dataclass(frozen=True)
@@ -101,9 +104,6 @@ def labels_of(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-Row = dict[str, Any]  # variable → NamedNode, BlankNode or Literal; unbound ones are left out
-
-
 def shown(row: Row) -> str:
     """What `?x` of a row is called: its label, or else the text of the term itself."""
     return text_of(row["label"] if "label" in row else row["x"])
@@ -135,10 +135,6 @@ def _path(predicates: Sequence[NamedNode]) -> str:
 def _label(variable: str, v: Vocabulary) -> str:
     languages = ", ".join(str(Literal(tag)) for tag in dict.fromkeys(["", v.language]))
     return f"OPTIONAL {{ {variable} {v.label} ?label . FILTER(LANG(?label) IN ({languages})) }}"
-
-
-WIKIDATA_URL = "https://query.wikidata.org/sparql"
-REMEMBERED = 4_096  # names whose nodes are kept
 
 
 class SparqlEndpoint:

@@ -10,7 +10,7 @@ from serving.reading.lexicon import phrase_places, word_set
 from serving.reading.names import Candidate, candidates, token_span
 from serving.reading.question import Asked
 from serving.reading.text import Token, content, sentences, tokenise
-from serving.retrieval.passages import detokenize
+from serving.retrieval.words import detokenize
 
 PRONOUNS = word_set("pronouns")
 _NOUN_PHRASE_START = frozenset(("the", "this"))

@@ -174,9 +174,9 @@ def _relation(
     if inside:
         return 0.5 * weight
     right = candidate.first > trigger
-    between = tokens[trigger + 1 : candidate.first] if right else tokens[candidate.last : trigger]
-    gap = sum((0.3 if t.lower in _THIN else 1.0) if t.is_word else 1.5 for t in between)
-    gap -= sum(sum(1 for t in between if t is tokens[i]) for s, e in known for i in range(s, e))
+    begin, end = (trigger + 1, candidate.first) if right else (candidate.last, trigger)
+    gap = sum((0.3 if t.lower in _THIN else 1.0) if t.is_word else 1.5 for t in tokens[begin:end])
+    gap -= sum(max(0, min(e, end) - max(s, begin)) for s, e in known)
     near = 1.0 / (1.0 + 0.25 * max(gap, 0.0))
     return weight * near + 0.5 * weight * _side(tokens, candidate, trigger, right, known)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -16,6 +17,7 @@ _ABBREVIATION = re.compile(
 )
 
 _NUMBERED = re.compile(r"\b(?:Nos?|[Vv]ol|[Pp]p?)\.$")
+SENTENCE_CHARACTERS = 600  # scoring a sentence takes time of its third power: longer ones are read in pieces
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,16 @@ def sentences(text: str) -> list[str]:
         found.append(text[start : match.end()].strip())
         start = match.end()
     found.append(text[start:].strip())
-    return [sentence for sentence in found if sentence]
+    return [piece for sentence in found if sentence for piece in _pieces(sentence)]
+
+
+def _pieces(sentence: str) -> Iterator[str]:
+    """The sentence itself, or, of a long one, pieces that end at a space where there is one."""
+    while len(sentence) > SENTENCE_CHARACTERS:
+        at = sentence.rfind(" ", 1, SENTENCE_CHARACTERS) + 1 or SENTENCE_CHARACTERS
+        yield sentence[:at].strip()
+        sentence = sentence[at:].strip()
+    yield sentence
 
 
 def content(tokens: tuple[Token, ...]) -> set[str]:

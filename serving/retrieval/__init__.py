@@ -1,9 +1,8 @@
 """Retrieval: index folders built from corpora, plain search by BM25, vectors or both, and logical search."""
 
 from serving.retrieval.build import build_index
-from serving.retrieval.index import Index
-from serving.retrieval.local import LocalRetriever
-from serving.retrieval.settings import IndexSettings, read_manifest
+from serving.retrieval.index import Index, LocalRetriever
+from serving.retrieval.index_folder import IndexSettings, read_manifest
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
 
 __all__ = [

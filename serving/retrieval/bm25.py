@@ -18,9 +18,7 @@ import bm25s
 import numpy as np
 
 from revelator.errors import DataError
-from serving.retrieval.passages import mapped
-from serving.retrieval.settings import IndexSettings
-from serving.retrieval.shards import Shard
+from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
 from serving.retrieval.words import hashes, query_terms
 
 
@@ -103,8 +101,8 @@ def _write_columns(
 ) -> None:
     starts = np.concatenate([[0], np.cumsum(frequencies)])
     np.save(stage / "indptr.csc.index.npy", starts)
-    data = mapped(stage / "data.csc.index.npy", np.float32, (int(starts[-1]),))
-    indices = mapped(stage / "indices.csc.index.npy", np.int32, (int(starts[-1]),))
+    data = create_mapped(stage / "data.csc.index.npy", np.float32, (int(starts[-1]),))
+    indices = create_mapped(stage / "indices.csc.index.npy", np.int32, (int(starts[-1]),))
     filled, first = starts[:-1].copy(), 0
     for shard, global_number in zip(shards, numbers, strict=True):
         passages, words, times = _counted(shard, global_number)

@@ -28,11 +28,10 @@ from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_file, sha256_folder, staged_folder, work_folder, write_json
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
+from serving.retrieval.corpora import corpus_size, read_corpus
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.passages import PassageWriter, corpus_size, detokenize, read_corpus
-from serving.retrieval.settings import FORMAT, FORMATS, IndexSettings
-from serving.retrieval.shards import Shard, write_shard
-from serving.retrieval.words import hash_of
+from serving.retrieval.index_folder import FORMAT, FORMATS, IndexSettings, PassageWriter, Shard, write_shard
+from serving.retrieval.words import detokenize, hash_of
 
 SHARD = 20_000  # passages
 DENSE_SHARD = 512  # about half a minute of a small model on one core: what a kill may cost

@@ -1,78 +1,143 @@
-"""Scores → probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E), fitted on few."""
+"""Labelled passages → calibrations of a logical search, and the file that carries them from one command to another."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from revelator.errors import DataError
+from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.files import write_json
+from serving.retrieval.index import Index
+from serving.retrieval.logical_search import (
+    Calibration,
+    Calibrations,
+    Source,
+    default_source,
+    fit_calibration,
+    raw_scores,
+)
 
-STEPS = 50
-POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
-
-
-@dataclass(frozen=True)
-class Calibration:
-    """σ((s - threshold)·slope): `threshold` is the score at which a document is as likely about the term as not."""
-
-    threshold: float
-    slope: float
-
-    def __call__(self, scores: np.ndarray) -> np.ndarray:
-        """Probabilities, of the shape of `scores`."""
-        return 1 / (1 + np.exp(np.clip((self.threshold - scores) * self.slope, -60, 60)))
+FORMAT = "revelator-calibration-1"
+ROW = 'each line is one JSON object: {"term": "gene therapy", "passage": "its id", "relevant": true}'
 
 
 @dataclass(frozen=True)
-class Calibrations:
-    """One calibration for each term that was labelled, and `general`, of all labels, for every other.
+class Label:
+    """Whether a passage is about a term; `where` is the place in the file that says so."""
 
-    They hold for scores of one `source`, and where these are cosines for one model (its digest; "" for BM25).
+    term: str
+    passage: str
+    relevant: bool
+    where: str
+
+
+def read_labels(path: Path) -> list[Label]:
+    """The labels of a file of JSON lines. Raises DataError with the line."""
+    labels: dict[tuple[str, str], Label] = {}
+    try:
+        with path.open("rb") as lines:
+            for number, line in enumerate(lines, 1):
+                if line.strip():
+                    label = _label(line, f"{path}:{number}")
+                    before = labels.setdefault((label.term, label.passage), label)
+                    if before is not label:
+                        message = f"passage {label.passage!r} has a label for this term already at {before.where}"
+                        raise DataError(message, where=label.where)
+    except OSError as error:
+        raise DataError(f"the labels cannot be read: {error.strerror}", where=str(path)) from error
+    if len({label.relevant for label in labels.values()}) < 2:
+        raise DataError("a calibration needs labels of both kinds", where=str(path), hint=ROW)
+    return list(labels.values())
+
+
+def _label(line: bytes, where: str) -> Label:
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"not a line of JSON: {error}", where=where, hint=ROW) from error
+    if not isinstance(row, dict):
+        raise DataError(f"not an object but {type(row).__name__}", where=where, hint=ROW)
+    term, passage, relevant = (row.get(name) for name in ("term", "passage", "relevant"))
+    if not isinstance(term, str) or not any(c.isalnum() for c in term):
+        raise DataError("`term` is missing or holds no word", where=where, hint=ROW)
+    if not isinstance(passage, str | int) or isinstance(passage, bool):
+        raise DataError("`passage` is missing or neither a string nor a whole number", where=where, hint=ROW)
+    if not isinstance(relevant, bool):
+        raise DataError("`relevant` is missing or neither true nor false", where=where, hint=ROW)
+    return Label(term, str(passage), relevant, where)
+
+
+def fit_labels(index: Index, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
+    """A calibration for all terms, and one for each term that has labels of both kinds.
+
+    Raises DataError for a passage that the index does not hold, ConfigError for scores that it does not hold.
     """
-
-    source: str
-    model: str
-    general: Calibration
-    terms: Mapping[str, Calibration]
-
-    def of(self, term: str) -> Calibration:
-        return self.terms.get(term, self.general)
-
-
-def fit(scores: ArrayLike, labels: ArrayLike) -> Calibration:
-    """The calibration of highest likelihood for `labels` (1: about the term) of documents with `scores`.
-
-    The targets are Platt's ((n+1)/(n+2) for n positives, 1/(n+2) for n negatives), so that scores which a threshold
-    separates still give a finite slope. Newton's method. Raises DataError without a document of each label.
-    """
-    s, y = np.asarray(scores, float), np.asarray(labels, bool)
-    positives, negatives = int(y.sum()), int((~y).sum())
-    if not positives or not negatives:
-        raise DataError(f"a calibration needs documents of both labels, not {positives} and {negatives}")
-    center, scale = s.mean(), max(float(s.std()), 1e-9)
-    x = (s - center) / scale
-    target = np.where(y, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    slope, shift = 1.0, 0.0
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-(slope * x + shift)))
-        gradient = np.array([((p - target) * x).sum(), (p - target).sum()])
-        w = np.maximum(p * (1 - p), 1e-9)
-        hessian = np.array([[(w * x * x).sum(), (w * x).sum()], [(w * x).sum(), w.sum()]]) + 1e-6 * np.eye(2)
-        step = np.linalg.solve(hessian, gradient)
-        slope, shift = slope - step[0], shift - step[1]
-        if np.abs(step).max() < 1e-9:
-            break
-    slope = max(slope, 1e-3)  # a higher score never means less
-    return Calibration(float(center - shift / slope * scale), float(slope / scale))
+    source = default_source(index, source)
+    places, labelled = _places(index, labels), defaultdict(list)
+    for label in labels:
+        labelled[label.term].append(label)
+    if source != "bm25" and index.vectors is None:
+        raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
+    vectors = index.encoder.queries(list(labelled)) if source != "bm25" else None
+    scores, fitted = [], {}
+    for number, (term, own) in enumerate(labelled.items()):
+        at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
+        cosines = None
+        if vectors is not None:
+            assert index.vectors is not None
+            cosines = index.vectors.matrix[at] @ vectors[number]
+        scores.append(raw_scores(index, term, cosines, source, at))
+        if len(set(truth)) == 2:
+            fitted[term] = fit_calibration(scores[-1], truth)
+    truths = [label.relevant for own in labelled.values() for label in own]
+    model = index.manifest["model"]["digest"] if source != "bm25" else ""
+    return Calibrations(source, model, fit_calibration(np.concatenate(scores), truths), fitted)
 
 
-def self_labelled(scores: np.ndarray, seed: int = 0) -> Calibration:
-    """A calibration without labels: the term's best documents stand for positives, others at random for negatives."""
-    positives = min(POSITIVES, max(1, len(scores) // 2))
-    order = np.argsort(-scores, kind="stable")
-    rest = np.random.default_rng(seed).permutation(order[positives:])[:NEGATIVES]
-    chosen = np.concatenate([order[:positives], rest])
-    return fit(scores[chosen], np.arange(len(chosen)) < positives)
+def _places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
+    """The position of each labelled passage: one reading of the store, which finds passages by position alone."""
+    wanted = {label.passage for label in labels}
+    places: dict[str, int] = {}
+    for position in range(len(index)):
+        if (name := index.passages[position].id) in wanted:
+            places[name] = position
+            if len(places) == len(wanted):
+                return places
+    missing = next(label for label in labels if label.passage not in places)
+    raise DataError(f"the index holds no passage {missing.passage!r}", where=missing.where)
+
+
+def write_calibrations(path: Path, fitted: Calibrations) -> dict[str, Any]:
+    """Writes the file of `--calibration`, and returns what it says."""
+    described = {"format": FORMAT, **asdict(fitted)}
+    write_json(path, described)
+    return described
+
+
+def read_calibrations(path: Path) -> Calibrations:
+    """What `write_calibrations` wrote. Raises ArtifactError."""
+    hint = "make it with `revelator index calibrate DIR LABELS.jsonl --out FILE`"
+    try:
+        row = json.loads(path.read_bytes())
+        if row["format"] != FORMAT or row["source"] not in get_args(Source):
+            raise ValueError
+        terms = {term: _calibration(value) for term, value in row["terms"].items()}
+        return Calibrations(row["source"], row["model"], _calibration(row["general"]), terms)
+    except OSError as error:
+        raise ArtifactError(f"the calibration cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ArtifactError("not a calibration of this version", where=str(path), hint=hint) from error
+
+
+def _calibration(row: Any) -> Calibration:
+    threshold, slope = float(row["threshold"]), float(row["slope"])
+    if not (math.isfinite(threshold) and math.isfinite(slope) and slope > 0):
+        raise ValueError
+    return Calibration(threshold, slope)

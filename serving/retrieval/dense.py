@@ -3,12 +3,16 @@
 `flat` compares a query with every vector of the file. `ivf`, `hnsw` and `pq` are FAISS indexes beside it (Douze et al.
 2024) that propose candidates; these are scored again with the file's vectors, so that a score is the inner product of
 unit vectors, the cosine, whatever found it.
+
+Inner products of a few vectors with all rows come from FAISS's kernel, which takes a row for all vectors while it is
+near. FAISS's own exhaustive search reads the matrix once a vector; one that repacks it for few vectors (OpenBLAS, MKL,
+ONNX Runtime) takes two to three times as long.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
@@ -20,11 +24,11 @@ import numpy as np
 from rich.progress import Progress
 
 from revelator.errors import ConfigError
-from serving.retrieval.passages import mapped
-from serving.retrieval.products import nearest
-from serving.retrieval.settings import IndexSettings
-from serving.retrieval.shards import Shard
+from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
 
+KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
+TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
+NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 VECTORS = "vectors.npy"
 FAISS = "faiss.index"
 LISTS = "faiss.lists"  # of ivf
@@ -34,6 +38,98 @@ GPU_MOST = 2048  # neighbours that FAISS finds on a GPU
 PQ_SMALLEST = 256  # as many vectors as a byte has codes
 CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 50 more
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
+
+
+def inner_products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
+    """`vectors @ matrix.T`, shape (vectors, documents), each row of the matrix read once. Of the rows at `places` if
+    they are given, which are read where they lie."""
+    if places is not None:
+        return _products_at(np.asarray(matrix), _plain(vectors), np.asarray(places, np.int64))
+    scores = np.empty((len(vectors), len(matrix)), np.float32)
+    for start, block in product_blocks(matrix, vectors):
+        scores[:, start : start + len(block)] = block.T
+    return scores
+
+
+def nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """(products, positions) of the `k` rows with the highest product with each vector, best first, equal ones in order;
+    shapes (vectors, k); -inf and -1 where there is none."""
+    scores = np.full((len(vectors), k), -np.inf, np.float32)
+    places = np.full((len(vectors), k), -1, np.int64)
+    for first in range(0, len(vectors), TOGETHER):
+        group = vectors[first : first + TOGETHER]
+        tops = [Top(k) for _ in group]
+        for start, block in product_blocks(matrix, group):
+            for top, own in zip(tops, block.T, strict=True):
+                top.add_block(own, start)
+        for row, top in enumerate(tops, first):
+            scores[row, : len(top.scores)], places[row, : len(top.places)] = top.scores, top.places
+    return scores, places
+
+
+class Top:
+    """The `k` best of what was added, best first, equal ones in the order in which they came."""
+
+    def __init__(self, k: int) -> None:
+        self._k = k
+        self.scores = np.empty(0, np.float32)
+        self.places = np.empty(0, np.int64)
+
+    @property
+    def least(self) -> float:
+        """What a score must reach to be among them."""
+        return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
+
+    def add(self, scores: np.ndarray, places: np.ndarray) -> None:
+        if not len(scores):
+            return
+        scores, places = np.append(self.scores, scores), np.append(self.places, places)
+        kept = best_places(scores, self._k)
+        self.scores, self.places = scores[kept], places[kept]
+
+    def add_block(self, scores: np.ndarray, start: int) -> None:
+        """Those of a row of places, from `start` on."""
+        rows = np.flatnonzero(scores >= self.least)
+        self.add(scores[rows], start + rows)
+
+
+def product_blocks(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Where a block of the matrix starts, and its products, (rows, vectors); the array is used again for the next."""
+    matrix, vectors = np.asarray(matrix), _plain(vectors)
+    count, dimensions = vectors.shape
+    assert dimensions == matrix.shape[1] and matrix.dtype == np.float32
+    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
+    which = np.tile(np.arange(count, dtype=np.int64), min(KERNEL_ROWS, len(matrix)))
+    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(which)
+    block = np.empty((KERNEL_ROWS, count), np.float32)
+    for start in range(0, len(matrix), KERNEL_ROWS):
+        rows = matrix[start : start + KERNEL_ROWS]
+        kernel(faiss.swig_ptr(block), faiss.swig_ptr(rows), *pointers, dimensions, len(rows), count)
+        yield start, block[: len(rows)]
+
+
+def _products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
+    count, dimensions = vectors.shape
+    scores = np.empty((count, len(places)), np.float32)
+    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
+    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(matrix)
+    for start in range(0, len(places), NEAR):
+        which = np.tile(places[start : start + NEAR], count)
+        block = np.empty((count, len(which) // count), np.float32)
+        kernel(faiss.swig_ptr(block), *pointers, faiss.swig_ptr(which), dimensions, count, block.shape[1])
+        scores[:, start : start + NEAR] = block
+    return scores
+
+
+def _plain(vectors: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(vectors, np.float32)
+
+
+def best_places(scores: np.ndarray, k: int) -> np.ndarray:
+    """Positions of the `k` highest scores, best first, equal ones in order."""
+    k = min(k, len(scores))
+    among = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+    return among[np.argsort(-scores[among], kind="stable")][:k]
 
 
 class Vectors:
@@ -89,7 +185,7 @@ def write(
         raise ConfigError(
             f"pq needs {PQ_SMALLEST} passages or more, not {count}", where="--faiss", hint="take --faiss flat"
         )
-    matrix = mapped(stage / VECTORS, np.float32, (count, dimensions))
+    matrix = create_mapped(stage / VECTORS, np.float32, (count, dimensions))
     start = 0
     for shard, size in zip(shards, sizes, strict=True):
         matrix[start : start + size] = shard.vectors

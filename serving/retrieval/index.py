@@ -1,8 +1,14 @@
-"""An index folder that is open: plain search by BM25, vectors or both, and logical search over either."""
+"""An index folder that is open: search by BM25, vectors or both, and the retriever that searches it in threads.
+
+Two rankings become one by reciprocal rank fusion (Cormack, Clarke and Büttcher 2009) or by a convex combination (Bruch,
+Gai and Ingber 2023, with their theoretical minimum, BM25 0 and cosine -1, in the normalisation).
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,16 +18,35 @@ import numpy as np
 
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.trace import Passage
+from serving.batching import Batcher
 from serving.retrieval.bm25 import BM25Scores
-from serving.retrieval.dense import Vectors
-from serving.retrieval.encoder import Encoder
-from serving.retrieval.fusion import convex, reciprocal_ranks
-from serving.retrieval.logical import best
-from serving.retrieval.passages import PassageStore
-from serving.retrieval.settings import Fusion, IndexSettings, read_manifest
+from serving.retrieval.dense import Vectors, best_places
+from serving.retrieval.encoder import BATCH, Encoder
+from serving.retrieval.index_folder import Fusion, IndexSettings, PassageStore, read_manifest
 
+RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
 COSINE_WEIGHT = 0.5  # of the cosine in a convex combination; BM25 has the rest
+
+
+def fuse_ranks(rankings: Sequence[np.ndarray], constant: int = RRF_CONSTANT) -> tuple[np.ndarray, np.ndarray]:
+    """(scores, positions), best first, from rankings of positions: the sum of 1 / (constant + rank), rank from 1."""
+    places = np.concatenate(rankings)
+    shares = np.concatenate([1 / (constant + np.arange(1, len(ranking) + 1)) for ranking in rankings])
+    distinct, member = np.unique(places, return_inverse=True)
+    scores = np.bincount(member, shares, len(distinct))
+    order = np.argsort(-scores, kind="stable")
+    return scores[order], distinct[order]
+
+
+def combine_convexly(scores: Sequence[np.ndarray], minima: Sequence[float], weights: Sequence[float]) -> np.ndarray:
+    """The weighted sum of scores, each brought to [0, 1] by its least possible and its highest value, shape (n,)."""
+    total = np.zeros(len(scores[0]))
+    for values, low, weight in zip(scores, minima, weights, strict=True):
+        span = float(values.max(initial=low)) - low
+        if span > 0:
+            total += weight * (values - low) / span
+    return total
 
 
 class Index:
@@ -78,9 +103,9 @@ class Index:
         in one call."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        return [self.found(scores, places) for scores, places in self._ranked(queries, k, fusion)]
+        return [self.passages_at(scores, places) for scores, places in self._ranked(queries, k, fusion)]
 
-    def found(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
+    def passages_at(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
@@ -88,7 +113,7 @@ class Index:
         if self.vectors is None:
             for query in queries:
                 scores = self._sparse(query)
-                places = best(scores, k)
+                places = best_places(scores, k)
                 places = places[scores[places] > 0]
                 yield scores[places], places
             return
@@ -106,15 +131,15 @@ class Index:
     ) -> tuple[np.ndarray, np.ndarray]:
         assert self.vectors is not None
         sparse = self._sparse(query)
-        shared = best(sparse, max(k, DEPTH))
+        shared = best_places(sparse, max(k, DEPTH))
         shared = shared[sparse[shared] > 0]
         if fusion == "rrf":
-            scores, places = reciprocal_ranks([shared, near])
+            scores, places = fuse_ranks([shared, near])
             return scores[:k], places[:k]
         places = np.union1d(shared, near)
         cosines = self.vectors.matrix[places] @ vector
-        total = convex([sparse[places], cosines], [0.0, -1.0], [1 - COSINE_WEIGHT, COSINE_WEIGHT])
-        order = best(total, k)
+        total = combine_convexly([sparse[places], cosines], [0.0, -1.0], [1 - COSINE_WEIGHT, COSINE_WEIGHT])
+        order = best_places(total, k)
         return total[order], places[order]
 
     def _sparse(self, query: str) -> np.ndarray:
@@ -122,3 +147,27 @@ class Index:
             hint = f"it was built with --kind {self.settings.kind}"
             raise ConfigError("this index holds no BM25 scores", where=str(self.folder), hint=hint)
         return self.bm25.scores(query)
+
+
+class LocalRetriever:
+    """Searches run in threads, so the loop stays free: by words, `threads` of them side by side; over vectors in one
+    thread, those that wait together in one batch, because a model reads many queries in little more than the time of
+    one, and takes one caller at a time."""
+
+    def __init__(self, index: Index, *, threads: int = 2) -> None:
+        self.index = index
+        workers = threads if index.vectors is None else 1
+        self._threads = ThreadPoolExecutor(max_workers=workers, thread_name_prefix="search")
+        self._batcher: Batcher[int, str, list[Passage]] = Batcher(self._search_many, BATCH)
+
+    async def search(self, query: str, k: int) -> list[Passage]:
+        if self.index.vectors is None:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search, query, k)
+        [found] = await self._batcher.submit(k, [query])
+        return found
+
+    async def _search_many(self, k: int, queries: Sequence[str]) -> list[list[Passage]]:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self.index.search_many, queries, k)
+
+    def close(self) -> None:
+        self._threads.shutdown(cancel_futures=True)

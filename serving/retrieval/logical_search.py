@@ -2,34 +2,100 @@
 
 Where the vectors fit into memory every document is scored. Beyond that the FAISS index proposes candidates: the
 nearest to each term, the farthest from each negated one (the nearest to its opposite), and the nearest to the sum of
-what each alternative asks for less what it excludes; they are scored exactly. `recall` says how much of the exact
-answer that finds.
+what each alternative asks for less what it excludes; they are scored exactly.
+
+A calibration turns scores into probabilities that a document is about a term: σ((s - τ)·λ) (ITLR, appendix E).
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Literal, cast, get_args
 
 import numpy as np
 import psutil
+from numpy.typing import ArrayLike
 
-from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import Or, Query, literals, normal_form
 from revelator.trace import Passage
-from serving.retrieval.bounded import search_bounded
-from serving.retrieval.calibration import Calibration, Calibrations, self_labelled
-from serving.retrieval.fusion import standardised
+from serving.retrieval.dense import best_places, inner_products
 from serving.retrieval.index import Index
-from serving.retrieval.logical import DEFAULT, Operators, best, compose
-from serving.retrieval.products import products
+from serving.retrieval.logic import DEFAULT, Operators, compose, search_bounded
 
+STEPS = 50
+POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
 Source = Literal["dense", "bm25", "both"]
 MEMORY = 0.5  # of the machine's, that vectors may take for a search over all of them
 CANDIDATES = 1000  # proposed for each direction
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """σ((s - threshold)·slope): `threshold` is the score at which a document is as likely about the term as not."""
+
+    threshold: float
+    slope: float
+
+    def __call__(self, scores: np.ndarray) -> np.ndarray:
+        """Probabilities, of the shape of `scores`."""
+        return 1 / (1 + np.exp(np.clip((self.threshold - scores) * self.slope, -60, 60)))
+
+
+@dataclass(frozen=True)
+class Calibrations:
+    """One calibration for each term that was labelled, and `general`, of all labels, for every other.
+
+    They hold for scores of one `source`, and where these are cosines for one model (its digest; "" for BM25).
+    """
+
+    source: str
+    model: str
+    general: Calibration
+    terms: Mapping[str, Calibration]
+
+    def of(self, term: str) -> Calibration:
+        return self.terms.get(term, self.general)
+
+
+def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
+    """The calibration of highest likelihood for `labels` (1: about the term) of documents with `scores`.
+
+    The targets are Platt's ((n+1)/(n+2) for n positives, 1/(n+2) for n negatives), so that scores which a threshold
+    separates still give a finite slope. Newton's method. Raises DataError without a document of each label.
+    """
+    s, y = np.asarray(scores, float), np.asarray(labels, bool)
+    positives, negatives = int(y.sum()), int((~y).sum())
+    if not positives or not negatives:
+        raise DataError(f"a calibration needs documents of both labels, not {positives} and {negatives}")
+    center, scale = s.mean(), max(float(s.std()), 1e-9)
+    x = (s - center) / scale
+    target = np.where(y, (positives + 1) / (positives + 2), 1 / (negatives + 2))
+    slope, shift = 1.0, 0.0
+    for _ in range(STEPS):
+        p = 1 / (1 + np.exp(-(slope * x + shift)))
+        gradient = np.array([((p - target) * x).sum(), (p - target).sum()])
+        w = np.maximum(p * (1 - p), 1e-9)
+        hessian = np.array([[(w * x * x).sum(), (w * x).sum()], [(w * x).sum(), w.sum()]]) + 1e-6 * np.eye(2)
+        step = np.linalg.solve(hessian, gradient)
+        slope, shift = slope - step[0], shift - step[1]
+        if np.abs(step).max() < 1e-9:
+            break
+    slope = max(slope, 1e-3)  # a higher score never means less
+    return Calibration(float(center - shift / slope * scale), float(slope / scale))
+
+
+def calibrate_unlabelled(scores: np.ndarray, seed: int = 0) -> Calibration:
+    """A calibration without labels: the term's best documents stand for positives, others at random for negatives."""
+    positives = min(POSITIVES, max(1, len(scores) // 2))
+    order = np.argsort(-scores, kind="stable")
+    rest = np.random.default_rng(seed).permutation(order[positives:])[:NEGATIVES]
+    chosen = np.concatenate([order[:positives], rest])
+    return fit_calibration(scores[chosen], np.arange(len(chosen)) < positives)
 
 
 @dataclass(frozen=True)
@@ -60,7 +126,7 @@ _DEFAULTS = LogicalSettings()
 
 
 @dataclass(frozen=True)
-class Found:
+class Ranking:
     """Positions, best first, with their scores; `exact` if every document was scored, of how many if not.
 
     A document of score 0 holds nothing that was asked for, and is not found (with `plain`, scores are relative, and 0
@@ -75,13 +141,13 @@ class Found:
 
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
-    found = run(index, query, k, settings)
-    return index.found(found.scores, found.places)
+    ranking = rank_logical(index, query, k, settings)
+    return index.passages_at(ranking.scores, ranking.places)
 
 
-def run(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> Found:
-    """`search_logical` as positions."""
-    query = checked(query)
+def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> Ranking:
+    """Positions and scores of the `k` best passages. Raises ExpressionError, InvalidRequest, ConfigError."""
+    query = read_query(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = _source(index, settings)
@@ -101,14 +167,14 @@ def run(index: Index, query: Query | str, k: int, settings: LogicalSettings = _D
     total = compose(query, scores, settings.operators)
     relative = len(cosines) > len(terms)
     if relative:
-        total = standardised(total) + settings.plain * standardised(cosines[-1])
-    chosen = best(total, k)
+        total = standardise(total) + settings.plain * standardise(cosines[-1])
+    chosen = best_places(total, k)
     if not relative:
         chosen = chosen[total[chosen] > 0]
-    return Found(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
+    return Ranking(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
 
 
-def source_of(index: Index, source: Source | None) -> Source:
+def default_source(index: Index, source: Source | None) -> Source:
     """The scores that are taken where none are named: cosines if the index has vectors."""
     return source or ("dense" if index.vectors is not None else "bm25")
 
@@ -116,7 +182,7 @@ def source_of(index: Index, source: Source | None) -> Source:
 def _source(index: Index, how: LogicalSettings) -> Source:
     """The scores to take, which a calibration that was fitted on labels fits."""
     if not isinstance(how.calibration, Calibrations):
-        return source_of(index, how.source)
+        return default_source(index, how.source)
     fitted = how.calibration
     source = how.source or cast(Source, fitted.source)
     if fitted.source != source:
@@ -128,17 +194,17 @@ def _source(index: Index, how: LogicalSettings) -> Source:
     return source
 
 
-def _bounded(index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings) -> Found:
+def _bounded(index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings) -> Ranking:
     assert index.vectors is not None
 
     def score(term: str, cosines: np.ndarray) -> np.ndarray:
         return _likely(term, cosines, how)
 
     total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, how.operators)
-    return Found(total[total > 0], places[total > 0], True, len(index))
+    return Ranking(total[total > 0], places[total > 0], True, len(index))
 
 
-def checked(query: Query | str) -> Query:
+def read_query(query: Query | str) -> Query:
     """The query, parsed. Raises ExpressionError, with the place, for one that `check` calls empty or too long."""
     text = query if isinstance(query, str) else logic.render(query)
     query = logic.parse(text)
@@ -146,13 +212,6 @@ def checked(query: Query | str) -> Query:
         if found.code in ("empty-term", "too-many-terms"):
             raise fault(text, found.code, found.message, found.start, found.end, found.hint)
     return query
-
-
-def recall(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> float:
-    """The share of the exact best `k` that candidates find."""
-    wanted = run(index, query, k, replace(settings, exact=True)).places
-    got = run(index, query, k, replace(settings, exact=False)).places
-    return len(np.intersect1d(wanted, got)) / len(wanted) if len(wanted) else 1.0
 
 
 def positive_text(query: Query) -> str:
@@ -173,7 +232,7 @@ def _cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np
     if not len(vectors):
         return np.zeros((0, len(index)), np.float32)
     assert index.vectors is not None
-    return products(index.vectors.matrix, vectors, places)
+    return inner_products(index.vectors.matrix, vectors, places)
 
 
 def _score(
@@ -182,7 +241,7 @@ def _score(
     """The term's score in [0, 1] for each document."""
     scores = raw_scores(index, term, cosines, source, places)
     if how.calibration == "self":
-        return self_labelled(scores)(scores)
+        return calibrate_unlabelled(scores)(scores)
     return _likely(term, scores, how)
 
 
@@ -231,3 +290,9 @@ def _candidates(
         directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
     proposed = index.vectors.candidates(np.stack(directions), min(len(index), how.candidates))
     return np.unique(proposed[proposed >= 0])
+
+
+def standardise(scores: np.ndarray) -> np.ndarray:
+    """In standard deviations from the mean; 0 where all are equal."""
+    spread = float(scores.std())
+    return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)

@@ -52,7 +52,7 @@ class EventLog:
             sys.stderr.buffer.flush()
             return
         assert self._place is not None
-        file = os.open(self._place, _OPENED, 0o666)
+        file = os.open(self._place, _OPENED, 0o600)  # it may hold questions
         try:
             os.write(file, line)
         finally:

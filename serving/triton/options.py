@@ -17,6 +17,7 @@ from revelator.trace import Node, Trace
 from serving.knowledge.graph import ROWS
 
 REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
+REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
 
 OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
@@ -101,9 +102,13 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     try:
         read = Trace.from_json(dict(value)).nodes  # the schema, and that it is a trace at all
         trace = _TRACE.validate_python({**value, "nodes": []})
+        answers = 0
         for node, written in zip(read, value["nodes"], strict=True):
             if isinstance(node.answers, list) and len(node.answers) > ROWS:
                 raise InvalidRequest(f"option reuse: a node has {len(node.answers)} answers; at most {ROWS} are read")
+            answers += len(node.answers) if isinstance(node.answers, list) else 0
+            if answers > REUSED_ANSWERS:
+                raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
             if len(json.dumps(written)) <= REUSED_CHARACTERS:
                 trace.nodes.append(_NODE.validate_python(written))  # one by one: a pass over all holds the loop
                 _DETAIL.validate_python(trace.nodes[-1].detail)

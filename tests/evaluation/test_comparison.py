@@ -12,7 +12,7 @@ from evaluation.harness.run_metrics import write_metrics
 from evaluation.report.command import asked
 from evaluation.report.comparison import SECTION, section
 from evaluation.report.runs import load
-from evaluation.sections import put
+from evaluation.report.sections import put
 from revelator.errors import ConfigError
 
 BENCHMARK = "MuSiQue dev"
@@ -58,7 +58,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> str:
         made(place / "least", "logical ranking", [0, 2], "ITLR", "ranking",
              ablation={"operators": {"conjunction": "min", "disjunction": "max", "negation": "reciprocal"}}),
     ]  # fmt: skip
-    return section(load(folders)[0], "revelator eval report RUNS", "2026-01-02")
+    return section(load(folders), "revelator eval report RUNS", "2026-01-02")
 
 
 def rows(text: str, name: str) -> list[list[str]]:

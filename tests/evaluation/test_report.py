@@ -24,7 +24,7 @@ from evaluation.report.plots import plotted
 from evaluation.report.runs import differences, load
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file, write_json
-from tests.evaluation.report_runs import BITE, write_retrieval, write_runs
+from tests.evaluation.report_runs import BITE, write_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 KINDS = {
@@ -41,10 +41,10 @@ KINDS = {
 
 @pytest.fixture(scope="module")
 def runs(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Runs of version 1 of the registered revelator, and a measurement of retrieval alone."""
+    """Runs of version 1 of the registered revelator."""
     folder = tmp_path_factory.mktemp("runs")
     manifest = sha256_file(registered / "adapters" / "1" / "manifest.json")
-    return [*write_runs(folder, manifest), write_retrieval(folder / "recall")]
+    return write_runs(folder, manifest)
 
 
 @pytest.fixture(scope="module")
@@ -171,9 +171,8 @@ def test_every_plot_and_table_says_how_it_is_made_again(made: Path) -> None:
 
 
 def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) -> None:
-    loaded, retrievals = load(runs)
+    loaded = load(runs)
     auto, rag, direct, *_ = loaded
-    assert len(retrievals) == 1
     found = differences(rag, auto, ["f1", "tokens_in", "recall"])
     theirs = {row.id: row.scores["f1"] for row in auto.rows}
     gaps = [row.scores["f1"] - theirs[row.id] for row in rag.rows]
@@ -204,7 +203,7 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     )
     assert len(children) == 5
     own = next(run for run in children if run.data.tags["system"] == "auto")
-    loaded, _ = load(runs)
+    loaded = load(runs)
     assert own.data.metrics["f1"] == pytest.approx(loaded[0].figures["f1"]["value"])
     assert own.data.metrics["f1_low"] <= own.data.metrics["f1"] <= own.data.metrics["f1_high"]
     assert own.data.tags["version"] == "1"
@@ -250,7 +249,7 @@ def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:
 
 
 def test_of_many_runs_those_with_a_switch_are_in_tables_alone(runs: list[Path]) -> None:
-    first, *_ = load(runs)[0]
+    first, *_ = load(runs)
     switched = replace(first, run=replace(first.run, ablation={"k": 1}))
     assert plotted([first, switched]) == [first, switched]
     assert plotted([first, *[switched] * 8]) == [first]

@@ -26,7 +26,7 @@ from serving.generators import EmbeddedGenerator
 from serving.models.engine import Engine
 from serving.protocols import Completion
 from serving.retrieval import Index
-from serving.retrieval.local import LocalRetriever
+from serving.retrieval.index import LocalRetriever
 from tests.serving.toy_model import write_base
 from tests.training.toy import write_set
 

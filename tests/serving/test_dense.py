@@ -20,12 +20,11 @@ pytest.importorskip("sentence_transformers", reason="the optional dependency gro
 from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
 from revelator.plans.logic import parse
 from serving.retrieval import Index, IndexSettings, build_index, read_manifest
-from serving.retrieval.logical import compose
+from serving.retrieval.logic import compose
 from serving.retrieval.logical_search import (
     LogicalSettings,
     positive_text,
-    recall,
-    run,
+    rank_logical,
     search_logical,
     sparse_scores,
 )
@@ -278,16 +277,22 @@ def test_a_logical_query_finds_what_it_asks_for_and_not_what_it_excludes(index: 
 
 def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
     query = '"cat" AND ("dog" OR NOT "fish")'
-    found = run(index, query, 4)
+    found = rank_logical(index, query, 4)
     vectors = index.encoder.queries(["cat", "dog", "fish"])
     cosines = np.maximum(vectors @ index.vectors.matrix.T, 0)  # type: ignore[union-attr]
     expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
     assert found.exact and found.scored == 4
     assert found.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
-    bm25 = run(index, query, 4, LogicalSettings(source="bm25"))
+    bm25 = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
     columns = {term: sparse_scores(index, term) for term in ("cat", "dog", "fish")}
     expected = compose(parse(query), columns)
     assert bm25.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
+
+
+def recall(opened: Index, query: str) -> float:
+    """The share of the exact best ten that candidates find."""
+    exact, proposed = (rank_logical(opened, query, 10, LogicalSettings(exact=way)).places for way in (True, False))
+    return len(np.intersect1d(exact, proposed)) / len(exact) if len(exact) else 1.0
 
 
 @pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
@@ -296,15 +301,15 @@ def test_candidates_with_exact_scores_find_most_of_the_exact_answer(encoder: str
     settings = IndexSettings(kind="dense", model=encoder, faiss=kind)  # type: ignore[arg-type]
     build_index([corpus], tmp_path / "ix", settings)
     opened = Index.open(tmp_path / "ix")
-    exact = run(opened, '"cat" AND NOT "dog"', 10)
-    near = run(opened, '"cat" AND NOT "dog"', 10, LogicalSettings(exact=False))
+    exact = rank_logical(opened, '"cat" AND NOT "dog"', 10)
+    near = rank_logical(opened, '"cat" AND NOT "dog"', 10, LogicalSettings(exact=False))
     assert exact.exact and not near.exact and near.scored < 3000
     scores = dict(zip(exact.places.tolist(), exact.scores.tolist(), strict=True))
     assert all(
         scores[p] == pytest.approx(s) for p, s in zip(near.places.tolist(), near.scores, strict=True) if p in scores
     )
     asked = ('"cat" AND NOT "dog"', '"red" AND "fish"', '"song" OR NOT "sea"', 'NOT "iron" AND NOT "snow"')
-    assert np.mean([recall(opened, query, 10) for query in asked]) >= 0.85
+    assert np.mean([recall(opened, query) for query in asked]) >= 0.85
 
 
 def test_plain_similarity_of_the_positive_terms_can_be_added(index: Index) -> None:

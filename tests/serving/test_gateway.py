@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -81,7 +82,12 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (body(options="{"), 400, "not JSON"),
         (body(options="[" * 50_000), 400, "not JSON"),
         (body(options='{"deadline_ms": %s}' % ("9" * 5_000)), 400, "not JSON"),
-        (body(options='{"colour": 1}'), 400, "JSON object"),
+        (body(options='{"colour": 1}'), 400, "options.colour"),
+        (body(options='{"limits": 5}'), 400, "options.limits"),
+        (body(options='{"deadline_ms": "abc"}'), 400, "options.deadline_ms"),
+        (body(options='{"deadline_ms": []}'), 400, "options.deadline_ms"),
+        (body(options='{"limits": {"steps": [[], []]}}'), 400, "options.limits"),
+        (body(options="[]"), 400, "options"),
         (body(options='{"plan": "Where was {who} born?"}'), 400, "cannot be run"),
         (body(options='{"strategy": "guess"}'), 400, "no strategy"),
         (body(options='{"strategy": 5}'), 400, "strategy"),
@@ -233,6 +239,19 @@ def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(
             pass
         connection.close()
     assert time.monotonic() - began < 25
+
+
+def test_large_bodies_that_do_not_arrive_leave_room_for_small_ones(http: httpx.Client, url: str) -> None:
+    """Each of the eight says 8 MB and sends nothing: together they have all the room that large bodies have."""
+    parts = urlsplit(url)
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = socket.create_connection((parts.hostname, parts.port), timeout=30)
+            stack.enter_context(connection).sendall(head("POST", INFER, url, f"Content-Length: {BODY_BYTES}"))
+        large = body(parameters={"padding": "x" * 100_000})
+        early = list(iter(lambda: post(http, large).status_code, 503))  # until all eight were begun
+        assert set(early) <= {400}
+        assert post(http, body("  ")).status_code == 400
 
 
 def test_headers_without_end_are_refused(url: str, http: httpx.Client) -> None:

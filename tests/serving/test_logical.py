@@ -13,9 +13,10 @@ from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
 from revelator.plans.logic import And, Not, Or, Query, Term, holds, joined, normal_form, parse
-from serving.retrieval.calibration import Calibration, fit, self_labelled
-from serving.retrieval.fusion import convex, reciprocal_ranks
-from serving.retrieval.logical import SMALLEST, Operators, best, compose
+from serving.retrieval.dense import best_places
+from serving.retrieval.index import combine_convexly, fuse_ranks
+from serving.retrieval.logic import SMALLEST, Operators, compose
+from serving.retrieval.logical_search import Calibration, calibrate_unlabelled, fit_calibration
 
 ALL = [
     Operators(*c) for c in itertools.product(("product", "sum", "min"), ("sum", "max"), ("complement", "reciprocal"))
@@ -106,13 +107,13 @@ def test_composing_holds_few_arrays_whatever_the_number_of_operands() -> None:
 
 
 def test_best_takes_equal_scores_in_order() -> None:
-    assert best(np.array([1.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 3, 2]
-    assert best(np.array([1.0]), 5).tolist() == [0]
+    assert best_places(np.array([1.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 3, 2]
+    assert best_places(np.array([1.0]), 5).tolist() == [0]
 
 
 def test_a_calibration_finds_the_threshold_between_two_groups() -> None:
     scores = np.concatenate([np.linspace(0.6, 0.8, 20), np.linspace(0.1, 0.3, 20)])
-    calibration = fit(scores, [1] * 20 + [0] * 20)
+    calibration = fit_calibration(scores, [1] * 20 + [0] * 20)
     assert calibration.threshold == pytest.approx(0.45, abs=0.02)
     assert 0 < calibration.slope < math.inf
     p = calibration(scores)
@@ -124,32 +125,32 @@ def test_a_fit_recovers_the_calibration_that_made_the_labels(threshold: float, s
     rng = np.random.default_rng(3)
     scores = rng.uniform(threshold - 0.5, threshold + 0.5, 4000)
     labels = rng.random(4000) < Calibration(threshold, slope)(scores)
-    found = fit(scores, labels)
+    found = fit_calibration(scores, labels)
     assert found.threshold == pytest.approx(threshold, abs=0.03)
     assert found.slope == pytest.approx(slope, rel=0.25)
 
 
 def test_a_calibration_keeps_the_order_even_where_labels_are_against_it() -> None:
-    calibration = fit([0.1, 0.2, 0.8, 0.9], [1, 1, 0, 0])
+    calibration = fit_calibration([0.1, 0.2, 0.8, 0.9], [1, 1, 0, 0])
     assert (np.diff(calibration(np.linspace(0, 1, 9))) > 0).all()
 
 
 def test_a_calibration_of_one_label_alone_is_refused() -> None:
     with pytest.raises(DataError, match="both labels"):
-        fit([0.1, 0.2], [1, 1])
+        fit_calibration([0.1, 0.2], [1, 1])
 
 
 def test_self_labelling_takes_the_best_documents_for_positives() -> None:
     scores = np.concatenate([np.full(20, 0.7), np.random.default_rng(0).uniform(0, 0.2, 500)])
-    assert 0.2 < self_labelled(scores).threshold < 0.7
+    assert 0.2 < calibrate_unlabelled(scores).threshold < 0.7
 
 
 def test_reciprocal_ranks_add_up_over_rankings() -> None:
-    scores, places = reciprocal_ranks([np.array([4, 7]), np.array([7, 9])])
+    scores, places = fuse_ranks([np.array([4, 7]), np.array([7, 9])])
     assert places.tolist() == [7, 4, 9]
     assert scores.tolist() == pytest.approx([1 / 62 + 1 / 61, 1 / 61, 1 / 62])
 
 
 def test_a_convex_combination_lies_between_its_parts() -> None:
-    total = convex([np.array([0.0, 5.0]), np.array([1.0, -1.0])], [0.0, -1.0], [0.25, 0.75])
+    total = combine_convexly([np.array([0.0, 5.0]), np.array([1.0, -1.0])], [0.0, -1.0], [0.25, 0.75])
     assert total.tolist() == pytest.approx([0.75, 0.25])

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.plans.logic import Query, parse, terms
-from serving.retrieval.bounded import search_bounded
-from serving.retrieval.bounds import Score, bounds
-from serving.retrieval.calibration import Calibration
-from serving.retrieval.logical import Operators, compose
-from serving.retrieval.products import nearest, products
+from serving.retrieval.dense import inner_products, nearest
+from serving.retrieval.logic import Operators, Score, compose, find_bounds, search_bounded
+from serving.retrieval.logical_search import Calibration
 from tests.serving.test_logical import ALL, queries
 
 CALIBRATIONS = st.lists(
@@ -95,7 +93,7 @@ def test_what_a_bound_leaves_out_scores_below_what_is_reached(
     cosines = np.clip(drawn, -1, 1 + 3e-7).astype(np.float32)
     scores = compose(query, {name: score(name, row) for name, row in zip(names, cosines, strict=True)}, operators)
     reached = float(np.sort(scores)[-10])
-    for bound in bounds(query, names, cosines[:, :2000], reached, score, operators):
+    for bound in find_bounds(query, names, cosines[:, :2000], reached, score, operators):
         out = (bound.compared(cosines) < bound.limit(reached)).all(0)
         assert (scores[out] < reached).all()
 
@@ -103,7 +101,7 @@ def test_what_a_bound_leaves_out_scores_below_what_is_reached(
 def test_a_conjunction_is_bounded_by_the_sum_of_its_terms() -> None:
     cosines = np.random.default_rng(0).normal(0, 0.05, (3, 20_000)).astype(np.float32)
     reached = float(np.sort(np.clip(cosines, 0, 1).prod(0))[-10])
-    ways = bounds(CONJUNCTIONS[1], ["a", "b", "c"], cosines, reached, scored([None] * 4), Operators())
+    ways = find_bounds(CONJUNCTIONS[1], ["a", "b", "c"], cosines, reached, scored([None] * 4), Operators())
     share = {bound.summed: bound.share(cosines, reached) for bound in ways}
     assert share[True] < 0.01 < share[False]
 
@@ -160,6 +158,6 @@ def test_a_query_of_many_terms_is_composed_like_any_other(join: str) -> None:
 def test_a_product_in_blocks_is_the_product() -> None:
     rng = np.random.default_rng(0)
     matrix, vectors = (rng.normal(size=(n, 24)).astype(np.float32) for n in (1500, 4))
-    assert np.allclose(products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
+    assert np.allclose(inner_products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
     places = rng.integers(0, len(matrix), 1100)
-    assert np.allclose(products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)
+    assert np.allclose(inner_products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)

@@ -13,7 +13,7 @@ from serving.direct.numbers import number
 from serving.protocols import GenerateRequest
 from serving.reading.names import candidates
 from serving.reading.reader import ExtractiveReader
-from serving.reading.text import sentences, tokenise
+from serving.reading.text import SENTENCE_CHARACTERS, sentences, tokenise
 
 READER = ExtractiveReader()
 VINT = Passage(
@@ -188,3 +188,15 @@ def test_a_chain_ends_in_its_last_answer_and_parts_are_joined() -> None:
     parts = ("Who directed Copper Rain?", ("Marlow Vint",)), ("Who is Ålevik's mayor?", ("Per Dahl", "Eva Dahl"))
     assert merged("…", *parts) == ("Marlow Vint", "Per Dahl", "Eva Dahl")
     assert merged("…", ("Who?", ())) == ()
+
+
+@given(st.text("ab. ;", min_size=1, max_size=5_000))
+def test_no_sentence_is_longer_than_what_scoring_can_take_and_none_of_its_text_is_lost(text: str):
+    found = sentences(text)
+    assert all(0 < len(sentence) <= SENTENCE_CHARACTERS for sentence in found)
+    assert "".join("".join(found).split()) == "".join(text.split())
+
+
+def test_a_long_list_in_one_sentence_is_read():
+    people = "; ".join(f"John Smith {number} was born in Ostrava" for number in range(2_000))
+    assert read("Where was John Smith 7 born?", Passage("1", "People", people)) == ("Ostrava",)

@@ -16,7 +16,8 @@ from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
-from serving.retrieval.passages import PassageStore, PassageWriter, detokenize, passage_line
+from serving.retrieval.index_folder import PassageStore, PassageWriter, passage_line
+from serving.retrieval.words import detokenize
 
 ROWS = [
     {"id": "a", "title": "Marlow Vint", "text": "Marlow Vint was a director. He directed Copper Rain in 1962."},

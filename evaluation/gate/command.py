@@ -1,4 +1,4 @@
-"""`revelator model promote` and `revelator model rollback`: move the alias behind the gate, and back."""
+"""`revelator model grade`, `promote` and `rollback`: score an adapter, move the alias behind the gate, and back."""
 
 from __future__ import annotations
 
@@ -10,41 +10,105 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from evaluation.adapters.scores import Scores
-from evaluation.commands import (
+from evaluation.gate.rules import RULES, Verdict, as_text, judge, read_rules, verdict_table
+from evaluation.options import (
     AS_JSON,
     BASE,
     FOLDER,
     HOME,
-    LIMIT,
     REGISTERED,
-    SET,
-    SPLIT,
     THREADS,
     URI,
-    fetched,
-    named_set,
-    scored,
+    Adapter,
+    fetch_version,
+    find_adapter,
+    open_engine,
 )
-from evaluation.promotion.gate import RULES, Verdict, as_text, judge, read_rules, verdict_table
+from evaluation.rows import progress_bar
 from revelator import promotions, registry
-from revelator.errors import ArtifactError, Conflict, GateRefused
-from revelator.registry import Version
+from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
+from revelator.files import sha256_file
+from revelator.registry import CHAMPION, Version
+from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
+    from evaluation.gate.scores import Scores
     from revelator.rows import Row
+
+SET_HELP = "Instruction set.  [default: the one it was trained on]"
+SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
+
+
+@click.command()
+@click.argument("adapter", default=CHAMPION)
+@click.option("--set", "set_folders", type=FOLDER, multiple=True, help=f"{SET_HELP}  Can be given more than once.")
+@SPLIT
+@click.option("--limit", default=400, show_default=True, type=click.IntRange(0), help="Rows a task and set; 0: all.")
+@click.option("--source", help="Only rows of this source of the set.  [default: all]")
+@click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
+@click.option(
+    "--out", type=FOLDER, help="Folder of every row with its output; a run that was broken off goes on there."
+)
+@BASE
+@THREADS
+@REGISTERED
+@HOME
+@URI
+@AS_JSON
+def grade(
+    adapter: str,
+    set_folders: tuple[Path, ...],
+    split: str,
+    limit: int,
+    source: str | None,
+    decoding: Decoding,
+    out: Path | None,
+    base: str | None,
+    threads: int | None,
+    name: str,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Print an adapter's scores, task by task, with 95 % intervals.
+
+    ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone.
+
+    \b
+    Examples:
+      revelator model grade --set runs/demo/sets/world
+      revelator model grade 3 --split test --limit 500 --json
+      revelator model grade runs/adapters/mine --set runs/mine/set --limit 0 --out runs/grades/mine
+      revelator model grade base --base tiny --set runs/musique/set --source musique --decoding free
+    """
+    from evaluation.gate.scores import grade_rows, read_pinned_rows, resume_grading, score_table, score_tasks
+
+    named = find_adapter(adapter, home, name, tracking_uri)
+    folders = [_named_set(None, named.tags)] if not set_folders else [_named_set(each, {}) for each in set_folders]
+    rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
+    engine = open_engine(named, base, threads)
+    digest = sha256_file(named.folder / "manifest.json") if named.folder else ""
+    about = {"adapter": digest, "base": engine.base_digest, "decoding": decoding}
+    done, write = resume_grading(out, about) if out else ([], lambda rows: None)
+    with progress_bar() as progress:
+        graded = grade_rows(engine, rows, progress, f"{adapter}: ", decoding=decoding, done=done, write=write)
+    scores = score_tasks(graded)
+    if as_json:
+        click.echo(json.dumps({task: own.to_json() for task, own in scores.items()}))
+        return
+    Console().print(score_table(scores, f"{adapter} on {split}"))
+    if out:
+        click.echo(f"every row: {out}")
 
 
 @click.command()
 @REGISTERED
 @click.option("--version", "number", default="latest", show_default=True, help="The challenger: a number or `latest`.")
-@SET
+@click.option("--set", "set_folder", type=FOLDER, help=SET_HELP)
 @SPLIT
-@LIMIT
+@click.option("--limit", default=400, show_default=True, type=click.IntRange(1), help="Rows a task.")
 @click.option("--margin", type=click.FloatRange(0, 1), help="How far any task may fall; overrides those of --rules.")
-@click.option(
-    "--rules", type=FOLDER, default=RULES, help="Margins and floors.  [default: evaluation/promotion/gate.yaml]"
-)
+@click.option("--rules", type=FOLDER, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
 @click.option("--floors-only", is_flag=True, help="Leave the champion out, for one that cannot be loaded any more.")
 @click.option("--dry-run", is_flag=True, help="Score and judge; move nothing.")
 @BASE
@@ -89,13 +153,13 @@ def promote(
             f"version {challenger.version} is the champion already",
             {"version": champion.version, "moved": False},
         )
-    from evaluation.adapters.scoring import pinned_rows
+    from evaluation.gate.scores import read_pinned_rows
 
-    folder = named_set(set_folder, challenger.tags)
-    rows = pinned_rows(folder, split, limit)
+    folder = _named_set(set_folder, challenger.tags)
+    rows = read_pinned_rows(folder, split, limit)
     rival = None if floors_only else champion
-    theirs = _champions(rival, home, base, rows, threads) if rival else None
-    ours = scored(fetched(challenger, home), base, rows, threads, f"version {challenger.version}: ")
+    theirs = _score_champion(rival, home, base, rows, threads) if rival else None
+    ours = _score(fetch_version(challenger, home), base, rows, threads, f"version {challenger.version}: ")
     verdict = judge(ours, theirs, rule)
     about = Promotion(challenger, champion, folder, split, len(rows))
     table = verdict_table(verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None)
@@ -201,9 +265,25 @@ def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
     }
 
 
-def _champions(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
+def _named_set(given: Path | None, tags: dict[str, str]) -> Path:
+    folder = given or (Path(tags["set_folder"]) if "set_folder" in tags else None)
+    if folder is None or not folder.is_dir():
+        where = f" at {folder}" if folder else ""
+        raise ConfigError(f"no instruction set{where} to score on", hint="give one: --set DIR")
+    return folder
+
+
+def _score(adapter: Adapter, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
+    from evaluation.gate.scores import score_adapter
+
+    engine = open_engine(adapter, base, threads)
+    with progress_bar() as progress:
+        return score_adapter(engine, rows, progress, title)
+
+
+def _score_champion(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
     try:
-        return scored(fetched(champion, home), base, rows, threads, f"champion {champion.version}: ")
+        return _score(fetch_version(champion, home), base, rows, threads, f"champion {champion.version}: ")
     except ArtifactError as error:
         hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
         raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error

@@ -1,26 +1,19 @@
-"""Passages on disk: corpora as they come, and a store that several processes share through the page cache.
+"""Corpora as they come: passages from JSON lines, tables or parquet.
 
 A corpus is JSON lines (`{"id", "title", "text"}`, one a line), a table with these columns as TSV with a header, either
-of them gzipped or not, or parquet. The store keeps passages as JSON lines in one file with an array of offsets beside
-it; both are memory-mapped, so that a process which opened the store holds only the pages that it has touched.
+of them gzipped or not, or parquet.
 """
 
 from __future__ import annotations
 
 import gzip
 import json
-import mmap
-import re
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
-import numpy as np
-from numpy.typing import DTypeLike
-
-from revelator.errors import ArtifactError, DataError
+from revelator.errors import DataError
 from revelator.trace import Passage
 
 GZIP_MAGIC = b"\x1f\x8b"
@@ -136,96 +129,3 @@ def _passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:
     if not isinstance(identity, str | int) or isinstance(identity, bool):
         raise DataError("`id` is neither a string nor a whole number", where=where, hint=hint)
     return Passage(id=str(identity), title=row["title"], text=row["text"])
-
-
-def mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
-    """A new `.npy` file to fill through memory; numpy maps no empty file, so an array of nothing is only saved."""
-    if 0 in shape:
-        np.save(path, np.zeros(shape, dtype))
-        return np.zeros(shape, dtype)
-    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
-
-
-def passage_line(passage: Passage) -> bytes:
-    """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
-    row = {"id": passage.id, "title": passage.title, "text": passage.text}
-    return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
-
-
-class PassageWriter:
-    """Fills a store in a folder: `passages.jsonl` as it goes, `offsets.npy` (uint64, count + 1) when it closes."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.sizes = [np.zeros(1, np.uint64)]
-        self.file = (folder / "passages.jsonl").open("wb")
-
-    def add(self, lines: bytes, sizes: np.ndarray) -> None:
-        """Passages as `passage_line` writes them, one after the other, and the bytes of each."""
-        self.file.write(lines)
-        self.sizes.append(sizes)
-
-    def __enter__(self) -> PassageWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.file.close()
-        if error is None:
-            np.save(self.folder / "offsets.npy", np.cumsum(np.concatenate(self.sizes), dtype=np.uint64))
-
-
-class PassageStore:
-    """Read-only passages by position. Safe to share between threads."""
-
-    def __init__(self, folder: Path) -> None:
-        path = folder / "passages.jsonl"
-        self.offsets = np.load(folder / "offsets.npy", mmap_mode="r")
-        with path.open("rb") as file:
-            self.lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        if len(self.lines) != int(self.offsets[-1]):
-            raise ArtifactError(
-                f"{len(self.lines)} bytes where {int(self.offsets[-1])} were written",
-                where=str(path),
-                hint="build the index again",
-            )
-
-    def __len__(self) -> int:
-        return len(self.offsets) - 1
-
-    def __getitem__(self, position: int) -> Passage:
-        if not 0 <= position < len(self):
-            raise IndexError(position)
-        return Passage(**json.loads(self.lines[int(self.offsets[position]) : int(self.offsets[position + 1])]))
-
-
-_CLOSERS = re.compile(r"(?<! ) +([,;:!?.](?!\w)|[%)\]}»]|''|n't\b|'(?:s|m|d|re|ll|ve|em)\b)", re.IGNORECASE)
-_OPENERS = re.compile(r"([(\[{$£€«#]|``) +")
-_TIGHT_OPENER = re.compile(r"(?<=\w)\( (?=\S)")
-_PLURAL_POSSESSIVE = re.compile(r"(?<=s) '(?= \w)")
-_QUOTED = re.compile(r'" ?([^"]*?) ?"')
-_HALF_HYPHEN = re.compile(r"(?<=[^\W\d_])- (?!and\b|or\b|to\b)(?=[^\W\d_])")
-_SPACES = re.compile(r" {2,}")
-
-
-def detokenize(text: str) -> str:
-    """Text as a person would set it, from text in which punctuation stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.
-
-    Spaces are removed and set around punctuation, straight double quotes are closed onto what they quote; no letter
-    or digit is touched. Text that is set well already stays as it is.
-    """
-    text = _CLOSERS.sub(r"\1", text)
-    text = _TIGHT_OPENER.sub(" (", text)
-    text = _OPENERS.sub(r"\1", text)
-    text = _PLURAL_POSSESSIVE.sub("'", text)
-    text = _HALF_HYPHEN.sub("-", text)
-    text = _QUOTED.sub(_set_quote, text)
-    return _SPACES.sub(" ", text.replace("U.S..", "U.S.")).strip()
-
-
-def _set_quote(match: re.Match[str]) -> str:
-    text, start, end = match.string, match.start(), match.end()
-    before = " " if start and (text[start - 1].isalnum() or text[start - 1] in ",;:.") else ""
-    after = " " if end < len(text) and text[end].isalnum() else ""
-    return f'{before}"{match[1].strip()}"{after}'

@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.adapters.scores import DECIDING, Scores, TaskScore
+from evaluation.gate.scores import DECIDING, Scores, TaskScore
 from evaluation.metrics.bootstrap import Interval, paired_bootstrap
 from revelator.config import Strict, read_config
 from revelator.tasks import TASKS

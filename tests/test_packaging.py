@@ -1,0 +1,140 @@
+"""What `pip install revelator` brings, and what a command says that needs more.
+
+The environment with the base alone is made once, from this environment's own packages: no network is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import sysconfig
+import tomllib
+import venv
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from revelator.cli import COMMANDS, EXTRAS, RARE_EXTRAS, command_lines
+
+ROOT = Path(__file__).parents[1]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+
+
+def required(requirements: list[str], extra: str = "") -> set[str]:
+    """The names of the installed distributions that requirements bring."""
+    found: set[str] = set()
+    for requirement in requirements:
+        name, extras, marker = re.match(r"([\w.-]+)(?:\[([\w,-]+)\])?[^;]*(.*)", requirement).groups()  # type: ignore[union-attr]
+        if "extra ==" in marker and not any(f'"{e}"' in marker.replace("'", '"') for e in extra.split(",") if e):
+            continue
+        try:
+            distribution = metadata.distribution(name)
+        except metadata.PackageNotFoundError:
+            continue  # for another platform or Python
+        if distribution.name not in found:
+            found |= {distribution.name} | required(distribution.requires or [], extras or "")
+    return found
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment that holds the base dependencies and this checkout, and nothing else."""
+    folder = tmp_path_factory.mktemp("base")
+    venv.create(folder, symlinks=True)
+    python = folder / "bin" / "python"
+    site = next((folder / "lib").glob("python3*")) / "site-packages"
+    installed = Path(sysconfig.get_path("purelib"))
+    for name in required(PROJECT["dependencies"]):
+        for file in {f.parts[0] for f in metadata.files(name) or () if not f.parts[0].startswith("..")}:
+            if (installed / file).exists() and not (site / file).exists():
+                (site / file).symlink_to(installed / file)
+    (site / "checkout.pth").write_text(str(ROOT))
+    return python
+
+
+def run(python: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {"PATH": os.environ["PATH"], "COLUMNS": "200"}
+    command = [str(python), "-m", "revelator", *arguments]
+    return subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_the_base_brings_neither_torch_nor_mlflow(base: Path) -> None:
+    names = {name.lower() for name in required(PROJECT["dependencies"])}
+    assert not names & {"torch", "mlflow", "transformers", "pandas", "pyarrow", "datasets", "starlette", "openai"}
+    assert len(names) < 40
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--help",),
+        ("plan", "parse", "Who directed UHF? * When was {director} born?"),
+        ("plan", "check", "Who directed UHF?"),
+    ],
+)
+def test_language_and_client_work_with_the_base_alone(base: Path, arguments: tuple[str, ...]) -> None:
+    done = run(base, *arguments)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("line", "extra"),
+    [
+        ("data build x.yaml --out y", "data"),
+        ("train demo", "train"),
+        ("index build x --out y", "serve"),
+        ("graph load x --out y", "serve"),
+        ("inspect", "serve"),
+        ("model grade base", "eval"),
+        ("eval run x", "eval"),
+        ("eval report x --out y", "eval"),
+        ("demo", "eval"),
+    ],
+)
+def test_a_command_of_an_absent_extra_says_which_one_to_install(base: Path, line: str, extra: str) -> None:
+    done = run(base, *line.split())
+    assert done.returncode == 2, done.stderr
+    assert f"pip install 'revelator[{extra}]'" in done.stderr and "is not installed" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_every_extra_that_is_named_exists_and_all_holds_each_but_dev() -> None:
+    extras = PROJECT["optional-dependencies"]
+    assert {*EXTRAS.values(), *RARE_EXTRAS.values()} <= set(extras)
+    assert extras["all"] == [f"revelator[{','.join(name for name in extras if name not in ('all', 'dev', 'docs'))}]"]
+    assert {place.partition(".")[0] for place in _places()} <= {"revelator", *EXTRAS}
+
+
+def _places() -> list[str]:
+    def walk(commands: dict) -> list[str]:
+        return [
+            place
+            for entry in commands.values()
+            for place in ([entry.place] if hasattr(entry, "place") else walk(entry.commands))
+        ]
+
+    assert len(walk(COMMANDS)) == len(list(command_lines(COMMANDS)))
+    return walk(COMMANDS)
+
+
+def test_the_lock_holds_every_requirement_at_a_version_that_is_allowed() -> None:
+    from packaging.requirements import Requirement
+    from packaging.utils import canonicalize_name
+
+    lines = (ROOT / "requirements.lock").read_text(encoding="utf-8").splitlines()
+    locked = {canonicalize_name(name): version for name, version in (x.split("==") for x in lines if "==" in x)}
+    wanted = [*PROJECT["dependencies"], *(r for extra in PROJECT["optional-dependencies"].values() for r in extra)]
+    for requirement in map(Requirement, wanted):
+        if requirement.name not in ("torch", "revelator"):
+            assert requirement.specifier.contains(locked[canonicalize_name(requirement.name)]), requirement
+
+
+def test_python_3_11_and_3_12_are_supported_and_a_newer_one_is_refused() -> None:
+    from packaging.specifiers import SpecifierSet
+
+    supported = SpecifierSet(PROJECT["requires-python"])
+    assert [v for v in ("3.10.9", "3.11.0", "3.12.9", "3.13.0", "3.14.1") if v in supported] == ["3.11.0", "3.12.9"]
+    assert sys.version_info[:2] in {(3, 11), (3, 12)}
