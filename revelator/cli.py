@@ -43,9 +43,9 @@ COMMANDS: dict[str, Command | Group] = {
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
     "index": Group("Passages to search: BM25, vectors, or both.", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
-        "search": Command("serving.commands.index_search:search", "Which passages does a query find?"),
+        "search": Command("serving.commands.index:search", "Which passages does a query find?"),
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
-        "calibrate": Command("serving.commands.index_calibrate:calibrate", "How likely is a passage with this score?"),
+        "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
     "graph": Group("A knowledge graph of triples.", {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),

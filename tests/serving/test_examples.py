@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 from tests.serving.inspector.test_command import started
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def printed(served, tmp_path_factory) -> Iterator:
         "Who directed UHF?": ["Jay Levey"],
         "Where was Jay Levey born?": ["Orland"],
     }
-    running = find_running(served.home)
+    running = find_running_server(served.home)
     assert running
     addresses = {"127.0.0.1:8001": running.grpc, "http://127.0.0.1:8000": running.http}
     with ExitStack() as stack:
