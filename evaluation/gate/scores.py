@@ -113,7 +113,7 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
         return {"accuracy": output == row.label}
     gold, task = json.loads(row.gold), TASKS[row.task]
     if task.language:
-        names = json.loads(row.entities)
+        names = json.loads(row.entities or "[]")
         return asdict(score_plan(task.language, output, gold, task.question(row.prompt), names))
     try:
         written = task.parse(output)
