@@ -1,7 +1,7 @@
 """A causal language model on ONNX Runtime, which serves on a CPU: the graph of a Llama or Qwen2 model, and its passes.
 
 For the embedded base a step through transformers spends most of its time between the products, in Python and in reading
-weights whose layout suits no single row; here a step is one call. Figures: docs/engines.md.
+weights whose layout suits no single row; here a step is one call. Figures: docs/results.md.
 
 Everything that a forward pass repeats is one operator of the graph: a root mean square norm, a rotation, an attention
 with the keys and values of earlier tokens, one product for query, key and value and one for gate and up. The rotations
