@@ -17,7 +17,18 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import without_placeholders
-from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
+from revelator.tasks import (
+    TASKS,
+    TRANSLATE_BNF,
+    TRANSLATE_LOGIC,
+    DecomposeInput,
+    EndInput,
+    RefineInput,
+    RouteInput,
+    Step,
+    Task,
+    TranslateInput,
+)
 from revelator.trace import Node, PlanSource
 from serving.executor.run import Run, merge_plan, merge_steps
 from serving.executor.scheduler import PlanRun
@@ -46,7 +57,7 @@ async def direct(run: Run) -> None:
 
 
 async def straightforward(run: Run) -> None:
-    """The generator alone; what it cannot answer without documents goes through one step of retrieval."""
+    """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
     await direct(run)
     if not run.recorder.trace.answers:
         run.degrade("the generator had no answer without documents")
@@ -74,7 +85,7 @@ async def compound(run: Run) -> None:
 
 
 async def compile_plan(run: Run) -> None:
-    expression = await translate(run, "translate_bnf", lambda plan: require_valid(plan, run.limits))
+    expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
             f"no plan that the model wrote could be run ({last_fault(run)}): the question went through the loop"
@@ -85,12 +96,12 @@ async def compile_plan(run: Run) -> None:
 
 
 async def logical(run: Run) -> None:
-    """One step whose documents are found by a logical query (ITLR): the caller's, which must be one that can be run, or
-    the model's, else by the question's words."""
+    """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
+    model's; else the words of the question find them."""
     if run.given is not None:
         query = await offload(len(run.given), partial(_read_query, run.given))
     else:
-        query = await translate(run, "translate_logic", _require_answerable)
+        query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
     if query is None:
         run.degrade(
             f"no query that the model wrote could be run ({last_fault(run)}): the question's words found the documents"
@@ -106,7 +117,7 @@ async def logical(run: Run) -> None:
 
 
 async def iterate(run: Run) -> None:
-    """refine → one step → end?, until the model says that enough is known or `limits.steps` is reached."""
+    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
         question = await _refine(run)
@@ -133,7 +144,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
 
 
 async def read_plan(text: str, limits: Limits) -> Expression:
-    """A caller's own plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or the limit that it exceeds)."""
+    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or a limit that it exceeds)."""
 
     def read() -> Expression:
         expression = parse(text)
@@ -150,7 +161,7 @@ def _read_query(text: str) -> logic.Query:
 
 
 async def _step(run: Run, question: str, query: str | None = None) -> Node:
-    """One leaf outside a plan, its documents found with the question or a logical query.
+    """Answers one question outside a plan; the question or a logical query finds its documents.
 
     A service that is down is raised while nothing has been answered yet.
     """
@@ -166,25 +177,26 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
     return node
 
 
-async def translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
-    """The model's first plan that parses and passes `require`, or None; what was wrong with one is a diagnostic."""
+async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any:
+    """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
     with run.recorder.running(node):
         for temperature in TEMPERATURES:
-            [output] = await run.models.complete(node, task, [TranslateInput(run.question)], temperature=temperature)
+            asked = [TranslateInput(run.question)]
+            [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
             attempts.append({"temperature": temperature, "output": output})
             if node.detail.get("degraded"):
                 run.degrade("the plan could not be closed within its budget: the question is asked as it stands")
             try:
-                plan = TASKS[task].parse(output)
+                plan = task.parse(output)
                 require(plan)
             except (ExpressionError, PlanError) as error:
                 attempts[-1]["error"] = str(error)
                 run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
             else:
-                node.answers = [TASKS[task].write(plan)]
+                node.answers = [task.write(plan)]
                 return plan
         node.status, node.error = "failed", f"none of {len(TEMPERATURES)} plans could be run"
     return None
@@ -223,7 +235,7 @@ async def _enough(run: Run) -> bool:
 
 
 def last_fault(run: Run) -> str:
-    """What was wrong with the last plan of the model's."""
+    """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
 
