@@ -24,8 +24,9 @@ from revelator.plans import Atomic, Expression, bind, leaves, parse, substitute,
 from revelator.plans.language import BNF
 from revelator.plans.names import name_words, words_in
 from revelator.tasks import TASKS
+from revelator.trace import join_answers
 
-JOINT = "; "  # between the values of one answer
+JOINT = "; "  # between the values of one answer in the file of a world
 FAN_OUT = 64  # look-ups of one leaf
 MANY_LEAVES = 5
 
@@ -224,7 +225,7 @@ def _look_up(leaf: Atomic, values: Answers, answers: Answers) -> list[tuple[str,
     def answer(filled: Mapping[str, str]) -> tuple[str, ...] | None:
         return answers.get(question_key(substitute(leaf.text, filled)))
 
-    whole = answer({name: JOINT.join(own) for name, own in values.items()})
+    whole = answer({name: join_answers(own) for name, own in values.items()})
     if whole is not None:
         return [whole]
     choices = list(itertools.islice(itertools.product(*values.values()), FAN_OUT + 1))
