@@ -87,7 +87,7 @@ COMMANDS: dict[str, Command | Group] = {
     "plan": Group("Plans in the three plan languages.", {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
-        "run": Command("serving.commands.art:run", "What does each node of a plan answer?"),
+        "run": Command("serving.commands.plan:run", "What does each node of a plan answer?"),
         "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),
 }
