@@ -74,7 +74,7 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
-        "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
+        "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
     "eval": Group("Systems on benchmarks: answers, scores, costs.", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),

@@ -23,8 +23,8 @@ from revelator.limits import Limits
 from revelator.trace import Trace
 from serving.executor import Executor
 from serving.executor.evidence import Models
-from serving.generators import EmbeddedGenerator, EndpointGenerator
 from serving.knowledge.config import open_sources
+from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever

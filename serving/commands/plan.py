@@ -31,18 +31,22 @@ def run(
 ) -> None:
     """Run a tree or a plan in this process, and see each node, its sources and the answer.
 
-    A tree is a file of JSON (`revelator plan grammar --language art`); with --question the file holds a plan of the
-    language bnf, whose steps become the nodes of a tree. `-` is standard input.
+    <<<<<<< HEAD:serving/commands/plan.py
+        A tree is a file of JSON (`revelator plan grammar --language art`); with --question the file holds a plan of the
+        language bnf, whose steps become the nodes of a tree. `-` is standard input.
+    =======
+        A tree is a file of JSON; `-` is standard input. docs/plans.md has the form and the sources file.
+    >>>>>>> main:serving/commands/plan.py
 
-    \b
-    Exit status: 0 answered, 1 not.
+        \b
+        Exit status: 0 answered, 1 not.
 
-    \b
-    Examples:
-      revelator plan run tree.json --sources sources.yaml
-      echo "Who directed UHF? * Where was {director} born?" |
-        revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
-      OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
+        \b
+        Examples:
+          revelator plan run tree.json --sources sources.yaml
+          echo "Who directed UHF? * Where was {director} born?" |
+            revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
+          OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
     """
     from revelator.trace_view import show
 
@@ -74,8 +78,8 @@ def _tree_of_plan(question: str, text: str) -> Art:
 
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     from serving.executor.trees import answer_by_tree
-    from serving.generators import EmbeddedGenerator, EndpointGenerator
     from serving.knowledge.config import open_sources
+    from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()

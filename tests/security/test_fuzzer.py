@@ -4,7 +4,7 @@
 
 Each request is a function of the seed and its number: one that did harm is printed, and found again with `--first`. It
 is typed how a request ends: an answer, an error of ours, a refusal of Triton's, but no fault of the server's own and no
-silence. `--deadly 0.5` does to half of the gRPC calls what Triton 2.51 does not outlive for long (docs/serving.md).
+silence. `--deadly 0.5` does to half of the gRPC calls what Triton 2.51 does not outlive for long (docs/operations.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/inspector.md, run as printed; only the addresses are those of the test servers."""
+"""The examples of README.md and docs/serving.md, run as printed; only the addresses are those of the test servers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.serving.inspector.test_command import started
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 README = FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8").partition("## From a program")[2])
-[(_, OPENAI)] = FENCE.findall((ROOT / "docs" / "inspector.md").read_text(encoding="utf-8"))
+[(_, OPENAI)] = FENCE.findall((ROOT / "docs" / "serving.md").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")

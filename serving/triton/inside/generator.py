@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack
 from pydantic import TypeAdapter, ValidationError
 
 from revelator.errors import InvalidRequest
-from serving.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
 from serving.triton.repository import EMBEDDED
 
