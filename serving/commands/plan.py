@@ -31,22 +31,18 @@ def run(
 ) -> None:
     """Run a tree or a plan in this process, and see each node, its sources and the answer.
 
-    <<<<<<< HEAD:serving/commands/plan.py
-        A tree is a file of JSON (`revelator plan grammar --language art`); with --question the file holds a plan of the
-        language bnf, whose steps become the nodes of a tree. `-` is standard input.
-    =======
-        A tree is a file of JSON; `-` is standard input. docs/plans.md has the form and the sources file.
-    >>>>>>> main:serving/commands/plan.py
+    A tree is a file of JSON (`revelator plan grammar --language art`); with --question the file holds a plan of the
+    language bnf, whose steps become the nodes of a tree. `-` is standard input. docs/plans.md has the sources file.
 
-        \b
-        Exit status: 0 answered, 1 not.
+    \b
+    Exit status: 0 answered, 1 not.
 
-        \b
-        Examples:
-          revelator plan run tree.json --sources sources.yaml
-          echo "Who directed UHF? * Where was {director} born?" |
-            revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
-          OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
+    \b
+    Examples:
+      revelator plan run tree.json --sources sources.yaml
+      echo "Who directed UHF? * Where was {director} born?" |
+        revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
+      OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
     """
     from revelator.trace_view import show
 
