@@ -64,12 +64,12 @@ def _read(path: Path) -> str:
 
 
 def _tree_of_plan(question: str, text: str) -> Art:
-    from serving.executor.trees import tree_of
+    from serving.executor.trees import derive_tree
 
     plan = bnf.parse(text.strip())
     if faults := checking.check(plan):
         raise PlanError(f"the plan cannot be run: {faults[0].message}", hint=faults[0].hint)
-    return tree_of(question, plan)
+    return derive_tree(question, plan)
 
 
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
