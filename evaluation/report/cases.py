@@ -12,7 +12,7 @@ from evaluation.report.plans import drawn
 from evaluation.report.runs import Loaded, measure_name, value_of
 from revelator.errors import DataError
 from revelator.files import sha256_text
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 
 SHOWN = 4
 
@@ -90,7 +90,7 @@ def most_different(reference: Loaded, others: Sequence[Loaded], measure: str, co
 
 
 def _case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
-    return Case(row.id, row.question, "; ".join(row.golds), about, left, right)
+    return Case(row.id, row.question, join_answers(row.golds), about, left, right)
 
 
 def _side(row: QuestionRow, run: Loaded, measure: str) -> Side:

@@ -10,7 +10,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
 from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.trace import Node, Trace, in_order
+from revelator.trace import Node, Trace, in_order, join_answers
 
 PASSAGES_SHOWN = 3
 
@@ -63,7 +63,7 @@ def _marked(leaf: Atomic) -> Markup:
 
 
 def _found(node: Node) -> Markup:
-    answers = "; ".join(node.answers) or node.error or "no answer"
+    answers = join_answers(node.answers) or node.error or "no answer"
     style = "answer" if node.answers else "answer none"
     kept = set(node.detail.get("kept", []))
     ranked = sorted(node.documents, key=lambda passage: passage.id not in kept)[:PASSAGES_SHOWN]
