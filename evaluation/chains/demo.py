@@ -14,7 +14,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
 from evaluation.gate.rules import RULES

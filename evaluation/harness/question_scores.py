@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
@@ -16,7 +16,8 @@ from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage
 from evaluation.metrics.retrieval import title_key, title_scores
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.trace import Node, Trace, join_answers
+from revelator.tasks import translate_task
+from revelator.trace import Node, Trace
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
 CUTOFFS = (2, 5, 10)
@@ -69,7 +70,7 @@ def scored(
 ) -> QuestionRow:
     """The row of a question that was answered. `plans`: whether the system compiles plans, so that a missing one is a
     wrong one; `sequential`: whether it runs one step after the other; `unasked`: tasks that an ablation answered."""
-    text, rule = join_answers(trace.answers), benchmark.normaliser
+    text, rule = "; ".join(trace.answers), benchmark.normaliser
     scores = answer_values(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
     found = _retrieved(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
@@ -118,7 +119,9 @@ def plan_values(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -
 def cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
     calls: dict[str, int] = {}
     for node in trace.nodes:
-        task = f"translate_{trace.plan_language}" if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
+        task = (
+            translate_task(trace.plan_language).name if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
+        )
         if node.usage.model_calls and task not in unasked:
             calls[task] = calls.get(task, 0) + node.usage.model_calls
     usage = trace.usage

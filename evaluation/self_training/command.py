@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from data_gen.config import load_config
-from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
+from data_gen.tables import counts_table, dropped_table
 from evaluation.options import Adapter, open_engine
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
@@ -134,7 +134,7 @@ def round_(
     from serving.executor import Executor
     from serving.models.engine import Engine
     from serving.models.generators import EmbeddedGenerator
-    from serving.models.revelator_model import LocalRevelator
+    from serving.models.local import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.index import LocalRetriever
 

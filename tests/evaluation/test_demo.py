@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 from rich.console import Console
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chains.chain import Chain
 from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
 from revelator.cli import revelator

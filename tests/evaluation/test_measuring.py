@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from evaluation.chains.demo import score
 from evaluation.harness.question_scores import gold_titles
 
