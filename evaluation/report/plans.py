@@ -10,7 +10,7 @@ from revelator.errors import ExpressionError
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
 from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.trace import Node, Trace, in_order
+from revelator.trace import Node, Trace, sort_ids
 
 PASSAGES_SHOWN = 3
 
@@ -77,7 +77,7 @@ def _found(node: Node) -> Markup:
 def _leaves(trace: Trace | None, count: int) -> Sequence[Node | None]:
     """The nodes of a trace that ran a plan's leaves, in its order; nothing where their number is another."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"} if trace else {}
-    own = [atomic[id] for id in in_order(atomic) if "." not in id]
+    own = [atomic[id] for id in sort_ids(atomic) if "." not in id]
     return own if len(own) == count else [None] * count
 
 

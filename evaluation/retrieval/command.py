@@ -45,7 +45,7 @@ from revelator.files import sha256_file, sha256_text, write_bytes, write_json
 from revelator.registry import CHAMPION
 from revelator.rows import read_manifest, stream_rows
 from revelator.tasks import TASKS, TranslateInput
-from revelator.trace import Trace, in_order
+from revelator.trace import Trace, sort_ids
 from serving.retrieval import IndexSettings
 from serving.retrieval.index_folder import Kind
 
@@ -298,4 +298,4 @@ class Leaves:
 def asked(trace: Trace) -> list[str]:
     """The texts of the leaves after substitution, in the plan's order; the question where none could be asked."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic" and node.asked}
-    return [text for id in in_order(atomic) if (text := atomic[id].asked)] or [trace.question]
+    return [text for id in sort_ids(atomic) if (text := atomic[id].asked)] or [trace.question]

@@ -26,10 +26,10 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from revelator._wire import write_error
 from revelator.client import Answer, AsyncClient, Options
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
+from revelator.wire import write_error
 from serving.http.bodies import read_body
 from serving.http.protection import Protection
 from serving.http.statuses import described, headers_of

@@ -15,7 +15,7 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from revelator.channel import Tls
+from revelator.endpoints import Tls
 from revelator.errors import ConfigError
 
 ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request

@@ -8,7 +8,7 @@ from typing import Any, Protocol, Unpack
 
 from revelator.client import Options
 from revelator.errors import RevelatorError
-from revelator.trace_events import Event
+from revelator.trace import Event
 
 
 class Stream(Protocol):

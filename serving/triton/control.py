@@ -14,7 +14,7 @@ from pathlib import Path
 import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import TOKEN, ControlToken, channel
+from revelator.endpoints import TOKEN, ControlToken, channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from serving.triton.secrets import control_secret
 from serving.triton.server import wait_for
@@ -33,7 +33,7 @@ _PREFIX = re.compile(
 def control(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
     """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
     that wants another token, ConfigError."""
-    client = grpc_client.InferenceServerClient(**channel(url))
+    client = grpc_client.InferenceServerClient(**channel_arguments(url))
     if home:
         client.register_plugin(ControlToken(control_secret(home)))
     try:

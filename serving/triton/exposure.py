@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from revelator.channel import TOKEN_HEADER, Tls
+from revelator.endpoints import TOKEN_HEADER, Tls
 from revelator.errors import ConfigError
 
 LOOPBACK = "127.0.0.1"

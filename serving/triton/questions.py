@@ -14,8 +14,7 @@ from typing import Any
 
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import Limits
-from revelator.trace import Trace
-from revelator.trace_events import Event
+from revelator.trace import Event, Trace
 from serving.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.pauses import offload

@@ -16,7 +16,7 @@ import stat
 from pathlib import Path
 from typing import Literal
 
-from revelator.channel import control_token
+from revelator.endpoints import find_control_token
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import sync_folder
 
@@ -28,7 +28,7 @@ PARAMETER = "inner"  # of a request to an inner model
 
 def control_secret(home: Path) -> str:
     """The control token: the environment's, or the one of the home folder."""
-    return control_token() or secret(home, CONTROL)
+    return find_control_token() or secret(home, CONTROL)
 
 
 def secret(home: Path, name: Name) -> str:

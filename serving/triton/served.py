@@ -7,9 +7,9 @@ import asyncio
 import tritonclient.grpc.aio as grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import read_error
-from revelator.channel import channel
+from revelator.endpoints import channel_arguments
 from revelator.errors import Unavailable
+from revelator.wire import read_error
 
 LOOK_SECONDS = 5.0
 MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
@@ -17,7 +17,7 @@ MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", 
 
 async def served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
-    client = grpc_client.InferenceServerClient(**channel(url))
+    client = grpc_client.InferenceServerClient(**channel_arguments(url))
     try:
         await client.is_server_live(client_timeout=LOOK_SECONDS)
         asked = [client.get_model_metadata(model, client_timeout=LOOK_SECONDS) for model in MODELS]

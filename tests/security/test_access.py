@@ -16,8 +16,8 @@ import tritonclient.grpc as grpc_client
 from tritonclient.grpc import service_pb2, service_pb2_grpc
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import TOKEN, ControlToken
 from revelator.client import Client
+from revelator.endpoints import TOKEN, ControlToken
 from revelator.errors import ConfigError
 from serving.triton import control
 from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES, QUERY_BYTES, READING_BYTES

@@ -20,7 +20,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import ControlToken
+from revelator.endpoints import ControlToken
 from serving.triton.install import find_server
 from serving.triton.repository import compile_code
 from serving.triton.secrets import control_secret

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from revelator import registry
-from revelator.channel import Tls
+from revelator.endpoints import Tls
 from serving.deployment.deploy import deploy
 from serving.triton.live import Running, find_running
 from tests.serving.operations.receiver import Receiver, receiving
