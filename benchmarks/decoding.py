@@ -34,7 +34,7 @@ from typing import Any
 
 import torch
 
-from evaluation.adapters.row_scores import row_values
+from evaluation.gate.scores import score_row
 from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
@@ -48,9 +48,9 @@ from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.constrained import Constraint
 from serving.models.engine import Engine
 from serving.models.revelator_model import complete
+from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
-from serving.triton.remote import RemoteRevelator, TritonModels
-from serving.triton.secrets import INNER, secret
+from serving.triton.access import INNER, read_secret
 
 SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
@@ -203,7 +203,7 @@ async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: i
     }
     async with AsyncExitStack() as stack:
         if url:
-            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, secret(home, INNER))))
+            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, read_secret(home, INNER))))
             ways["served"] = lambda prompts: served.complete("relevance", prompts)
         for words in (0, 1, 8, 30):
             await _time_labels(engine, ways, words, repeats)
@@ -244,7 +244,7 @@ def measure_names(adapter: Path, folder: Path, limit: int) -> None:
                 prompts = [row.prompt for row in own[at : at + BATCH]]
                 done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
             seconds = time.perf_counter() - start
-            values = [row_values(row, c.text) for row, c in zip(own, done, strict=True)]
+            values = [score_row(row, c.text) for row, c in zip(own, done, strict=True)]
             shares = "  ".join(f"{name} {_share([v[name] for v in values])}" for name in values[0])
             reach = [_reachable(json.loads(row.gold), TASKS["translate_bnf"].question(row.prompt)) for row in own]
             print(

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.config import SetConfig
-from data_gen.sources import READERS
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.formats import READERS
 from revelator.rows import read_manifest
 
 TITLES = {"musique": "MuSiQue", "2wiki": "2WikiMultiHopQA"}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans import leaves, parse, to_letters

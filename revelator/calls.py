@@ -30,6 +30,7 @@ from revelator.wire import read_error, text_input
 FIRST_PAUSE = 0.1  # seconds
 CALL = "call"  # parameters of a request
 PROBE = "in_flight"
+MOST_CALLS = 200  # that one probe names, the oldest: a server reads 8,192 characters of it
 PROBE_AFTER = 1.0  # seconds of a call before the first probe
 PROBE_EVERY = 0.5
 PROBE_TIMEOUT = 3.0  # a model whose process is dead refuses after one
@@ -137,10 +138,11 @@ class OpenCalls:
         """By model, the calls to probe for."""
         found: dict[str, list[Call]] = {}
         before = time.monotonic() - PROBE_AFTER
-        for call in self._calls.copy():
-            if call.began <= before and call.model not in self._unprobed:
-                found.setdefault(call.model, []).append(call)
-        return found
+        for call in sorted(self._calls.copy(), key=lambda call: call.began):
+            calls = found.setdefault(call.model, [])
+            if call.began <= before and call.model not in self._unprobed and len(calls) < MOST_CALLS:
+                calls.append(call)
+        return {model: calls for model, calls in found.items() if calls}
 
     def take_answer(self, calls: Iterable[Call], text: str) -> None:
         """Ends those of the calls that a probe's answer shows to be lost."""

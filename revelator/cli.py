@@ -43,9 +43,9 @@ COMMANDS: dict[str, Command | Group] = {
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
     "index": Group("Passages to search: BM25, vectors, or both.", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
-        "search": Command("serving.commands.index_search:search", "Which passages does a query find?"),
+        "search": Command("serving.commands.index:search", "Which passages does a query find?"),
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
-        "calibrate": Command("serving.commands.index_calibrate:calibrate", "How likely is a passage with this score?"),
+        "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
     "graph": Group("A knowledge graph of triples.", {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
@@ -58,11 +58,11 @@ COMMANDS: dict[str, Command | Group] = {
         "build": Command("data_gen.commands:build", "How do I make an instruction set of annotated questions?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
         "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
-        "leaks": Command("data_gen.leak_check:leaks_command", "Does training read a held-out question?"),
+        "leaks": Command("data_gen.commands:leaks", "Does training read a held-out question?"),
         "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
-        "teach": Command("data_gen.teacher.commands:teach", "How does a language model annotate my questions?"),
-        "compose": Command("data_gen.compose:compose_command", "How do single questions become multi-hop questions?"),
-        "compound": Command("data_gen.teacher.commands:compound", "How does a model write questions about my titles?"),
+        "teach": Command("data_gen.commands:teach", "How does a language model annotate my questions?"),
+        "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
+        "compound": Command("data_gen.commands:compound", "How does a model write questions about my titles?"),
         "self-train": Group("A model's own plans as training data.", {
             "round": Command("evaluation.self_training.command:round_", "Which of the model's own plans are right?"),
             "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
@@ -70,11 +70,11 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
-        "grade": Command("evaluation.commands:grade", "How well does an adapter do each task?"),
-        "promote": Command("evaluation.promotion.command:promote", "Is a new version better? If so, make it champion."),
-        "rollback": Command("evaluation.promotion.command:rollback", "How do I go back to the previous champion?"),
+        "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
+        "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
+        "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
-        "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
+        "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
     "eval": Group("Systems on benchmarks: answers, scores, costs.", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
@@ -83,7 +83,6 @@ COMMANDS: dict[str, Command | Group] = {
             "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
             "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
         }),
-        "recall": Command("evaluation.retrieval.command:recall", "What does retrieval alone find?"),
     }),
     "plan": Group("Plans in the three plan languages.", {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),

@@ -14,13 +14,13 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chains.chain import Chain, Step
 from evaluation.chains.server import local_server
+from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS
 from evaluation.harness.question_scores import answer_values
 from evaluation.metrics.answers import AnswerScore
-from evaluation.promotion.gate import RULES
 from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
@@ -186,7 +186,7 @@ def times(chain: Chain) -> str:
 @click.option("--base", default="tiny", show_default=True, help="Base model: `tiny`, a folder, or a Hub id.")
 @click.option("--size", default=2000, show_default=True, type=click.IntRange(200), help="Questions in the world.")
 @click.option(
-    "--rules", default=RULES, type=click.Path(path_type=Path), help="Gate.  [default: evaluation/promotion/gate.yaml]"
+    "--rules", default=RULES, type=click.Path(path_type=Path), help="Gate.  [default: evaluation/gate/gate.yaml]"
 )
 def demo(home: Path, base: str, size: int, rules: Path) -> None:
     """Run the whole way on a generated world and ask six questions.

@@ -16,10 +16,10 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.commands import AS_JSON, FOLDER
 from evaluation.costs.model import Predicted, Prices, ServiceTimes, demand_of, predict
 from evaluation.facts import machine
 from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, write_json
 

@@ -7,19 +7,25 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
+from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.metrics.answers import answer_score, list_score, normalise
 from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, sketch
 from evaluation.metrics.retrieval import title_key, title_scores
-from evaluation.retrieval.recall import gold_titles
 from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.trace import Node, Trace
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
 CUTOFFS = (2, 5, 10)
+
+
+def gold_titles(question: AnnotatedQuestion) -> tuple[str, ...]:
+    """Titles of the passages that state the steps' answers; of the relevant passages where the steps name none."""
+    named = [step.title for step in question.steps if step.title]
+    return tuple(dict.fromkeys(named or [passage.title for passage in question.passages if passage.relevant]))
 
 
 def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:

@@ -1,4 +1,4 @@
-"""The cases of the logical benchmark, queries of the 32 templates of `data_gen.logic`, and the queries in words."""
+"""The cases of the logical benchmark, queries of the 32 templates of `data_gen.sources`, and the queries in words."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_gen.annotated import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedQuestion, Evidence
 from evaluation.metrics.retrieval import title_key
 from evaluation.retrieval.recall import gold_titles
 from revelator.files import sha256_file, sha256_text, write_bytes

@@ -21,7 +21,7 @@ from itertools import zip_longest
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.metrics.plans import dice
 from evaluation.metrics.retrieval import ndcg
 from revelator.errors import ExpressionError

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.metrics.retrieval import title_key
 from serving.retrieval import Index
 

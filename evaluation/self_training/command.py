@@ -12,12 +12,15 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from data_gen.config import load_config
-from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
+from data_gen.tables import counts_table, dropped_table
+from evaluation.options import Adapter, open_engine
+from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
+from revelator.rows import read_manifest
 from serving.protocols import DECODINGS, Decoding
 
 FOLDER = click.Path(path_type=Path)
@@ -129,8 +132,8 @@ def round_(
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
     from serving.executor import Executor
-    from serving.generators import EmbeddedGenerator
     from serving.models.engine import Engine
+    from serving.models.generators import EmbeddedGenerator
     from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.index import LocalRetriever
@@ -208,27 +211,23 @@ def gain(
       revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
         --set runs/real/sets/real --source musique
     """
-    from evaluation.adapters.scoring import progress_bar, score
+    from evaluation.gate.scores import read_pinned_rows, score_adapter
     from evaluation.self_training.rounds import RECORD, gains, record
-    from revelator.artifact import read_manifest
-    from revelator.rows import read_split, sample_rows, stream_rows, verify_set
-    from serving.models.engine import Engine
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
-    digest = verify_set(set_folder)["digest"]
-    chosen = {record.id for record in stream_rows(set_folder, "dev") if source in (None, record.source)}
-    if not chosen:
-        raise ConfigError(f"no dev rows of {source}", where="--source", hint=f"revelator data inspect {set_folder}")
-    rows = sample_rows([row for row in read_split(set_folder, "dev") if row.id in chosen], limit)
+    rows = read_pinned_rows(set_folder, "dev", limit, source)
     scores = []
     for folder in (before, after):
-        engine = Engine(read_manifest(folder).base_name, folder, threads=threads)
-        with progress_bar(Console(stderr=True)) as progress:
-            scores.append(score(engine, rows, progress, f"{folder.name}: "))
+        engine = open_engine(Adapter(folder), threads=threads)
+        with progress_bar() as progress:
+            scores.append(score_adapter(engine, rows, progress, f"{folder.name}: "))
     tasks = {task: gains(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
-    record(round_folder, {"gain": {**digests, "set": digest, "source": source, "tasks": tasks}})
+    record(
+        round_folder,
+        {"gain": {**digests, "set": read_manifest(set_folder)["digest"], "source": source, "tasks": tasks}},
+    )
     click.echo((round_folder / "README.md").read_text(encoding="utf-8"))
 
 

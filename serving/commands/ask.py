@@ -12,13 +12,14 @@ import click
 from rich.console import Console
 from rich.live import Live
 
+from revelator._wire import write_error
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
 from revelator.limits import STRATEGIES
 from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
-from revelator.trace import Replay, Trace
-from revelator.wire import write_error
-from serving.triton.live import find_running
+from revelator.trace import Trace
+from revelator.trace_events import Replay
+from serving.triton.serve import find_running_server
 
 if TYPE_CHECKING:
     from revelator.client import Options
@@ -143,7 +144,7 @@ def _read_trace(path: Path) -> Trace:
 
 def address_of(home: Path) -> str:
     """The gRPC address of the server of this home folder. Raises Unavailable that says how to start one."""
-    running = find_running(home)
+    running = find_running_server(home)
     if running is None:
         hint = f"start one with `revelator serve --home {home}`, or name one with --url host:port"
         raise Unavailable("no server runs for this home folder", where=str(home), hint=hint)

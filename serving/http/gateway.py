@@ -7,17 +7,24 @@
 Triton's own HTTP server is off: that of 2.51 ends with SIGSEGV on a request of half a million chunks, inflates what it
 is sent, and lets a page of any site ask. Here a request is read whole before it goes on, within bounds of size and
 time; it may be neither chunked nor compressed; and what goes on is a question to the executor, over gRPC, and nothing
-else.
+else. The applications run in a thread of their own, on one event loop.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
-from typing import Literal
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal, cast
 
 import httpx
-from pydantic import BaseModel, ConfigDict, Field
+import uvicorn
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -25,16 +32,18 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from revelator._wire import write_error
+from revelator.channel import Tls
 from revelator.client import Answer, AsyncClient, Options
-from revelator.errors import DataError, InvalidRequest, RevelatorError
+from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
-from revelator.wire import write_error
-from serving.http.bodies import read_body
-from serving.http.protection import Protection
-from serving.http.statuses import described, headers_of
+from serving.http.protection import Protection, describe_error, headers_of, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
+SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
+ALL_BYTES = 1 << 26  # of all larger bodies whose requests are being read or answered
 MODEL = "/v2/models/executor"
 METRICS_SECONDS = 5.0
 INPUTS, OUTPUTS = ("question", "options"), ("answer", "trace")
@@ -108,19 +117,34 @@ def _application(routes: list[Route], hosts: Collection[str]) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(Plain)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
 
 
 class Plain:
-    """ASGI middleware: a body says how long it is before it is read, and is what it says."""
+    """ASGI middleware: a body says how long it is before it is read, and is what it says. Room for a large one is
+    reserved until its request is answered, so that many together are bounded, too."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
+        self._reserved = 0  # bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
-        await (refusal or self.app)(scope, receive, send)
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        request = Request(scope)
+        if refusal := self._refusal(request):
+            return await refusal(scope, receive, send)
+        length = int(request.headers.get("content-length", "0"))
+        size = length if length > SMALL_BYTES else 0
+        if self._reserved + size > ALL_BYTES:
+            refusal = _refused(503, "too many large requests at the same time: ask again later")
+            return await refusal(scope, receive, send)
+        self._reserved += size
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self._reserved -= size
 
     @staticmethod
     def _refusal(request: Request) -> JSONResponse | None:
@@ -151,7 +175,7 @@ class Gateway:
         question = asked.text("question")
         if question is None:
             raise InvalidRequest("the input question is missing", where="inputs")
-        options = read_options(asked.text("options") or "")
+        options = await asyncio.to_thread(read_options, asked.text("options") or "")
         if asked.parameters.deadline_ms:
             options["deadline_ms"] = asked.parameters.deadline_ms
         answer = await self._client.ask(question, **options)
@@ -172,20 +196,39 @@ class Gateway:
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
 
 
+class Wanted(BaseModel):
+    """The options of a question as JSON; each field is as in `revelator.client.Options`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    plan: str | None = None
+    strategy: str | None = None
+    deadline_ms: float | None = Field(None, gt=0, allow_inf_nan=False)
+    limits: dict[str, int | float] | None = None
+    reuse: dict[str, Any] | None = None
+
+
 def read_options(text: str) -> Options:
     """The options of a question from their JSON. Raises InvalidRequest."""
     try:
-        value = json.loads(text or "{}")
-        if not isinstance(value, dict) or value.keys() - Options.__annotations__.keys():
-            names = ", ".join(sorted(Options.__annotations__))
-            raise InvalidRequest("the options must be a JSON object", where="options", hint=f"with any of {names}")
-        if value.get("reuse") is not None:
+        wanted = Wanted.model_validate(json.loads(text or "{}"))
+        value: dict[str, Any] = wanted.model_dump(exclude_none=True)
+        if "reuse" in value:
             value["reuse"] = Trace.from_json(value["reuse"])
+    except ValidationError as error:
+        raise _invalid_option(error) from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", where="options", hint=error.hint) from error
-    return Options(**{name: given for name, given in value.items() if given is not None})
+    return cast(Options, value)
+
+
+def _invalid_option(error: ValidationError) -> InvalidRequest:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(map(str, ("options", *first["loc"])))
+    names = ", ".join(sorted(Wanted.model_fields))
+    return InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where[:200], hint=f"options are {names}")
 
 
 def _text(answer: Answer, name: str) -> str:
@@ -196,8 +239,105 @@ def _refused(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status, {"Connection": "close"})
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
-    told, status = described(error)
+    told, status = describe_error(error)
     body = {"error": str(told), "detail": json.loads(write_error(told))}
     return JSONResponse(body, status, headers_of(told))
+
+
+ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
+CONNECTIONS = 256  # at a time; the next is refused with 503
+HEADER_BYTES = 16_384
+Applications = Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[int, ASGIApp]]]
+
+
+class ArrivalTimeout(H11Protocol):
+    """Ends a connection whose request does not arrive: a client that sends a byte now and then holds no place."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_request()
+
+    def _await_request(self) -> None:
+        self.loop.call_later(ARRIVAL_SECONDS, self._look, self.cycle)
+
+    def _look(self, before: object) -> None:
+        if not self.transport.is_closing() and (self.cycle is before or self.cycle.more_body):
+            self.transport.close()
+
+
+@contextmanager
+def serve_http(host: str, applications: Applications, tls: Tls | None = None, mutual: bool = False) -> Iterator[None]:
+    """Serves for the block: `applications`, awaited in the thread's loop with the stack of what must be released, gives
+    one by port. Raises what it raises, and ConfigError for a port that cannot be listened on."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="http", daemon=True)
+    thread.start()
+    serving = asyncio.run_coroutine_threadsafe(_start(host, applications, tls, mutual), loop).result()
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(serving.end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@dataclass
+class RunningServers:
+    """What runs: to end it, each server is told, and then what the applications use is released."""
+
+    stack: AsyncExitStack
+    servers: list[tuple[uvicorn.Server, asyncio.Task[None]]]
+
+    async def end(self) -> None:
+        for server, _ in self.servers:
+            server.should_exit = True
+        await asyncio.gather(*(task for _, task in self.servers))
+        await self.stack.aclose()
+
+
+async def _start(host: str, applications: Applications, tls: Tls | None, mutual: bool) -> RunningServers:
+    serving = RunningServers(AsyncExitStack(), [])
+    try:
+        for port, application in (await applications(serving.stack)).items():
+            listening = _listen(host, port)
+            server = uvicorn.Server(_config(application, tls, mutual))
+            serving.servers.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
+    except BaseException:
+        await serving.end()
+        raise
+    return serving
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "name other ports with --ports"
+        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
+
+
+def _config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
+    files: dict[str, Any] = {}
+    if tls:
+        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
+        files["ssl_cert_reqs"] = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    return uvicorn.Config(
+        application,
+        http=ArrivalTimeout,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_graceful_shutdown=2,
+        **files,
+    )

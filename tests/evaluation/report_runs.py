@@ -106,6 +106,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         hops=2 + n % 3,
         depth=2,
         negations=n % 3 if benchmark == "negations" else 0,
+        kind=("bridge", "comparison")[n % 2],
         gold_titles=wanted,
         retrieved=() if system == "direct" else titles,
         labels=labels,
@@ -141,29 +142,3 @@ def _trace(question: str, plan: str, name: str) -> Trace:
         for place, text in enumerate(texts, 1)
     ]
     return Trace(question, "auto", route="complex", plan=plan or None, plan_source="model", nodes=nodes, answer="Lima")
-
-
-def write_retrieval(folder: Path) -> Path:
-    """A measurement of retrieval alone with all four ways."""
-    from evaluation.retrieval.page import metrics_of
-    from evaluation.retrieval.queries import WAYS, Ranked
-    from revelator.files import write_json
-
-    draw = random.Random(5)
-    rows = []
-    for n in range(20):
-        found = {way: draw.sample([f"d{i}" for i in range(20)], 10 + 2 * place) for place, way in enumerate(WAYS)}
-        rows.append(
-            Ranked(f"q{n}", "musique", "dev", "pooled", "A * B", 2, ["d1", "d2"], found, dict.fromkeys(found, 2))
-        )
-    about = {
-        "kind": "retrieval",
-        "config_hash": "9" * 64,
-        "command": "revelator eval recall",
-        "set": "1" * 64,
-        "version": "1",
-    }
-    about |= {"indexes": {"pooled musique": "2" * 64}, "adapter": "3" * 64, "base": "4" * 64, "code": "5" * 64}
-    write_json(folder / "run.json", about | {"machine": MACHINE, "started": "2026-01-02T03:04:05+00:00"})
-    write_json(folder / "metrics.json", metrics_of(rows))
-    return folder

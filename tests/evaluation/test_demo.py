@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 from rich.console import Console
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chains.chain import Chain
 from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
 from revelator.cli import revelator
@@ -58,7 +58,7 @@ def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path
 
 
 def test_every_command_that_the_demo_types_exists_with_its_options() -> None:
-    for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/promotion/gate.yaml")):
+    for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/gate/gate.yaml")):
         words = [word for word in step.arguments if not word.startswith("-")]
         depth = 1 if words[0] in ("train", "serve", "ask") else 2
         shown = CliRunner().invoke(revelator, [*words[:depth], "--help"]).output

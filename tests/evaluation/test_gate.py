@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.adapters.scores import DECIDING, Scores, TaskScore
-from evaluation.promotion.gate import RULES, Rules, as_text, judge, read_rules, verdict_table
+from evaluation.gate.rules import RULES, Rules, as_text, judge, read_rules, verdict_table
+from evaluation.gate.scores import DECIDING, Scores, TaskScore
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 

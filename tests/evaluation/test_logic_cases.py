@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.logic.templates import filled, templates
+from data_gen.sources.logic_questions import (
+    filled,
+    templates,
+)
 from evaluation.logic.queries import in_words
 from evaluation.logic.scifact import read_abstracts, scifact_cases
 from evaluation.logic.world import world_cases

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from evaluation.chains.demo import score
-from evaluation.retrieval.recall import gold_titles
+from evaluation.harness.question_scores import gold_titles
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
 

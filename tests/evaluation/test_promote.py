@@ -8,8 +8,7 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.commands import grade
-from evaluation.promotion.command import promote, rollback
+from evaluation.gate.command import grade, promote, rollback
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
@@ -107,6 +106,26 @@ def test_scores_of_a_version_of_a_folder_and_of_the_base_alone(place: Place) -> 
     assert of_version == of_folder and of_version["route"]["n"] == 3
     alone = json.loads(place.call(grade, "base", "--base", str(place.base), "--set", str(place.set_folder), "--json"))
     assert set(alone) == set(of_version)
+
+
+def test_graded_rows_are_kept_and_a_grading_that_was_broken_off_goes_on(place: Place) -> None:
+    out = place.home / "grades"
+    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--out", str(out)]
+    whole = json.loads(place.call(grade, *asked, "--json"))
+    for own in whole.values():
+        assert all(low <= own[name] <= high for name, (low, high) in own["intervals"].items())
+    lines = (out / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "rows.jsonl").write_bytes(b"".join(lines[:-1]) + lines[-1][:9])  # killed while it wrote the last row
+    assert f"every row: {out}" in place.call(grade, *asked)
+    assert (out / "rows.jsonl").read_bytes() == b"".join(lines)
+    with pytest.raises(ConfigError, match="rows of another decoding stand there"):
+        place.call(grade, *asked, "--decoding", "free")
+
+
+def test_only_the_rows_of_one_source_are_graded_and_an_unknown_source_is_named(place: Place) -> None:
+    asked = ["base", "--base", str(place.base), "--set", str(place.set_folder), "--json"]
+    with pytest.raises(ConfigError, match="no dev rows of nowhere"):
+        place.call(grade, *asked, "--source", "nowhere")
 
 
 def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.questions import KINDS, by_id_hash, fans_out, has_parentheses, one_of_each_kind, read_questions
 from revelator.errors import DataError
 

@@ -28,11 +28,11 @@ from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node, Passage, Trace
-from serving.direct.arithmetic import evaluated
 from serving.executor.choices import Answered, Choice, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
-from serving.triton.options import REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
+from serving.models.direct.arithmetic import evaluated
+from serving.triton.inside.options import REUSED_ANSWERS, REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
@@ -178,6 +178,8 @@ def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
         read_trace(trace_of([Node(str(n), "atomic", "?") for n in range(REUSED_NODES + 1)]))
     with pytest.raises(errors.InvalidRequest, match="10001 answers"):
         read_trace(trace_of([Node("1", "atomic", "?", answers=["a"] * 10_001)]))
+    with pytest.raises(errors.InvalidRequest, match=f"more than {REUSED_ANSWERS} answers"):
+        read_trace(trace_of([Node(str(n), "atomic", "?", answers=["a"] * 6_000) for n in range(4)]))
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ import json
 import socket
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -16,9 +17,9 @@ import psutil
 import pytest
 
 from revelator.client import Client
-from serving.http import running
+from serving.http import gateway
 from serving.http.gateway import BODY_BYTES, MODEL
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 
 QUESTION, PLAN = "Where is Sarnath?", "Where is Sarnath?"
 INFER = f"{MODEL}/infer"
@@ -33,7 +34,7 @@ def body(question: object = QUESTION, options: object = "", **more: object) -> d
 
 @pytest.fixture
 def url(world) -> str:
-    found = find_running(world.home)
+    found = find_running_server(world.home)
     assert found and found.http
     return found.http
 
@@ -81,7 +82,12 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         (body(options="{"), 400, "not JSON"),
         (body(options="[" * 50_000), 400, "not JSON"),
         (body(options='{"deadline_ms": %s}' % ("9" * 5_000)), 400, "not JSON"),
-        (body(options='{"colour": 1}'), 400, "JSON object"),
+        (body(options='{"colour": 1}'), 400, "options.colour"),
+        (body(options='{"limits": 5}'), 400, "options.limits"),
+        (body(options='{"deadline_ms": "abc"}'), 400, "options.deadline_ms"),
+        (body(options='{"deadline_ms": []}'), 400, "options.deadline_ms"),
+        (body(options='{"limits": {"steps": [[], []]}}'), 400, "options.limits"),
+        (body(options="[]"), 400, "options"),
         (body(options='{"plan": "Where was {who} born?"}'), 400, "cannot be run"),
         (body(options='{"strategy": "guess"}'), 400, "no strategy"),
         (body(options='{"strategy": 5}'), 400, "strategy"),
@@ -220,7 +226,7 @@ def test_a_body_that_is_compressed_or_too_large_is_refused_unread(http: httpx.Cl
 def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(
     http: httpx.Client, url: str, monkeypatch
 ) -> None:
-    monkeypatch.setattr(running, "ARRIVAL_SECONDS", 1.0)
+    monkeypatch.setattr(gateway, "ARRIVAL_SECONDS", 1.0)
     parts = urlsplit(url)
     slow = [socket.create_connection((parts.hostname, parts.port), timeout=30) for _ in range(20)]
     for number, connection in enumerate(slow):
@@ -235,6 +241,19 @@ def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(
     assert time.monotonic() - began < 25
 
 
+def test_large_bodies_that_do_not_arrive_leave_room_for_small_ones(http: httpx.Client, url: str) -> None:
+    """Each of the eight says 8 MB and sends nothing: together they have all the room that large bodies have."""
+    parts = urlsplit(url)
+    with ExitStack() as stack:
+        for _ in range(8):
+            connection = socket.create_connection((parts.hostname, parts.port), timeout=30)
+            stack.enter_context(connection).sendall(head("POST", INFER, url, f"Content-Length: {BODY_BYTES}"))
+        large = body(parameters={"padding": "x" * 100_000})
+        early = list(iter(lambda: post(http, large).status_code, 503))  # until all eight were begun
+        assert set(early) <= {400}
+        assert post(http, body("  ")).status_code == 400
+
+
 def test_headers_without_end_are_refused(url: str, http: httpx.Client) -> None:
     said = talk(url, head("GET", "/v2/health/live", url)[:-2], b"X-Long: " + b"a" * 10_000_000)
     assert said == b"" or said.startswith(b"HTTP/1.1 4")
@@ -244,6 +263,6 @@ def test_headers_without_end_are_refused(url: str, http: httpx.Client) -> None:
 def test_without_the_option_there_is_no_http(world, tmp_path: Path) -> None:
     """What serves the tests has HTTP by `--http`; Triton itself has none."""
     listening = {c.laddr.port for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN}
-    found = find_running(world.home)
+    found = find_running_server(world.home)
     assert found and found.http and urlsplit(found.http).port not in listening
     assert int(found.grpc.split(":")[1]) in listening

@@ -1,0 +1,289 @@
+"""`revelator model grade`, `promote` and `rollback`: score an adapter, move the alias behind the gate, and back."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+from rich.console import Console
+
+from evaluation.gate.rules import RULES, Verdict, as_text, judge, read_rules, verdict_table
+from evaluation.options import (
+    AS_JSON,
+    BASE,
+    FOLDER,
+    HOME,
+    REGISTERED,
+    THREADS,
+    URI,
+    Adapter,
+    fetch_version,
+    find_adapter,
+    open_engine,
+)
+from evaluation.rows import progress_bar
+from revelator import promotions, registry
+from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
+from revelator.files import sha256_file
+from revelator.registry import CHAMPION, Version
+from serving.protocols import DECODINGS, Decoding
+
+if TYPE_CHECKING:
+    from evaluation.gate.scores import Scores
+    from revelator.rows import Row
+
+SET_HELP = "Instruction set.  [default: the one it was trained on]"
+SPLIT = click.option("--split", default="dev", show_default=True, type=click.Choice(["train", "dev", "test"]))
+
+
+@click.command()
+@click.argument("adapter", default=CHAMPION)
+@click.option("--set", "set_folders", type=FOLDER, multiple=True, help=f"{SET_HELP}  Can be given more than once.")
+@SPLIT
+@click.option("--limit", default=400, show_default=True, type=click.IntRange(0), help="Rows a task and set; 0: all.")
+@click.option("--source", help="Only rows of this source of the set.  [default: all]")
+@click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
+@click.option(
+    "--out", type=FOLDER, help="Folder of every row with its output; a run that was broken off goes on there."
+)
+@BASE
+@THREADS
+@REGISTERED
+@HOME
+@URI
+@AS_JSON
+def grade(
+    adapter: str,
+    set_folders: tuple[Path, ...],
+    split: str,
+    limit: int,
+    source: str | None,
+    decoding: Decoding,
+    out: Path | None,
+    base: str | None,
+    threads: int | None,
+    name: str,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Print an adapter's scores, task by task, with 95 % intervals.
+
+    ADAPTER is a folder, a version number, `latest`, an alias (default: champion), or `base` for the base alone.
+
+    \b
+    Examples:
+      revelator model grade --set runs/demo/sets/world
+      revelator model grade 3 --split test --limit 500 --json
+      revelator model grade runs/adapters/mine --set runs/mine/set --limit 0 --out runs/grades/mine
+      revelator model grade base --base tiny --set runs/musique/set --source musique --decoding free
+    """
+    from evaluation.gate.scores import grade_rows, read_pinned_rows, resume_grading, score_table, score_tasks
+
+    named = find_adapter(adapter, home, name, tracking_uri)
+    folders = [_named_set(None, named.tags)] if not set_folders else [_named_set(each, {}) for each in set_folders]
+    rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
+    engine = open_engine(named, base, threads)
+    digest = sha256_file(named.folder / "manifest.json") if named.folder else ""
+    about = {"adapter": digest, "base": engine.base_digest, "decoding": decoding}
+    done, write = resume_grading(out, about) if out else ([], lambda rows: None)
+    with progress_bar() as progress:
+        graded = grade_rows(engine, rows, progress, f"{adapter}: ", decoding=decoding, done=done, write=write)
+    scores = score_tasks(graded)
+    if as_json:
+        click.echo(json.dumps({task: own.to_json() for task, own in scores.items()}))
+        return
+    Console().print(score_table(scores, f"{adapter} on {split}"))
+    if out:
+        click.echo(f"every row: {out}")
+
+
+@click.command()
+@REGISTERED
+@click.option("--version", "number", default="latest", show_default=True, help="The challenger: a number or `latest`.")
+@click.option("--set", "set_folder", type=FOLDER, help=SET_HELP)
+@SPLIT
+@click.option("--limit", default=400, show_default=True, type=click.IntRange(1), help="Rows a task.")
+@click.option("--margin", type=click.FloatRange(0, 1), help="How far any task may fall; overrides those of --rules.")
+@click.option("--rules", type=FOLDER, default=RULES, help="Margins and floors.  [default: evaluation/gate/gate.yaml]")
+@click.option("--floors-only", is_flag=True, help="Leave the champion out, for one that cannot be loaded any more.")
+@click.option("--dry-run", is_flag=True, help="Score and judge; move nothing.")
+@BASE
+@THREADS
+@HOME
+@URI
+@AS_JSON
+def promote(
+    name: str,
+    number: str,
+    set_folder: Path | None,
+    split: str,
+    limit: int,
+    margin: float | None,
+    rules: Path,
+    floors_only: bool,
+    dry_run: bool,
+    base: str | None,
+    threads: int | None,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Score a challenger and the champion on the same rows; make the challenger champion if no task falls by more than
+    its margin and the mean over tasks rises, both by the paired bootstrap.
+
+    Exit status 1, with the table of scores, when the gate refuses; and when another promotion came first.
+
+    \b
+    Examples:
+      revelator model promote
+      revelator model promote --version 4 --set runs/mine/set --limit 500
+      revelator model promote --dry-run --json
+    """
+    rule = read_rules(rules, margin)
+    registry.connect(tracking_uri, home, must_exist=True)
+    challenger, seen = registry.resolve(name, number), promotions.standing(name)
+    champion = registry.resolve(name, seen.champion) if seen.champion else None
+    if champion and champion.version == challenger.version:
+        return _report(
+            as_json,
+            f"version {challenger.version} is the champion already",
+            {"version": champion.version, "moved": False},
+        )
+    from evaluation.gate.scores import read_pinned_rows
+
+    folder = _named_set(set_folder, challenger.tags)
+    rows = read_pinned_rows(folder, split, limit)
+    rival = None if floors_only else champion
+    theirs = _score_champion(rival, home, base, rows, threads) if rival else None
+    ours = _score(fetch_version(challenger, home), base, rows, threads, f"version {challenger.version}: ")
+    verdict = judge(ours, theirs, rule)
+    about = Promotion(challenger, champion, folder, split, len(rows))
+    table = verdict_table(verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None)
+    if not verdict.passed:
+        if as_json:
+            click.echo(json.dumps(_summary(about, verdict, moved=False)))
+        hint = "the alias stays where it is; train longer or on more data, score more rows (--limit), or see --rules"
+        raise GateRefused("; ".join(verdict.refusals), table=as_text(table), hint=hint)
+    Console(stderr=as_json).print(table)
+    if dry_run:
+        return _report(as_json, "the gate is open; --dry-run moves nothing", _summary(about, verdict, moved=False))
+    run_id = _record(about, verdict, ours, theirs)
+    registry.tag_version(challenger, "promotion_run", run_id)
+    try:
+        promotions.move(name, challenger.version, seen)
+    except Conflict as conflict:
+        registry.client().set_tag(run_id, "outcome", conflict.message)
+        if as_json:
+            click.echo(json.dumps(_summary(about, verdict, moved=False) | {"conflict": conflict.message}))
+        raise
+    was = f", in place of version {champion.version}" if champion else ""
+    text = f"version {challenger.version} is champion{was}\n{_next(home, tracking_uri)}"
+    _report(as_json, text, _summary(about, verdict, moved=True))
+
+
+@click.command()
+@REGISTERED
+@HOME
+@URI
+@AS_JSON
+def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+    """Make the version champion again that the present champion replaced; a second one goes one further back.
+
+    It is recorded as promotions are: in the versions of the registered model NAME-promotions.
+
+    \b
+    Examples:
+      revelator model rollback
+      revelator model rollback --home runs/demo --json
+    """
+    registry.connect(tracking_uri, home, must_exist=True)
+    registry.resolve(name, "latest")
+    moved = promotions.roll_back(name)
+    text = (
+        f"version {moved.version} is champion again, in place of version {moved.replaced}\n{_next(home, tracking_uri)}"
+    )
+    _report(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
+
+
+def _next(home: Path, tracking_uri: str | None) -> str:
+    return f"next: revelator model deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
+
+
+def _report(as_json: bool, text: str, summary: dict) -> None:
+    click.echo(json.dumps(summary) if as_json else text)
+
+
+@dataclass(frozen=True)
+class Promotion:
+    challenger: Version
+    champion: Version | None
+    set_folder: Path
+    split: str
+    rows: int
+
+
+def _record(about: Promotion, verdict: Verdict, ours: Scores, theirs: Scores | None) -> str:
+    """An MLflow run with scores, verdict and both versions, before anything is moved. Returns its id."""
+    import mlflow
+
+    replaced = str(about.champion.version) if about.champion else "none"
+    with mlflow.start_run(run_name=f"promote-{about.challenger.version}") as run:
+        mlflow.set_tags({"kind": "promotion", "challenger": str(about.challenger.version), "replaces": replaced})
+        mlflow.log_params({"set": str(about.set_folder), "split": about.split, "rows": about.rows})
+        for side, scores in (("challenger", ours), ("champion", theirs or {})):
+            for task, own in scores.items():
+                mlflow.log_metrics({f"{side}/{task}_{name}": value for name, value in own.scores.items()})
+        mlflow.log_dict(_summary(about, verdict, moved=True), "verdict.json")
+    return str(run.info.run_id)
+
+
+def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
+    return {
+        "version": about.challenger.version,
+        "replaced": about.champion.version if about.champion else None,
+        "moved": moved,
+        "mean": verdict.challenger_mean,
+        "champion_mean": verdict.champion_mean,
+        "change": asdict(verdict.change) if verdict.change else None,
+        "refusals": verdict.refusals,
+        "tasks": {
+            c.task: {
+                "score": c.score,
+                "n": c.n,
+                "challenger": c.challenger,
+                "champion": c.champion,
+                "change": asdict(c.change) if c.change else None,
+                "needed": c.bar,
+                "passed": c.passed,
+            }
+            for c in verdict.comparisons
+        },
+    }
+
+
+def _named_set(given: Path | None, tags: dict[str, str]) -> Path:
+    folder = given or (Path(tags["set_folder"]) if "set_folder" in tags else None)
+    if folder is None or not folder.is_dir():
+        where = f" at {folder}" if folder else ""
+        raise ConfigError(f"no instruction set{where} to score on", hint="give one: --set DIR")
+    return folder
+
+
+def _score(adapter: Adapter, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
+    from evaluation.gate.scores import score_adapter
+
+    engine = open_engine(adapter, base, threads)
+    with progress_bar() as progress:
+        return score_adapter(engine, rows, progress, title)
+
+
+def _score_champion(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
+    try:
+        return _score(fetch_version(champion, home), base, rows, threads, f"champion {champion.version}: ")
+    except ArtifactError as error:
+        hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
+        raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error

@@ -1,0 +1,164 @@
+"""The promotion gate: a challenger takes the alias only if no task falls and their mean rises, both shown by the paired
+bootstrap on the same questions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from pydantic import Field, field_validator
+from rich.console import Console
+from rich.table import Table
+
+from evaluation.gate.scores import DECIDING, Scores, TaskScore
+from evaluation.metrics.bootstrap import Interval, paired_bootstrap
+from revelator.config import Strict, read_config
+from revelator.tasks import TASKS
+
+RULES = Path(__file__).with_name("gate.yaml")
+ROUNDING = 1e-9  # what sums of equal scores may differ by
+
+
+class Rules(Strict):
+    """`margins`: how far each task may fall below the champion; `floors`: what each task needs when there is none.
+
+    `confidence` is that with which either side of a difference's interval is not crossed.
+    """
+
+    confidence: float = Field(ge=0.5, lt=1)
+    margins: dict[str, float]
+    floors: dict[str, float]
+
+    @field_validator("margins", "floors")
+    @classmethod
+    def shares_of_tasks(cls, values: dict[str, float]) -> dict[str, float]:
+        for task, value in values.items():
+            if task not in TASKS:
+                raise ValueError(f"no such task: {task}; tasks: {', '.join(TASKS)}")
+            if not 0 <= value <= 1:
+                raise ValueError(f"{task} must be between 0 and 1")
+        return values
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One task. With a champion, `change` is the challenger's score less the champion's with its interval, and `bar`
+    what its lower end has to reach; without, `bar` is the floor of the score itself."""
+
+    task: str
+    score: str
+    n: int
+    challenger: float
+    champion: float | None
+    change: Interval | None
+    bar: float
+
+    @property
+    def passed(self) -> bool:
+        return (self.change.low if self.change else self.challenger) >= self.bar - ROUNDING
+
+    @property
+    def refusal(self) -> str:
+        if self.change is None:
+            return f"{self.task} {self.score} {self.challenger:.3f} is under its floor {self.bar:.3f}"
+        if self.change.mean < self.bar - ROUNDING:
+            what = f"falls from {self.champion:.3f} to {self.challenger:.3f}, by more than {-self.bar:g}"
+        else:
+            what = f"may fall by more than {-self.bar:g}"
+        return f"{self.task} {self.score} {what} ({_signed(self.change)}, n = {self.n})"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`refusals` says in words why the gate stays shut; none when it opens. `change`: that of the mean over tasks."""
+
+    comparisons: tuple[Comparison, ...]
+    challenger_mean: float
+    champion_mean: float | None
+    change: Interval | None
+    refusals: tuple[str, ...]
+
+    @property
+    def passed(self) -> bool:
+        return not self.refusals
+
+    @property
+    def rises(self) -> bool:
+        return self.change is None or self.change.low > ROUNDING
+
+
+def read_rules(path: Path, margin: float | None = None) -> Rules:
+    """`margin` replaces that of every task. Raises ConfigError naming field, value and reason."""
+    changes = None if margin is None else {"margins": dict.fromkeys(TASKS, margin)}
+    return read_config(path, Rules, changes)
+
+
+def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
+    """Holds the deciding score of every task of the slice against the champion's on the same rows, or against the
+    floors without one. A task without a margin may not fall at all."""
+    tasks = [task for task in DECIDING if task in challenger]
+    each, mean = _changes(challenger, champion, tasks, rules.confidence) if champion else ({}, None)
+    comparisons = tuple(
+        Comparison(
+            task,
+            DECIDING[task],
+            challenger[task].n,
+            challenger[task].deciding,
+            champion[task].deciding if champion else None,
+            each.get(task),
+            -rules.margins.get(task, 0.0) if champion else rules.floors.get(task, 0.0),
+        )
+        for task in tasks
+    )
+    ours = float(np.mean([c.challenger for c in comparisons]))
+    theirs = float(np.mean([champion[task].deciding for task in tasks])) if champion else None
+    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.refusal for c in comparisons if not c.passed))
+    if verdict.rises:
+        return verdict
+    assert mean is not None
+    reason = f"the mean over tasks is not shown to rise: {theirs:.3f} to {ours:.3f} ({_signed(mean)})"
+    return Verdict(comparisons, ours, theirs, mean, (*verdict.refusals, reason))
+
+
+def _changes(
+    challenger: Scores, champion: Scores, tasks: list[str], confidence: float
+) -> tuple[dict[str, Interval], Interval]:
+    differences = {task: _rows(challenger[task]) - _rows(champion[task]) for task in tasks}
+    groups = {task: [id.rsplit("/", 2)[0] for id in sorted(challenger[task].ids)] for task in tasks}
+    return paired_bootstrap(differences, groups, confidence=confidence)
+
+
+def _rows(score: TaskScore) -> np.ndarray:
+    """The deciding score of each row, in the order of the rows' ids, which read <question>/<task>/<number>."""
+    return np.array(score.values[DECIDING[score.task]])[np.argsort(score.ids)]
+
+
+def _signed(change: Interval) -> str:
+    return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
+
+
+def verdict_table(verdict: Verdict, challenger: str, champion: str | None) -> Table:
+    table = Table("task", "score", "n", challenger, title="Promotion gate")
+    for name in (champion, "change", "may fall", "") if champion else ("floor", ""):
+        table.add_column(name)
+    for c in verdict.comparisons:
+        against = (
+            (f"{c.champion:.3f}", _signed(c.change), f"{-c.bar:.3f}") if c.change is not None else (f"{c.bar:.3f}",)
+        )
+        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, _sign(c.passed))
+    if verdict.change is not None:
+        means = f"{verdict.challenger_mean:.3f}", f"{verdict.champion_mean:.3f}"
+        table.add_row("mean", "", "", *means, _signed(verdict.change), "must rise", _sign(verdict.rises), style="bold")
+    return table
+
+
+def _sign(passed: bool) -> str:
+    return "passed" if passed else "FAILED"
+
+
+def as_text(table: Table) -> str:
+    console = Console(width=110, color_system=None)
+    with console.capture() as captured:
+        console.print(table)
+    return captured.get()

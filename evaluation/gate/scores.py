@@ -1,0 +1,215 @@
+"""How well an adapter does each task, on rows that are the same whoever asks.
+
+Rows are chosen by the hash of their id, so that two adapters that are scored on different days are scored on the same
+rows. Outputs are written as a server writes them, one a row, in batches of rows of like length.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from rich.progress import Progress
+from rich.table import Table
+
+from evaluation.metrics.answers import normalise
+from evaluation.metrics.bootstrap import Interval, bootstrap
+from evaluation.metrics.labels import roc_auc
+from evaluation.metrics.plans import plan_score, query_score, tree_score
+from evaluation.rows import append_rows, read_rows
+from revelator.errors import ConfigError, TaskOutputError
+from revelator.files import write_json
+from revelator.plans import art, logic, parse
+from revelator.rows import Row, read_split, sample_rows, verify_set
+from revelator.tasks import TASKS
+from serving.protocols import Decoding
+
+if TYPE_CHECKING:
+    from serving.models.engine import Engine
+
+BATCH = 32
+ROWS, ABOUT = "rows.jsonl", "graded.json"
+DECIDING = {  # the score of each task that the gate compares
+    "route": "accuracy",
+    "relevance": "accuracy",
+    "end": "accuracy",
+    "decompose": "equal",
+    "refine": "equal",
+    "translate_bnf": "letters",
+    "translate_logic": "truth",
+    "translate_art": "structure",
+}
+
+
+@dataclass(frozen=True)
+class GradedRow:
+    """One row of a set, what the model wrote for it, and `scores` of 0 or 1 by name; `probability` is that of the
+    task's first label."""
+
+    id: str
+    task: str
+    gold: str
+    output: str
+    scores: dict[str, float]
+    probability: float = math.nan
+
+
+@dataclass(frozen=True)
+class TaskScore:
+    """Scores of one task on `n` rows, each in [0, 1]; `values` holds the score of every row in the order of `ids`.
+
+    Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
+    decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
+    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`: `PlanScore`, `QueryScore`,
+    `TreeScore`.
+    """
+
+    task: str
+    n: int
+    scores: dict[str, float]
+    ids: tuple[str, ...]
+    values: dict[str, tuple[float, ...]]
+
+    @property
+    def deciding(self) -> float:
+        return self.scores[DECIDING[self.task]]
+
+    @property
+    def questions(self) -> list[str]:
+        """The question that each row was made from; ids read <question>/<task>/<number>."""
+        return [id.rsplit("/", 2)[0] for id in self.ids]
+
+    def to_json(self) -> dict[str, Any]:
+        """`n`, every score by its name, and the `intervals` of those that every row has."""
+        intervals = {name: self.interval(name) for name in self.values}
+        return {"n": self.n, **self.scores, "intervals": {name: [i.low, i.high] for name, i in intervals.items()}}
+
+    def interval(self, name: str) -> Interval:
+        """The 95 % interval of a score that every row has, questions drawn whole."""
+        return bootstrap(self.values[name], groups=self.questions)
+
+
+Scores = dict[str, TaskScore]
+
+
+def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | None = None) -> list[Row]:
+    """At most `limit` rows a task of a verified set, the first by the hash of their id; with 0 all of them. Raises
+    ConfigError where no row is from `source`."""
+    verify_set(set_folder)
+    rows = [row for row in read_split(set_folder, split) if source in (None, row.source)]
+    if not rows:
+        hint = f"revelator data inspect {set_folder}"
+        raise ConfigError(f"no {split} rows of {source}", where="--source", hint=hint)
+    return sample_rows(rows, limit or len(rows))
+
+
+def score_row(row: Row, output: str) -> dict[str, bool]:
+    """The scores of one row's output, by name; the same names for every row of a task."""
+    if row.label:
+        return {"accuracy": output == row.label}
+    gold = json.loads(row.gold)
+    if row.task == "translate_bnf":
+        question, names = TASKS[row.task].question(row.prompt), json.loads(row.entities)
+        return asdict(plan_score(output, parse(gold), question, names))
+    if row.task == "translate_logic":
+        return asdict(query_score(output, logic.parse(gold)))
+    if row.task == "translate_art":
+        return asdict(tree_score(output, art.parse(gold)))
+    try:
+        written = TASKS[row.task].parse(output)
+    except TaskOutputError:
+        return {"equal": False}
+    return {"equal": _comparable(written) == _comparable(gold)}
+
+
+def _comparable(value: str | list[str]) -> list[str]:
+    return sorted(map(normalise, [value] if isinstance(value, str) else value))
+
+
+def grade_rows(
+    engine: Engine,
+    rows: Sequence[Row],
+    progress: Progress | None = None,
+    title: str = "",
+    *,
+    decoding: Decoding = "beams",
+    done: Iterable[GradedRow] = (),
+    write: Callable[[list[GradedRow]], None] = lambda rows: None,
+) -> list[GradedRow]:
+    """Every row with the model's output; those that are `done` already are not asked again. `write` is given each new
+    batch as it is scored."""
+    from serving.models.revelator_model import complete
+
+    graded = {row.id: row for row in done}
+    by_task: dict[str, list[Row]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row)
+    for task, own in by_task.items():
+        todo = sorted((row for row in own if row.id not in graded), key=lambda row: len(row.prompt))
+        bar = progress.add_task(f"{title}{task}", total=len(own), completed=len(own) - len(todo)) if progress else None
+        for start in range(0, len(todo), BATCH):
+            batch = todo[start : start + BATCH]
+            completions = complete(engine, task, [row.prompt for row in batch], decoding=decoding)
+            new = [_grade(row, done.text, done.probabilities) for row, done in zip(batch, completions, strict=True)]
+            write(new)
+            graded |= {row.id: row for row in new}
+            if progress and bar is not None:
+                progress.advance(bar, len(batch))
+    return [graded[row.id] for row in rows]
+
+
+def _grade(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
+    scores = {name: float(value) for name, value in score_row(row, output).items()}
+    first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else math.nan
+    return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
+
+
+def resume_grading(folder: Path, about: dict[str, Any]) -> tuple[list[GradedRow], Callable[[list[GradedRow]], None]]:
+    """The rows that were graded into `folder` before, and what writes more of them there. `about` says what is graded;
+    raises ConfigError where something else was."""
+    path = folder / ABOUT
+    if path.exists() and (there := json.loads(path.read_text(encoding="utf-8"))) != about:
+        differs = ", ".join(name for name, value in about.items() if there.get(name) != value)
+        hint = "name another folder: --out DIR"
+        raise ConfigError(f"rows of another {differs} stand there", where=str(folder), hint=hint)
+    write_json(path, about)
+    return read_rows(folder / ROWS, GradedRow), lambda rows: append_rows(folder / ROWS, rows)
+
+
+def score_tasks(rows: Iterable[GradedRow]) -> Scores:
+    """Scores by task; tasks without a row are left out."""
+    by_task: dict[str, list[GradedRow]] = {}
+    for row in rows:
+        by_task.setdefault(row.task, []).append(row)
+    return {task: _score_task(task, own) for task, own in by_task.items()}
+
+
+def _score_task(task: str, rows: Sequence[GradedRow]) -> TaskScore:
+    values = {name: tuple(row.scores[name] for row in rows) for name in rows[0].scores}
+    scores = {name: float(np.mean(own)) for name, own in values.items()}
+    if len(labels := TASKS[task].labels or ()) == 2:
+        auc = roc_auc([row.probability for row in rows], [row.gold == labels[0] for row in rows])
+        scores |= {} if math.isnan(auc) else {"auc": auc}
+    return TaskScore(task, len(rows), scores, tuple(row.id for row in rows), values)
+
+
+def score_adapter(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
+    """Scores by task of what the engine writes for the rows."""
+    return score_tasks(grade_rows(engine, rows, progress, title))
+
+
+def score_table(scores: Scores, title: str) -> Table:
+    table = Table("task", "n", "score", "value", "95 %", title=title, title_justify="left")
+    for task in sorted(scores, key=list(DECIDING).index):
+        own = scores[task]
+        for name, value in own.scores.items():
+            mark = " (decides)" if name == DECIDING[task] else ""
+            interval = own.interval(name) if name in own.values else None
+            between = f"{interval.low:.3f} to {interval.high:.3f}" if interval else ""
+            table.add_row(task, str(own.n), name + mark, f"{value:.3f}", between)
+    return table

@@ -1,1 +1,0 @@
-"""`revelator model promote` and `revelator model rollback`, and the gate between a challenger and the alias."""

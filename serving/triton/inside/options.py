@@ -1,0 +1,120 @@
+"""A request's options and its earlier trace, read from JSON that anybody may have written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from json import decoder, scanner
+from typing import Any, NoReturn
+
+from pydantic import TypeAdapter
+from pydantic_core import ValidationError
+
+from revelator.errors import DataError, InvalidRequest
+from revelator.trace import Node, Trace
+from serving.knowledge.graph import ROWS
+
+REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
+REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
+REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
+
+OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
+
+
+@dataclass
+class _Detail:
+    """What is read of the details of an earlier trace's nodes."""
+
+    key: str = ""
+    ids: dict[str, dict[str, list[str]]] = field(default_factory=dict)
+    count: int = 0
+
+
+_TRACE, _NODE, _DETAIL = TypeAdapter(Trace), TypeAdapter(Node), TypeAdapter(_Detail)
+
+
+def read_options(text: str, most_bytes: int) -> dict[str, Any]:
+    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them. Raises InvalidRequest."""
+    if len(text) > most_bytes or len(text.encode()) > most_bytes:
+        raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
+    try:
+        value = _DECODER.decode(text or "{}")
+    except ValueError as error:
+        raise InvalidRequest(f"the options are not JSON: {error}") from error
+    except RecursionError as error:
+        raise InvalidRequest("the options are not JSON that can be read: they are nested too deep") from error
+    if not isinstance(value, dict):
+        raise InvalidRequest("the options must be a JSON object", hint=f"with any of {', '.join(OPTIONS)}")
+    for name, given in value.items():
+        if name not in OPTIONS:
+            raise InvalidRequest(f"there is no option {name!r:.60}", hint=f"options are {', '.join(OPTIONS)}")
+        if given is not None and not isinstance(given, OPTIONS[name]):
+            kinds = f"{OPTIONS[name].__name__}, not {type(given).__name__}"
+            raise InvalidRequest(f"option {name} must be a JSON {kinds}")
+    return {name: given for name, given in value.items() if given is not None}
+
+
+class _Decoder(json.JSONDecoder):
+    """Reads JSON by Python's own code, which lets other threads have their turns: the reader in C keeps the event loop
+    waiting for as long as it reads. Refuses, with ValueError, what JSON does not have (NaN), a name that stands twice
+    in an object, and what no float or UTF-8 text can hold."""
+
+    def __init__(self) -> None:
+        super().__init__(object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_refuse)
+        self.parse_string = _text
+        self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("a name stands twice in an object")
+    return value
+
+
+def _finite(text: str) -> float:
+    if math.isinf(number := float(text)):
+        raise ValueError(f"no number is as large as {text[:60]}")
+    return number
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is no number of JSON")
+
+
+def _text(text: str, start: int, strict: bool) -> tuple[str, int]:
+    value, end = decoder.scanstring(text, start, strict)  # type: ignore[attr-defined]
+    value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
+    return value, end
+
+
+_DECODER = _Decoder()
+
+
+def read_trace(value: Mapping[str, Any]) -> Trace:
+    """The earlier trace of a request, with those of its nodes that are not too large to be taken over. Raises
+    InvalidRequest."""
+    nodes = value.get("nodes")
+    if isinstance(nodes, list) and len(nodes) > REUSED_NODES:
+        raise InvalidRequest(f"option reuse: the trace has {len(nodes)} nodes; at most {REUSED_NODES} are read")
+    try:
+        read = Trace.from_json(dict(value)).nodes  # the schema, and that it is a trace at all
+        trace = _TRACE.validate_python({**value, "nodes": []})
+        answers = 0
+        for node, written in zip(read, value["nodes"], strict=True):
+            if isinstance(node.answers, list) and len(node.answers) > ROWS:
+                raise InvalidRequest(f"option reuse: a node has {len(node.answers)} answers; at most {ROWS} are read")
+            answers += len(node.answers) if isinstance(node.answers, list) else 0
+            if answers > REUSED_ANSWERS:
+                raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
+            if len(json.dumps(written)) <= REUSED_CHARACTERS:
+                trace.nodes.append(_NODE.validate_python(written))  # one by one: a pass over all holds the loop
+                _DETAIL.validate_python(trace.nodes[-1].detail)
+        return trace
+    except DataError as error:
+        raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidRequest(f"option reuse: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
