@@ -49,7 +49,7 @@ class RequestLoop:
 
     `open` is awaited once in the loop, with the stack of what `close` must release. `telemetry` records admission and
     errors. `seconds_allowed` is the time until a request's deadline. `reply_to_look` makes the response to a look
-    (`revelator._looks`), for models whose clients look.
+    (`revelator.calls`), for models whose clients look.
     """
 
     def __init__(
