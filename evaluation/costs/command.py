@@ -17,8 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from evaluation.costs.model import Predicted, Prices, ServiceTimes, demand_of, predict
-from evaluation.facts import machine
-from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.harness.folder import QuestionRow, describe_machine, read_questions, read_run
 from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, write_json
@@ -88,7 +87,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
         "adapter": run.adapter,
         "index": run.index,
         "command": shlex.join(["revelator", *sys.argv[1:]]),
-        **machine(),
+        **describe_machine(),
     }
     write_json(out, value)
     if as_json:

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from evaluation.asking import Ask, ask_each
 from evaluation.costs.model import STATIONS, Prices, ServiceTimes, demand_of, predict
-from evaluation.facts import machine
-from evaluation.harness.folder import Cost
+from evaluation.harness.folder import Cost, describe_machine
 from evaluation.harness.question_scores import cost
-from evaluation.harness.systems import Services
+from evaluation.harness.run import ask_each
+from evaluation.harness.systems import Ask, Services
 from revelator.errors import RevelatorError
 from revelator.trace import Passage, Trace
 from serving.protocols import Completion, GenerateRequest, Generator, Reading, Retriever, Revelator
@@ -105,7 +104,7 @@ async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTi
     wall = time.perf_counter() - began
     tasks = {name: clock.mean(name) for name in clock.units if name not in ("search", "reading")}
     beside = max(0.0, wall - sum(clock.seconds.values())) / len(questions)
-    return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, machine()["machine"])
+    return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, describe_machine()["machine"])
 
 
 async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int) -> Checked:

@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.progress import Progress
 
-from evaluation.asking import Ask, ask_each, kept, refusal
-from evaluation.baselines.table import BASELINES
-from evaluation.facts import code_digest, memory_gib, processor
+from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
-from evaluation.harness.benchmarks import Benchmark, open_benchmark
+from evaluation.harness.benchmarks import Benchmark, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
-from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin
+from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.given_predictions import read_given
 from evaluation.harness.question_scores import answer_values, gold_row, scored
-from evaluation.harness.systems import Opened, check_system, describe, open_system
-from evaluation.logic.ranking import cases_of, files_of, identity, rank
+from evaluation.harness.ranking import cases_of, files_of, identity, rank
+from evaluation.harness.systems import Ask, Opened, check_system, describe, open_system
 from evaluation.rows import sole_writer
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.trace import Trace
 from serving import pauses
 
+Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
 
 
@@ -69,12 +65,13 @@ def prepare(
     benchmark = read(config.benchmark)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
-        read_given(Path(str(config.system.predictions)), ids)
+        read_predictions(Path(str(config.system.predictions)), ids)
     about: dict[str, Any] = {} if given else describe(config)
     return _run(config, command, benchmark, ids, about), benchmark
 
 
 def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]) -> Run:
+    machine = describe_machine()
     return Run(
         config=config.model_dump(mode="json"),
         command=command,
@@ -82,10 +79,10 @@ def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, 
         system={"kind": config.system.kind, "name": config.system.name},
         ablation=config.ablation.switched(),
         ids=ids,
-        code=code_digest(),
-        machine=machine(),
+        code=machine["code"],
+        machine=machine["machine"],
         seed=config.seed,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=machine["started"],
         **about,
     )
 
@@ -96,10 +93,6 @@ def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) ->
     benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), files_of(ranking))
     ids = tuple(identity(place, case) for place, case in enumerate(cases))
     return _run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
-
-
-def machine() -> str:
-    return f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {platform.system()}"
 
 
 def carry_out(
@@ -141,7 +134,7 @@ def ranked_rows(config: RunConfig, ranking: RankingConfig, todo: Collection[str]
 def given_rows(
     path: Path, questions: Iterable[BenchmarkQuestion], benchmark: Benchmark, ids: Sequence[str]
 ) -> Iterable[QuestionRow]:
-    predicted = read_given(path, ids)
+    predicted = read_predictions(path, ids)
     for question in questions:
         row, values = gold_row(question, benchmark), predicted[question.id]
         text = "; ".join(values)
@@ -167,17 +160,63 @@ def _scoring(config: RunConfig) -> dict[str, Any]:
     }
 
 
+async def ask_each(
+    ask: Ask,
+    questions: Iterable[Question],
+    text: Callable[[Question], str],
+    report: Callable[[Question, Trace | RevelatorError], None],
+    concurrency: int,
+) -> None:
+    """`concurrency` questions in flight; `report` is called with each as it ends, and with the error of one that was
+    refused. Raises Unavailable when a service is down: what was reported by then is all there is."""
+    queue = iter(questions)
+
+    async def work() -> None:
+        for question in queue:
+            outcome: Trace | RevelatorError
+            try:
+                outcome = await ask(text(question))
+            except Unavailable:  # not this question's fault: it stops here
+                raise
+            except RevelatorError as error:
+                outcome = error
+            report(question, outcome)
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+@contextmanager
+def keep_what_was_asked() -> Iterator[None]:
+    """Around an `ask_each` that writes each outcome as it is reported: an Unavailable then says that none is lost."""
+    try:
+        yield
+    except Unavailable as error:
+        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
+        raise Unavailable(error.message, where=error.where, hint=hint) from error
+
+
+def describe_refusal(error: RevelatorError) -> str:
+    """An error as a row keeps it."""
+    return f"{type(error).__name__}: {error.message}"
+
+
 async def ask_all(
     ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
 ) -> None:
     """`concurrency` questions in flight; `write` is called with each row as it ends."""
 
-    def told(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
+    def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
         row = gold_row(question, benchmark)
         if isinstance(outcome, RevelatorError):
-            write(replace(row, status="error", error=refusal(outcome)))
+            write(replace(row, status="error", error=describe_refusal(outcome)))
         else:
             write(scored(row, question, benchmark, outcome, **scoring))
 
-    with kept():
-        await ask_each(ask, todo, lambda question: question.gold.question, told, min(concurrency, len(todo)))
+    with keep_what_was_asked():
+        await ask_each(ask, todo, lambda question: question.gold.question, report, min(concurrency, len(todo)))

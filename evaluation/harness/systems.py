@@ -3,14 +3,13 @@ question to its trace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.asking import Ask
-from evaluation.baselines.table import BASELINES, run_baseline
+from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from revelator.trace import Passage
     from serving.models.engine import Engine
 
+Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
 WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0

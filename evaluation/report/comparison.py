@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from evaluation.baselines.table import BASELINES
+from evaluation.baselines.methods import BASELINES
 from evaluation.metrics.retrieval import title_key
 from evaluation.report.charts import Figure
 from evaluation.report.page import Sheet, compared, interval_text, overview, table

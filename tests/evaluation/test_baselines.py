@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.baselines.probtree import read_tree
-from evaluation.baselines.table import BASELINES, run_baseline
+from evaluation.baselines.methods import BASELINES, read_tree, run_baseline
 from evaluation.harness.question_scores import rounds
 from revelator.errors import DeadlineExceeded, Unavailable
 from revelator.limits import Limits

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chains.chain import Chain, Step, ending, shown
-from revelator.errors import RevelatorError
+from evaluation.chain import Chain, Step, ending, serve_locally, shown
+from revelator.errors import RevelatorError, Unavailable
 
 
 def tidy_step(home: Path, text: str | None = None) -> Step:
@@ -95,7 +95,7 @@ child.wait()
 """
 STARTS_BOTH = f"""
 import os, signal, sys
-from evaluation.chains.chain import run_group
+from evaluation.chain import run_group
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 run_group([sys.executable, "-c", {STARTS_A_CHILD!r}], os.environ)
 """
@@ -109,3 +109,13 @@ def test_a_chain_that_is_told_to_stop_leaves_no_process_of_its_commands_behind()
     assert chain.wait(30) == 143
     gone, alive = psutil.wait_procs([grandchild], timeout=30)
     assert (len(gone), alive) == (1, [])
+
+
+def test_a_server_that_does_not_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
+    serve = ("serve", "--home", str(tmp_path))
+    with (
+        pytest.raises(Unavailable, match="no version of the revelator is deployed") as failure,
+        serve_locally(tmp_path, serve),
+    ):
+        pytest.fail("nothing is deployed, so nothing can be ready")
+    assert failure.value.where == f"revelator serve --home {tmp_path}"

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.chains.chain import Chain
-from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
+from evaluation.chain import Chain
+from evaluation.demo import Asked, ask_each, steps, summary, write_next
 from revelator.cli import revelator
 from revelator.tasks import TASKS
 

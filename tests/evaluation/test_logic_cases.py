@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_gen.logic.templates import filled, templates
-from evaluation.logic.queries import in_words
-from evaluation.logic.scifact import read_abstracts, scifact_cases
-from evaluation.logic.world import world_cases
+from evaluation.itlr.cases import in_words, world_cases
+from evaluation.itlr.scifact import read_abstracts, scifact_cases
 from revelator.errors import DataError
 from revelator.plans.logic import check, holds, negations, terms
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
-from evaluation.chains.demo import score
+from evaluation.demo import score
 from evaluation.harness.question_scores import gold_titles
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,17 +16,15 @@ from rich.table import Table
 
 import data_gen
 from data_gen.annotated import AnnotatedQuestion
-from evaluation.chains.chain import Chain, Step
-from evaluation.chains.server import local_server
+from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
-from evaluation.harness.formats import FORMATS
+from evaluation.harness.formats import FORMATS, KINDS
 from evaluation.harness.question_scores import answer_values
 from evaluation.metrics.answers import AnswerScore
-from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
-from revelator.errors import RevelatorError
-from revelator.files import write_bytes
+from revelator.errors import DataError, RevelatorError
+from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace
 from revelator.trace_view import show
@@ -105,6 +104,30 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
             needs=(adapter, index_made),
         ),
     ]
+
+
+def read_questions(path: Path) -> list[AnnotatedQuestion]:
+    """All rows of a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                rows.append(AnnotatedQuestion.from_json(json.loads(line)))
+            except (ValueError, DataError) as error:
+                raise DataError(f"cannot be read: {error}", where=f"{path}:{number}") from error
+    return rows
+
+
+def one_of_each_kind(questions: Iterable[AnnotatedQuestion], split: str = "test") -> dict[str, AnnotatedQuestion]:
+    """For each kind its first question of `split` in the order of sha256(id). Raises DataError for a missing kind."""
+    ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
+    chosen = {}
+    for kind, fits in KINDS.items():
+        question = next((q for q in ordered if fits(q)), None)
+        if question is None:
+            raise DataError(f"no {kind} question in the {split} split", hint="make a larger world: --size")
+        chosen[kind] = question
+    return chosen
 
 
 def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[Asked]:
@@ -208,7 +231,7 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
     chain.heading("start the Triton server")
     serve = ("serve", "--home", str(home), "--ports", "auto")
     chain.say_command(serve)
-    with local_server(home, serve) as url:
+    with serve_locally(home, serve) as url:
         console.print(f"[green]ready[/] at {url}", highlight=False)
         chain.heading("ask six questions: of each kind the first by hash of its id")
         asked = ask_each(chosen, url, chain)

@@ -1,6 +1,6 @@
 """ITLR's template benchmark as a run: 32 logical templates, each case ranks the documents of its own pool, nDCG@10.
 
-The cases are made, not read (`evaluation.logic.world`, `evaluation.logic.scifact`): corpus, seed and number a template
+The cases are made, not read (`evaluation.itlr.cases`, `evaluation.itlr.scifact`): corpus, seed and number a template
 pin them. No generator and no index are needed, an encoder is.
 """
 
@@ -14,9 +14,8 @@ import numpy as np
 
 from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
-from evaluation.logic.queries import Case
-from evaluation.logic.scifact import read_abstracts, scifact_cases
-from evaluation.logic.world import world_cases
+from evaluation.itlr.cases import Case, world_cases
+from evaluation.itlr.scifact import read_abstracts, scifact_cases
 from evaluation.metrics.retrieval import ndcg
 from revelator.errors import ConfigError
 from revelator.files import sha256_file

@@ -1,11 +1,11 @@
-"""Logical cases on documents of the synthetic world, with labels by construction (ITLR, appendix H).
+"""Cases of ITLR's template benchmark, and those on documents of the synthetic world (ITLR, appendix H).
 
-A case takes three relations of one type of thing and a value for each: its terms are the sentences that state them.
-Which of the three facts a document states is chosen, not judged: for each combination of true and false terms an own
-document is written by the world's prose, stating the value where the term is true and another value of the same kind
-where it is false. Positives are combinations that match the query, at most three; hard negatives are combinations that
-do not match and differ from a matching one in exactly one term, at most three. Only the documents of a case are ranked
-for it.
+Labels hold by construction. A case of the world takes three relations of one type of thing and a value for each: its
+terms are the sentences that state them. Which of the three facts a document states is chosen, not judged: for each
+combination of true and false terms an own document is written by the world's prose, stating the value where the term is
+true and another value of the same kind where it is false. Positives are combinations that match the query, at most
+three; hard negatives are combinations that do not match and differ from a matching one in exactly one term, at most
+three. Only the documents of a case are ranked for it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,44 @@ from data_gen.world.graph import Entity, Fact, Graph
 from data_gen.world.populate import populate
 from data_gen.world.prose import write
 from data_gen.world.relations import Relation, relations
-from evaluation.logic.queries import Case, in_words
+from revelator.plans.logic import And, Not, Or, Query, Term, negations
 
 KINDS = ("person", "film", "novel", "company", "city")
 ENTITIES = 1500
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, what a person would type for it, and the gains of the documents that it is run on.
+
+    `relevant` holds the positions of matching documents, `pool` of all that are ranked.
+    """
+
+    query: Query
+    question: str
+    template: int
+    relevant: frozenset[int]
+    pool: tuple[int, ...]
+
+    @property
+    def negations(self) -> int:
+        return negations(self.query)
+
+
+def in_words(query: Query, saying: str = "about") -> str:
+    """The query as a person would ask it: `documents about A and not about B, or about C`."""
+    parts = query.operands if isinstance(query, Or) else (query,)
+    return "documents " + ", or ".join(_all_of(part, saying) for part in parts)
+
+
+def _all_of(part: Query, saying: str) -> str:
+    operands = part.operands if isinstance(part, And) else (part,)
+    return " and ".join(f"not {_one(o.operand, saying)}" if isinstance(o, Not) else _one(o, saying) for o in operands)
+
+
+def _one(term: Query, saying: str) -> str:
+    assert isinstance(term, Term)
+    return f"{saying} {term.text}"
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from data_gen.logic.templates import filled, templates
-from evaluation.logic.queries import Case, in_words
+from evaluation.itlr.cases import Case, in_words
 from revelator.errors import DataError
 from revelator.plans.logic import holds
 from serving.retrieval import STOP_WORDS, terms
