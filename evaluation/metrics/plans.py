@@ -8,9 +8,10 @@ leaf's answer, and that no two relations have changed places.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from data_gen.mention import mention
 from data_gen.substitution import NAME_SPAN
@@ -32,6 +33,7 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
+from revelator.plans.language import ART, BNF, LOGIC
 from revelator.plans.logic import joined
 from serving.retrieval.words import ASKING_WORDS, terms
 
@@ -117,6 +119,22 @@ def _normalise_terms(query: logic.Query) -> logic.Query:
     return joined(
         logic.And if isinstance(query, logic.And) else logic.Or, [_normalise_terms(part) for part in query.operands]
     )
+
+
+@dataclass(frozen=True)
+class PlanMeasure:
+    """How plans of one language are scored, and which of the scores decides promotion. `score` is given the text that
+    a model wrote, the gold plan, the question, and the names that question and gold plan share."""
+
+    score: Callable[[str, Any, str, Sequence[str]], Any]
+    deciding: str
+
+
+PLAN_MEASURES = {
+    BNF.name: PlanMeasure(plan_score, "letters"),
+    LOGIC.name: PlanMeasure(lambda output, gold, question, names: query_score(output, gold), "truth"),
+    ART.name: PlanMeasure(lambda output, gold, question, names: tree_score(output, gold), "structure"),
+}
 
 
 def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:

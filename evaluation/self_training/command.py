@@ -48,21 +48,7 @@ def _letters(context: click.Context, option: click.Parameter, given: str | None)
     return letters
 
 
-@click.group(name="self-train")
-def self_train() -> None:
-    """Let a model plan questions without plans, and keep the plans that stand up as an instruction set.
-
-    \b
-    Examples:
-      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
-        --index runs/real/indexes/real --beside data_gen/configs/real.yaml --out runs/self/1
-      revelator train real --set runs/self/1/set --out runs/self/1-adapter
-      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
-        --set runs/real/sets/real
-    """
-
-
-@self_train.command(name="round")
+@click.command(name="round")
 @click.argument("questions", type=FOLDER)
 @click.option("--adapter", type=FOLDER, help="The model's adapter folder; without it the base alone plans.")
 @click.option("--base", help="Base model.  [default: the one that the adapter names, else tiny]")
@@ -128,7 +114,6 @@ def round_(
     if letters and ParameterSource.COMMANDLINE in (given("temperatures"), given("decoding")):
         raise click.UsageError("--temperature and --decoding are of samples: leave them out beside --letters")
     from evaluation.self_training import rounds
-    from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
     from serving.executor import Executor
@@ -159,7 +144,11 @@ def round_(
         model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
         index=sha256_file(index_folder / "manifest.json") if index_folder else "",
     )
-    propose = searched(engine, letters) if letters else drawn(engine, settings.temperatures, seed, decoding)
+    propose = (
+        rounds.search_letters(engine, letters)
+        if letters
+        else rounds.draw_samples(engine, settings.temperatures, seed, decoding)
+    )
     rounds.begin(out, settings)
     dropped: Counter[str] = Counter()
     asked = rounds.unlabelled(settings, dropped)
@@ -187,7 +176,7 @@ def round_(
     click.echo((out / "README.md").read_text(encoding="utf-8"))
 
 
-@self_train.command()
+@click.command()
 @click.argument("round_folder", metavar="ROUND", type=FOLDER)
 @click.option("--before", required=True, type=FOLDER, help="Adapter that made the round.")
 @click.option("--after", required=True, type=FOLDER, help="Adapter that was trained with it.")

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
@@ -31,15 +32,20 @@ from data_gen.teacher.work import QUESTIONS, Admission, rows
 from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
-from evaluation.self_training.proposing import Propose
 from revelator.errors import ConfigError, RevelatorError
-from revelator.files import write_bytes, write_json
+from revelator.files import sha256_text, write_bytes, write_json
+from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Node, Trace, in_order
+from serving.models.beams import Marks
+from serving.models.engine import Engine
+from serving.models.revelator_model import BEAMS, complete
+from serving.protocols import Decoding
 
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
 
+Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each
 Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 
@@ -111,6 +117,43 @@ def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuest
         if admission.admits(bare, dropped):
             found.append(bare)
     return shuffled(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
+
+
+def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decoding: Decoding) -> Propose:
+    """A draw at each temperature. Those of one batch depend on nothing but its prompts, its place and the seed."""
+
+    def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
+        draws = []
+        for number, temperature in enumerate(temperatures):
+            torch.manual_seed(int(sha256_text(f"{seed}:{place}:{number}")[:8], 16))
+            done = complete(engine, PLANNED, prompts, temperature, BNF.beam_tokens, decoding)
+            draws.append([completion.text for completion in done])
+        return [list(texts) for texts in zip(*draws, strict=True)]
+
+    return propose
+
+
+def search_letters(engine: Engine, letters: str) -> Propose:
+    """The likeliest texts, none twice, whose operators ` *` and ` +` are those of `letters`, such as "(A + B) * C", in
+    its order, and which open the groups that stand at its beginning.
+
+    No grammar holds them: the model closes a group, or does not. Raises ConfigError where the base's tokenizer has no
+    token for an operator.
+    """
+    tokens = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
+    if any(len(found) > 1 for found in tokens.values()):
+        hint = "name another base, or leave --letters out"
+        raise ConfigError("the tokenizer of this base has no token for an operator", where="--letters", hint=hint)
+    signs = {sign: token for sign, (token,) in tokens.items()}
+    marks = Marks(list(signs.values()), [signs[sign] for sign in letters if sign in signs])
+    groups = "(" * (len(letters) - len(letters.lstrip("(")))
+
+    def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
+        begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
+        found = engine.likeliest(begun, BEAMS, BNF.beam_tokens, marks=marks)
+        return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
+
+    return propose
 
 
 def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
