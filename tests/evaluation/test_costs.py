@@ -10,8 +10,18 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.costs.command import FORMAT, costs
-from evaluation.costs.model import STATIONS, Demand, Prices, ServiceTimes, demand_of, mean_value_analysis, predict
+from evaluation.costs.command import FORMAT, predict_command
+from evaluation.costs.model import (
+    STATIONS,
+    Demand,
+    Load,
+    Prices,
+    ServiceTimes,
+    demand_of,
+    mean_value_analysis,
+    predict,
+    size,
+)
 from evaluation.harness.folder import Cost
 from revelator.errors import ArtifactError, DataError
 from revelator.files import write_json
@@ -61,8 +71,8 @@ def test_demand_is_calls_times_seconds_and_an_unmeasured_task_is_named() -> None
 def test_a_file_that_is_no_service_times_is_refused(tmp_path: Path) -> None:
     write_json(tmp_path / "t.json", {"format": "other"})
     with pytest.raises(ArtifactError, match="no service times"):
-        arguments = ["predict", str(tmp_path), "--times", str(tmp_path / "t.json")]
-        CliRunner().invoke(costs, arguments, catch_exceptions=False)
+        arguments = [str(tmp_path), "--times", str(tmp_path / "t.json")]
+        CliRunner().invoke(predict_command, arguments, catch_exceptions=False)
 
 
 def test_each_strategy_is_predicted_from_the_calls_that_its_run_counted(tmp_path: Path) -> None:
@@ -71,8 +81,8 @@ def test_each_strategy_is_predicted_from_the_calls_that_its_run_counted(tmp_path
     auto, rag, *_ = write_runs(tmp_path / "runs", "0" * 64, count=6)
     times = {"tasks": {"route": 0.01, "relevance": 0.02}, "search": 0.01, "reading": 0.05, "overhead": 0.001}
     write_json(tmp_path / "t.json", {"format": FORMAT, "times": times})
-    arguments = ["predict", str(auto), str(rag), "--times", str(tmp_path / "t.json"), "--gpus", "1", "--gpus", "4"]
-    done = CliRunner().invoke(costs, [*arguments, "--gpu-hour", "2", "--json"], catch_exceptions=False)
+    arguments = [str(auto), str(rag), "--times", str(tmp_path / "t.json"), "--gpus", "1", "--gpus", "4"]
+    done = CliRunner().invoke(predict_command, [*arguments, "--gpu-hour", "2", "--json"], catch_exceptions=False)
     lines = json.loads(done.output)
     assert [(line["system"], line["gpus"], line["concurrency"]) for line in lines] == [
         (system, gpus, inside) for system in ("auto", "naive RAG, k=5") for gpus in (1, 4) for inside in (1, 16)
@@ -80,3 +90,25 @@ def test_each_strategy_is_predicted_from_the_calls_that_its_run_counted(tmp_path
     alone = lines[0]
     assert alone["latency"] == pytest.approx(0.01 + 10 * 0.02 + 2 * 0.01 + 2 * 0.05 + 0.001)
     assert lines[1]["bottleneck"] == "revelator" and lines[3]["bottleneck"] == "generator"
+
+
+def test_searches_and_the_index_grow_with_the_corpus_and_servers_with_the_rate() -> None:
+    demand = Demand({"revelator": 1.0, "retriever": 0.01, "generator": 0.0}, 0.01, 2.0)
+    index = {"passages": 100_000, "bytes": 1_000_000_000}
+    few = size(demand, Load(1), Prices(), index)
+    assert (few.servers, few.passages, few.index_gb) == ({"revelator": 2, "retriever": 2}, 100_000, 1.0)
+    many = size(demand, Load(100, passages=10_000_000), Prices(gpu_hour=2, calls=1), index)
+    assert many.servers == {"revelator": 167, "retriever": 167}  # 100 a second at 1 s each, 60 % of the time at work
+    assert many.index_gb == 100 and many.month == 167 * 2 * 730 + 2 * 100 * 730 * 3600 / 1000
+
+
+def test_servers_for_a_rate_are_printed_for_each_system(tmp_path: Path) -> None:
+    from tests.evaluation.report_runs import write_runs
+
+    auto, *_ = write_runs(tmp_path / "runs", "0" * 64, count=6)
+    times = {"tasks": {"route": 0.01, "relevance": 0.02}, "search": 0.01, "reading": 0.05, "machine": "this one"}
+    write_json(tmp_path / "t.json", {"format": FORMAT, "times": times})
+    arguments = [str(auto), "--times", str(tmp_path / "t.json"), "--rate", "1", "--rate", "100"]
+    done = CliRunner().invoke(predict_command, [*arguments, "--json"], catch_exceptions=False)
+    assert [(line["rate"], line["servers"]["revelator"]) for line in json.loads(done.output)] == [(1, 2), (100, 35)]
+    assert "this one" in CliRunner().invoke(predict_command, arguments, catch_exceptions=False).output
