@@ -57,11 +57,11 @@ class Step:
     digest: str = ""
 
 
-def program(arguments: Sequence[str]) -> list[str]:
+def command_line(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", *arguments] if "." in arguments[0] else [str(PROGRAM), *arguments]
 
 
-def shown(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
+def show_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
     """The line that a person would type."""
     start = "python -m" if "." in arguments[0] else "revelator"
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment), start, shlex.join(arguments)])
@@ -81,7 +81,7 @@ def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
         raise
 
 
-def ending(status: int) -> str:
+def describe_ending(status: int) -> str:
     return f"failed with exit status {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
 
 
@@ -112,7 +112,7 @@ class Chain:
         )
 
     def say_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
-        line = f"$ {shown(arguments, environment)}"
+        line = f"$ {show_command(arguments, environment)}"
         self.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def run(self, step: Step) -> bool:
@@ -141,10 +141,10 @@ class Chain:
     def call(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
         """Runs one command. Raises RevelatorError when it fails."""
         variables = os.environ | {"REVELATOR_HOME": str(self.home)} | WAITING | dict(environment)
-        if status := run_group(program(arguments), variables):
+        if status := run_group(command_line(arguments), variables):
             raise RevelatorError(
-                f"step {self.number} {ending(status)}",
-                where=shown(arguments),
+                f"step {self.number} {describe_ending(status)}",
+                where=show_command(arguments),
                 hint=f"its message above says why; once that is mended, `{self.again}` goes on from this step",
             )
 
@@ -195,7 +195,9 @@ def _wait(process: subprocess.Popen[bytes], ready: Path, log: Path, arguments: t
             return address
         time.sleep(0.1)
     said = "\n".join(log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
-    raise Unavailable(f"the server did not become ready\n{said}", where=shown(arguments), hint=f"all it said: {log}")
+    raise Unavailable(
+        f"the server did not become ready\n{said}", where=show_command(arguments), hint=f"all it said: {log}"
+    )
 
 
 def _address(ready: Path, pid: int) -> str | None:

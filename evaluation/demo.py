@@ -19,7 +19,7 @@ from data_gen.annotated import AnnotatedQuestion
 from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS
-from evaluation.harness.question_scores import answer_values
+from evaluation.harness.question_scores import score_answers
 from evaluation.metrics.answers import AnswerScore
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
@@ -45,7 +45,7 @@ class Asked:
     score: AnswerScore
 
 
-def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
+def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
     """Everything before the server starts, in order."""
     world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
     adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
@@ -118,7 +118,9 @@ def read_questions(path: Path) -> list[AnnotatedQuestion]:
     return rows
 
 
-def one_of_each_kind(questions: Iterable[AnnotatedQuestion], split: str = "test") -> dict[str, AnnotatedQuestion]:
+def choose_one_of_each_kind(
+    questions: Iterable[AnnotatedQuestion], split: str = "test"
+) -> dict[str, AnnotatedQuestion]:
     """For each kind its first question of `split` in the order of sha256(id). Raises DataError for a missing kind."""
     ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
     chosen = {}
@@ -143,30 +145,30 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)
-            points = score(question, trace.answers)
+            points = score_answer(question, trace.answers)
             asked.append(Asked(kind, question, trace, points))
-            chain.console.print(f"gold answer: {'; '.join(question.answers)} · {met(points)}", highlight=False)
+            chain.console.print(f"gold answer: {'; '.join(question.answers)} · {mark_score(points)}", highlight=False)
     return asked
 
 
-def score(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
+def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
     """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
     values are aliases of one answer."""
     how, text = FORMATS[question.source], "; ".join(answers)
-    return AnswerScore(**answer_values(text, answers, question.answers, how.normaliser, is_list=how.lists))
+    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.lists))
 
 
-def met(points: AnswerScore) -> str:
+def mark_score(points: AnswerScore) -> str:
     return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
 
 
-def summary(asked: list[Asked]) -> Table:
+def summarise(asked: list[Asked]) -> Table:
     table = Table("kind", "route", "shape", "answer", "gold", "", "ms", title="Six questions", show_lines=True)
     for row in asked:
         trace, gold = row.trace, "; ".join(row.question.answers)
         shape = to_letters(parse(trace.plan)) if trace.plan else ""
         answer = "; ".join(trace.answers) or "none"
-        table.add_row(row.kind, trace.route, shape, answer, gold, met(row.score), f"{trace.wall_ms:.0f}")
+        table.add_row(row.kind, trace.route, shape, answer, gold, mark_score(row.score), f"{trace.wall_ms:.0f}")
     for column in table.columns:
         column.overflow = "fold"  # on a narrow terminal a name goes on in the next line
     return table
@@ -200,7 +202,7 @@ def write_next(home: Path, asked: list[Asked]) -> Path:
     return home / "NEXT.md"
 
 
-def times(chain: Chain) -> str:
+def show_times(chain: Chain) -> str:
     return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
 
 
@@ -223,11 +225,11 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
     console = Console()
-    todo = steps(home, base, size, rules)
+    todo = list_steps(home, base, size, rules)
     chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
     for step in todo:
         chain.run(step)
-    chosen = one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
+    chosen = choose_one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
     chain.heading("start the Triton server")
     serve = ("serve", "--home", str(home), "--ports", "auto")
     chain.say_command(serve)
@@ -236,7 +238,7 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
         chain.heading("ask six questions: of each kind the first by hash of its id")
         asked = ask_each(chosen, url, chain)
     console.print("\nthe server has stopped\n")
-    console.print(summary(asked))
+    console.print(summarise(asked))
     page = write_next(home, asked)
     console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
-    console.print(f"Took {chain.elapsed():.0f} s: {times(chain)}", highlight=False)
+    console.print(f"Took {chain.elapsed():.0f} s: {show_times(chain)}", highlight=False)

@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, demand_of, predict, size
+from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, count_demand, predict, size
 from evaluation.harness.folder import describe_machine, read_questions, read_run
 from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
@@ -43,7 +43,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     Example:
       revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
-    from evaluation.costs.service_times import Checked, Clock, check, measure, timed
+    from evaluation.costs.service_times import Checked, Clock, check, measure, time_services
     from evaluation.harness.config import RunConfig
     from evaluation.harness.systems import check_system, open_system
 
@@ -60,7 +60,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
 
     async def work() -> tuple[ServiceTimes, list[Checked]]:
         clock = Clock()
-        async with open_system(config, partial(timed, clock)) as ask:
+        async with open_system(config, partial(time_services, clock)) as ask:
             times = await measure(ask, clock, first)
         async with open_system(config) as ask:
             await ask(first[0])
@@ -148,7 +148,7 @@ def predict_command(
     for folder in runs:
         run = read_run(folder)
         about = {"system": run.name, "benchmark": run.benchmark["name"]}
-        demand = demand_of([row.cost for row in read_questions(folder, run) if row.counted], times)
+        demand = count_demand([row.cost for row in read_questions(folder, run) if row.counted], times)
         if rate:
             index = measure_index(run.index)
             loads = [Load(each, passages, busy) for each in rate]

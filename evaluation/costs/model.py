@@ -64,7 +64,7 @@ class Predicted:
     cost: float
 
 
-def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
+def count_demand(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
     """The mean over questions. Raises DataError where there is none, and for a task whose time was not measured."""
     count = len(costs)
     if not count:
@@ -89,7 +89,7 @@ def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices
     """With `servers` of each station; those of the revelator are the GPUs."""
     queues = {name: seconds / servers[name] for name, seconds in demand.seconds.items()}
     delay = demand.overhead + sum(demand.seconds[name] - queue for name, queue in queues.items())
-    throughput, latency = mean_value_analysis(list(queues.values()), delay, concurrency)
+    throughput, latency = analyse_mean_values(list(queues.values()), delay, concurrency)
     limit = max(queues, key=queues.__getitem__)
     hours = 1000 / throughput / 3600 if throughput else float("inf")
     gpus = servers["revelator"] if demand.seconds["revelator"] else 0  # who does not ask it rents none
@@ -134,7 +134,7 @@ def size(demand: Demand, load: Load, prices: Prices, index: Mapping[str, int]) -
     return Sizing(load.rate, passages, servers, index.get("bytes", 0) * growth / 1e9, month)
 
 
-def mean_value_analysis(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
+def analyse_mean_values(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
     """(throughput, seconds of one visit) of a closed network of single-server stations with `customers` in it, exact
     for exponential service times. `demands` and `delay` are seconds."""
     lengths = [0.0] * len(demands)

@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from evaluation.costs.model import STATIONS, Prices, ServiceTimes, demand_of, predict
+from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
 from evaluation.harness.folder import Cost, describe_machine
-from evaluation.harness.question_scores import cost
+from evaluation.harness.question_scores import count_cost
 from evaluation.harness.run import ask_each
 from evaluation.harness.systems import Ask, Services
 from revelator.errors import RevelatorError
@@ -73,7 +73,7 @@ class TimedGenerator:
         return await self.clock.time("generator", "reading", 1, lambda: self.inner.answer(request))
 
 
-def timed(clock: Clock, services: Services) -> Services:
+def time_services(clock: Clock, services: Services) -> Services:
     """The same services behind a clock, as `evaluation.harness.systems.open_system` takes them."""
     revelator, retriever, generator = services
     return TimedRevelator(revelator, clock), TimedRetriever(retriever, clock), TimedGenerator(generator, clock)
@@ -113,11 +113,11 @@ async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurr
 
     def told(question: str, outcome: Trace | RevelatorError) -> None:
         if isinstance(outcome, Trace):
-            costs.append(cost(outcome))
+            costs.append(count_cost(outcome))
 
     began = time.perf_counter()
     await ask_each(ask, questions, str, told, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
-    demand = demand_of(costs, times)
+    demand = count_demand(costs, times)
     predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
     return Checked(concurrency, len(questions), predicted.throughput, measured)

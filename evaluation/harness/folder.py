@@ -182,7 +182,7 @@ def _memory_gib() -> float:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
-def begin(folder: Path, run: Run) -> list[QuestionRow]:
+def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
     """Makes the folder of a run, or finds that it is this run's: the rows that it has. Raises ConfigError where
     something else stands, ArtifactError that names each value in which the run there differs from this one."""
     if not (folder / RUN).exists():
@@ -191,7 +191,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
         write_json(folder / RUN, run.to_json())
         return []
     there = read_run(folder)
-    if differs := difference(there, run):
+    if differs := find_difference(there, run):
         lines = "".join(f"\n  {name}: {old} there, {new} now" for name, (old, new) in differs.items())
         raise ArtifactError(
             f"another run stands there:{lines}",
@@ -202,7 +202,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
     return read_questions(folder, there, whole=False)
 
 
-def difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
+def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
     """What makes two runs different ones, by name: both values of each."""
     pairs = {
         name: (getattr(old, name), getattr(new, name)) for name in ("system", "ablation", "seed", "code", "generator")

@@ -14,7 +14,7 @@ from data_gen.sources import READERS, Refused, fields
 from data_gen.sources.files import file_rows
 from data_gen.sources.hotpot import read_hotpot
 from data_gen.sources.rows import Outcome, read_annotated
-from evaluation.metrics.plan_graph import Sketch, sketch
+from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError
 from revelator.plans import leaves, parse, to_letters
 
@@ -33,7 +33,7 @@ class BenchmarkQuestion:
     @cached_property
     def plan(self) -> Sketch | None:
         """The gold plan, read once for all systems that are asked; None where there is none."""
-        return sketch(self.gold.expression) if self.gold.expression else None
+        return read_sketch(self.gold.expression) if self.gold.expression else None
 
 
 Read = Callable[[str], Iterator[BenchmarkQuestion]]

@@ -42,7 +42,7 @@ class Case:
         return negations(self.query)
 
 
-def in_words(query: Query, saying: str = "about") -> str:
+def say_query(query: Query, saying: str = "about") -> str:
     """The query as a person would ask it: `documents about A and not about B, or about C`."""
     parts = query.operands if isinstance(query, Or) else (query,)
     return "documents " + ", or ".join(_all_of(part, saying) for part in parts)
@@ -70,7 +70,7 @@ class WorldCases:
     truths: list[dict[str, bool]]
 
 
-def world_cases(per_template: int, seed: int) -> WorldCases:
+def make_world_cases(per_template: int, seed: int) -> WorldCases:
     """`per_template` cases of each of the 32 templates; the same numbers give the same cases."""
     rng = random.Random(f"logic/{seed}")
     graph = populate(ENTITIES, rng, set())
@@ -87,7 +87,9 @@ def world_cases(per_template: int, seed: int) -> WorldCases:
             texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
             truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
             relevant = frozenset(range(start, start + len(positives)))
-            cases.append(Case(query, in_words(query, "saying that"), number, relevant, tuple(range(start, len(texts)))))
+            cases.append(
+                Case(query, say_query(query, "saying that"), number, relevant, tuple(range(start, len(texts))))
+            )
     return WorldCases(cases, texts, truths)
 
 

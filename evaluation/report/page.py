@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
+from evaluation.costs.model import Prices, ServiceTimes, count_demand, predict
 from evaluation.report.cases import Case, most_different, worst
 from evaluation.report.charts import Figure, Series, mark
 from evaluation.report.plots import Plot, plots_of, plotted
@@ -149,7 +149,7 @@ def cost_sheet(runs: Sequence[Loaded], times: ServiceTimes) -> Sheet:
         counted = [row.cost for row in run.rows if row.counted]
         for gpus, inside in product((1, 8), (1, 64)) if counted else ():
             servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
-            found = predict(demand_of(counted, times), servers, inside, Prices())
+            found = predict(count_demand(counted, times), servers, inside, Prices())
             figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
             cells.append([f"{run.name} on {run.benchmark}", f"{gpus}", f"{inside}", *figures])
     note = f"Counted calls and the seconds that each service took on {times.machine}; as many servers of each service."

@@ -149,9 +149,9 @@ def round_(
         if letters
         else rounds.draw_samples(engine, settings.temperatures, seed, decoding)
     )
-    rounds.begin(out, settings)
+    rounds.begin_round(out, settings)
     dropped: Counter[str] = Counter()
-    asked = rounds.unlabelled(settings, dropped)
+    asked = rounds.choose_questions(settings, dropped)
 
     proposals = rounds.propose(asked, settings, out / "proposals.jsonl", propose)
     chosen, funnel = rounds.select(asked, proposals, settings, dropped)
@@ -165,7 +165,7 @@ def round_(
         )
         executions = asyncio.run(runs)
         local.close()
-    rounds.keep(chosen, executions, settings, out, funnel, dropped)
+    rounds.write_kept_questions(chosen, executions, settings, out, funnel, dropped)
     manifest = rounds.build_round(out, settings, load_config(beside) if beside else None, funnel, dropped)
     if as_json:
         click.echo((out / rounds.RECORD).read_text(encoding="utf-8"))
@@ -201,7 +201,7 @@ def gain(
         --set runs/real/sets/real --source musique
     """
     from evaluation.gate.scores import read_pinned_rows, score_adapter
-    from evaluation.self_training.rounds import RECORD, gains, record
+    from evaluation.self_training.rounds import RECORD, compare_scores, update_record
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
@@ -211,9 +211,9 @@ def gain(
         engine = open_engine(Adapter(folder), threads=threads)
         with progress_bar() as progress:
             scores.append(score_adapter(engine, rows, progress, f"{folder.name}: "))
-    tasks = {task: gains(own, scores[1][task]) for task, own in scores[0].items()}
+    tasks = {task: compare_scores(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
-    record(
+    update_record(
         round_folder,
         {"gain": {**digests, "set": read_manifest(set_folder)["digest"], "source": source, "tasks": tasks}},
     )

@@ -92,7 +92,7 @@ class Execution:
         return [Asked(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
 
 
-def begin(out: Path, settings: Settings) -> None:
+def begin_round(out: Path, settings: Settings) -> None:
     """Makes the folder of a round, or finds that it is this one's. Raises ConfigError for any other."""
     known = json.loads(json.dumps(asdict(settings)))
     if (out / RECORD).exists():
@@ -106,7 +106,7 @@ def begin(out: Path, settings: Settings) -> None:
         write_json(out / RECORD, {"settings": known})
 
 
-def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
+def choose_questions(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
     """The questions of a round: `limit` of them by the hash of seed and id, none twice and none held out."""
     admission, found = Admission(settings.held_out), []
     for row in READERS[settings.format](settings.questions):
@@ -249,7 +249,7 @@ def select(
     return chosen, funnel
 
 
-def keep(
+def write_kept_questions(
     chosen: Sequence[tuple[AnnotatedQuestion, Agreed]],
     executions: dict[str, Execution],
     settings: Settings,
@@ -284,18 +284,20 @@ def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel:
     notes = {"model": settings.model, "index": settings.index, **counts}
     notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in sorted(dropped.items())}
     manifest = build(config, out / "set", teaching=notes)
-    record(out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]})
+    update_record(
+        out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]}
+    )
     return manifest
 
 
-def record(out: Path, more: dict[str, Any]) -> None:
+def update_record(out: Path, more: dict[str, Any]) -> None:
     """Adds to the record of a round and writes its card anew."""
     known = json.loads((out / RECORD).read_text(encoding="utf-8")) | more
-    write_bytes(out / "README.md", card(out.name, known).encode())
+    write_bytes(out / "README.md", write_card(out.name, known).encode())
     write_json(out / RECORD, known)
 
 
-def card(name: str, known: dict[str, Any]) -> str:
+def write_card(name: str, known: dict[str, Any]) -> str:
     """Markdown: how the round was made, what is left after each test, and the gain where it was measured."""
     settings = known["settings"]
     lines = [
@@ -319,7 +321,7 @@ def card(name: str, known: dict[str, Any]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def gains(before: TaskScore, after: TaskScore) -> dict[str, Any]:
+def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
     """Both scores of each measure of a task on the same rows; where rows have values, the paired bootstrap interval."""
     groups = [name.rsplit("/", 2)[0] for name in before.ids]
     pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}

@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chain import Chain, Step, ending, serve_locally, shown
+from evaluation.chain import Chain, Step, describe_ending, serve_locally, show_command
 from revelator.errors import RevelatorError, Unavailable
 
 
@@ -31,17 +31,19 @@ def chain_on(home: Path) -> tuple[Chain, io.StringIO]:
 
 
 def test_a_command_is_shown_as_a_person_would_type_it() -> None:
-    assert shown(("ask", "Who wrote Belt?", "--home", "runs/x")) == "revelator ask 'Who wrote Belt?' --home runs/x"
     assert (
-        shown(("data", "build"), (("REVELATOR_WORLD", "my world"),))
+        show_command(("ask", "Who wrote Belt?", "--home", "runs/x")) == "revelator ask 'Who wrote Belt?' --home runs/x"
+    )
+    assert (
+        show_command(("data", "build"), (("REVELATOR_WORLD", "my world"),))
         == "REVELATOR_WORLD='my world' revelator data build"
     )
-    assert shown(("json.tool", "x.json")) == "python -m json.tool x.json"
+    assert show_command(("json.tool", "x.json")) == "python -m json.tool x.json"
 
 
 def test_a_failure_tells_an_exit_status_from_a_signal() -> None:
-    assert ending(2) == "failed with exit status 2"
-    assert ending(-15) == "was ended by SIGTERM"
+    assert describe_ending(2) == "failed with exit status 2"
+    assert describe_ending(-15) == "was ended by SIGTERM"
 
 
 def test_a_step_runs_once_says_its_command_and_is_reused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin
+from evaluation.harness.folder import Cost, QuestionRow, RowWriter, Run, begin_run
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.report.command import asked
 from evaluation.report.comparison import SECTION, section
@@ -34,7 +34,7 @@ def made(
         {"n": str(folder)}, f"revelator eval run {benchmark}.yaml", about, {"kind": kind, "name": system},
         more.get("ablation", {}), ids, code="01" * 32, machine="two cores", generator="embedded",
     )  # fmt: skip
-    begin(folder, run)
+    begin_run(folder, run)
     writer = RowWriter(folder)
     for n, id in enumerate(ids):
         value = float(n in right)

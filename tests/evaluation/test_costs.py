@@ -17,8 +17,8 @@ from evaluation.costs.model import (
     Load,
     Prices,
     ServiceTimes,
-    demand_of,
-    mean_value_analysis,
+    analyse_mean_values,
+    count_demand,
     predict,
     size,
 )
@@ -34,17 +34,17 @@ ONE = dict.fromkeys(STATIONS, 1)
 def test_throughput_keeps_within_the_bounds_of_a_closed_network(
     demands: list[float], delay: float, customers: int
 ) -> None:
-    throughput, latency = mean_value_analysis(demands, delay, customers)
+    throughput, latency = analyse_mean_values(demands, delay, customers)
     assert throughput * latency == pytest.approx(customers)  # Little's law
     assert throughput <= min(1 / max(demands), customers / (sum(demands) + delay)) * (1 + 1e-9)
     if customers > 1:
-        assert throughput >= mean_value_analysis(demands, delay, customers - 1)[0] * (1 - 1e-9)
+        assert throughput >= analyse_mean_values(demands, delay, customers - 1)[0] * (1 - 1e-9)
 
 
 def test_the_classical_case_of_two_equal_stations() -> None:
     """N customers over two balanced stations without delay: N / (N + 1) of a station's rate (Lazowska et al. 1984)."""
     for customers in (1, 2, 5, 50):
-        assert mean_value_analysis([0.5, 0.5], 0.0, customers)[0] == pytest.approx(2 * customers / (customers + 1))
+        assert analyse_mean_values([0.5, 0.5], 0.0, customers)[0] == pytest.approx(2 * customers / (customers + 1))
 
 
 @given(SECONDS, SECONDS, SECONDS, st.integers(1, 16), st.integers(1, 64))
@@ -61,11 +61,11 @@ def test_more_gpus_never_slow_a_question_and_the_bill_is_that_of_the_hours(
 def test_demand_is_calls_times_seconds_and_an_unmeasured_task_is_named() -> None:
     times = ServiceTimes({"route": 0.1, "relevance": 0.02}, 0.5, 0.25, 0.01)
     counted = [Cost(model_calls={"route": 1, "relevance": 10}, retrievals=2, generator_calls=3), Cost()]
-    demand = demand_of(counted, times)
+    demand = count_demand(counted, times)
     assert demand.seconds == pytest.approx({"revelator": 0.15, "retriever": 0.5, "generator": 0.375})
     assert demand.generator_calls == 1.5
     with pytest.raises(DataError, match="end, refine"):
-        demand_of([Cost(model_calls={"end": 1, "refine": 1})], times)
+        count_demand([Cost(model_calls={"end": 1, "refine": 1})], times)
 
 
 def test_a_file_that_is_no_service_times_is_refused(tmp_path: Path) -> None:

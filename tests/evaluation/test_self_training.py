@@ -77,16 +77,16 @@ def settings(folder: Path, **changes: object) -> rounds.Settings:
 
 
 def run_round(out: Path, given: rounds.Settings, index: Path, beside: SetConfig | None = None) -> dict:
-    rounds.begin(out, given)
+    rounds.begin_round(out, given)
     dropped: Counter[str] = Counter()
-    asked = rounds.unlabelled(given, dropped)
+    asked = rounds.choose_questions(given, dropped)
     proposals = rounds.propose(asked, given, out / "proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, given, dropped)
     executor = Executor(Judge(), LocalRetriever(Index.open(index)), EmbeddedGenerator())
     ran = rounds.execute(
         chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
     )
-    rounds.keep(chosen, asyncio.run(ran), given, out, funnel, dropped)
+    rounds.write_kept_questions(chosen, asyncio.run(ran), given, out, funnel, dropped)
     return rounds.build_round(out, given, beside, funnel, dropped)
 
 
@@ -109,11 +109,11 @@ def test_a_plan_is_kept_if_its_leaves_find_the_known_answer(index: Path, tmp_pat
 
 def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path: Path) -> None:
     given = settings(tmp_path, index="")
-    rounds.begin(tmp_path / "round", given)
-    asked = rounds.unlabelled(given, Counter())
+    rounds.begin_round(tmp_path / "round", given)
+    asked = rounds.choose_questions(given, Counter())
     proposals = rounds.propose(asked, given, tmp_path / "round/proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, given, Counter())
-    rounds.keep(chosen, {}, given, tmp_path / "round", funnel, Counter())
+    rounds.write_kept_questions(chosen, {}, given, tmp_path / "round", funnel, Counter())
     manifest = rounds.build_round(tmp_path / "round", given, None, funnel, Counter())
     assert (funnel.agreeing, funnel.kept, funnel.with_steps) == (3, 3, 0)
     assert manifest["records"]["train"] == 3  # plans alone: what the steps answer is not known
@@ -203,7 +203,7 @@ def test_a_round_of_before_there_were_letters_goes_on_and_has_a_card(index: Path
     known = json.loads((tmp_path / "round/round.json").read_text())
     del known["settings"]["letters"]
     (tmp_path / "round/round.json").write_text(json.dumps(known))
-    rounds.record(tmp_path / "round", {})
+    rounds.update_record(tmp_path / "round", {})
     assert "a sample at each of the temperatures" in (tmp_path / "round/README.md").read_text()
     assert run_round(tmp_path / "round", given, index)["digest"] == digest
 
@@ -215,7 +215,7 @@ def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tm
         whole = (tmp_path / "straight" / name).read_bytes()
         for length in (0, len(whole) // 3, len(whole) - 2):
             out = tmp_path / f"{name}-{length}"
-            rounds.begin(out, given)
+            rounds.begin_round(out, given)
             if name == "executions.jsonl":
                 (out / "proposals.jsonl").write_bytes((tmp_path / "straight/proposals.jsonl").read_bytes())
             (out / name).write_bytes(whole[:length])
@@ -247,11 +247,11 @@ def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_i
     ids = {json.loads(line)["id"] for line in (tmp_path / "round/proposals.jsonl").read_text().splitlines()}
     assert len(ids) == 3
     with pytest.raises(ConfigError, match="other settings"):
-        rounds.begin(tmp_path / "round", settings(tmp_path, model="another"))
+        rounds.begin_round(tmp_path / "round", settings(tmp_path, model="another"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="no round"):
-        rounds.begin(tmp_path / "mine", settings(tmp_path))
+        rounds.begin_round(tmp_path / "mine", settings(tmp_path))
 
 
 def test_the_gain_is_measured_on_dev_rows_and_written_into_the_card(
