@@ -21,8 +21,8 @@ from fixed.server import processes
 
 from revelator.client import Client
 from revelator.errors import ServingError
-from serving.triton.live import live_server
 from serving.triton.repository import Settings, recorded_parameters
+from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 
 WARM_UP = 3
@@ -40,7 +40,7 @@ def spent(found: dict[str, psutil.Process]) -> dict[str, float]:
 
 
 def measure(home: Path, asked: list[str]) -> dict[str, object]:
-    with live_server(home, read_ports("auto"), Settings()) as (server, running), Client(running.grpc, 120) as client:
+    with serve_home(home, read_ports("auto"), Settings()) as (server, running), Client(running.grpc, 120) as client:
         found = processes(server.pid)
         for question in asked[:WARM_UP]:
             ask(client, question)

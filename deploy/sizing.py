@@ -3,9 +3,9 @@
     python benchmarks/service_times.py --home runs/demo --out times.json
     python deploy/sizing.py times.json
 
-It needs Python alone. What it assumes stands in `Assumptions`, each to be changed by an option; docs/sizing.md says how
-far each is to be trusted. `revelator eval cost` answers another question: what a strategy makes of given servers, from
-its counted calls.
+It needs Python alone. What it assumes stands in `Assumptions`, each to be changed by an option; docs/evaluation.md says
+how far each is to be trusted. `revelator eval cost` answers another question: what a strategy makes of given servers,
+from its counted calls.
 """
 
 from __future__ import annotations
