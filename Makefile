@@ -4,7 +4,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help install lock audit demo test lint types bench clean
+.PHONY: help install lock audit demo test lint types docs site bench clean
 
 PYTHON ?= $(shell command -v python3.11 || command -v python3.12 || command -v python3)
 VENV := .venv
@@ -71,6 +71,12 @@ lint: install ## ruff: rules and format
 
 types: install ## mypy
 	$(BIN)/mypy
+
+docs: install ## the site of docs/ on http://127.0.0.1:8090
+	$(BIN)/mkdocs serve -a 127.0.0.1:8090
+
+site: install ## build the site into runs/site; a broken link fails
+	$(BIN)/mkdocs build --strict
 
 bench: install ## what everything costs, side by side with plain alternatives; takes long
 	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python "benchmarks/$$name.py"; done

@@ -48,9 +48,9 @@ from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.constrained import Constraint
 from serving.models.engine import Engine
 from serving.models.revelator_model import complete
+from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
-from serving.triton.remote import RemoteRevelator, TritonModels
-from serving.triton.secrets import INNER, secret
+from serving.triton.access import INNER, read_secret
 
 SIGNS = [*'+*(){}"', "×", "\\", "{x}", "{a b}", "(+)", '("', "who", "is", "the", "film", "1997", "é", "电影"]
 BATCH = 32
@@ -203,7 +203,7 @@ async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: i
     }
     async with AsyncExitStack() as stack:
         if url:
-            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, secret(home, INNER))))
+            served = RemoteRevelator(await stack.enter_async_context(TritonModels(url, read_secret(home, INNER))))
             ways["served"] = lambda prompts: served.complete("relevance", prompts)
         for words in (0, 1, 8, 30):
             await _time_labels(engine, ways, words, repeats)

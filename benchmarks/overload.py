@@ -33,8 +33,8 @@ import grpc
 from fixed.load import METHOD, quantile
 from tritonclient.grpc import service_pb2
 
-from serving.triton.live import live_server
 from serving.triton.repository import Settings
+from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
 
 TIMES = (1.0, 2.0, 4.0, 10.0)
@@ -67,7 +67,7 @@ def make_home(home: Path) -> None:
 
     from revelator import registry
     from revelator.artifact import base_digest, base_folder, write_manifest
-    from serving.deployment.deploy import deploy
+    from serving.deploy.deploy import deploy
 
     program = [sys.executable, "-c", "from revelator.cli import main; main()"]
     world, index = home / "world", home / "indexes" / "world"
@@ -224,7 +224,7 @@ def main() -> None:
         asked = [row["question"] for row in rows if row["split"] == "test"]
         machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
         print(f"{machine}, deadline {given.deadline_ms} ms, {given.seconds:g} s each, seed {given.seed}", flush=True)
-        with live_server(home, read_ports("auto"), Settings()) as (_, running):
+        with serve_home(home, read_ports("auto"), Settings()) as (_, running):
             met = asyncio.run(measure(running.grpc, asked, given))
     sys.exit(0 if met else 1)
 

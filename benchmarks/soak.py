@@ -25,8 +25,8 @@ from fixed.server import processes, resident
 
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
-from serving.triton.live import live_server
 from serving.triton.repository import Settings
+from serving.triton.serve import serve_home
 from serving.triton.server import SHARED_MEMORY, read_ports
 
 TOPICS = ("river", "film", "singer", "bridge", "novel", "island", "battle", "painter", "university", "comet")
@@ -147,7 +147,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--rate", type=float, default=4.0, help="questions a second, at random moments")
     given = parser.parse_args()
-    with live_server(given.home, read_ports("auto"), Settings()) as (server, running):
+    with serve_home(given.home, read_ports("auto"), Settings()) as (server, running):
         samples, outcomes = asyncio.run(soak(running.grpc, server.pid, server.regions, given.minutes, given.rate))
         children = psutil.Process(server.pid).children(recursive=True)
     flat = judge(samples)

@@ -11,7 +11,7 @@ whether or not earlier ones are answered, so a stall is seen by all that arrive 
 Reported: failed questions; questions that two versions answered; questions that began after a deploy had ended, or
 ended before it began, and were not answered by the version promoted then; p50, p99 and worst at rest and during a
 switch. `--kills N` then kills N deploys with -9 at random moments, under the same load
-(tests/serving/deployment/kill_deploys.py).
+(tests/serving/deploy/kill_deploys.py).
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from revelator import registry
 from revelator.artifact import EMBEDDED_BASE
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
-from serving.deployment.deploy import deploy
+from serving.deploy.deploy import deploy
 from serving.retrieval import build_index
-from serving.triton.live import live_server
 from serving.triton.repository import Settings
+from serving.triton.serve import serve_home
 from serving.triton.server import read_ports
-from tests.serving.deployment import kill_deploys
+from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import PASSAGES, write_adapter
 
 QUESTION = "Who directed Lantern Row?"
@@ -217,7 +217,7 @@ def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds
         home = (home or Path(temporary)).resolve()
         store = make_home(home)
         settings = Settings(index=home / "indexes" / "bm25", generator="embedded")
-        with live_server(home, read_ports("auto"), settings) as (_, running):
+        with serve_home(home, read_ports("auto"), settings) as (_, running):
             good = asyncio.run(run(home, store, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 

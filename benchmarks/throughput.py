@@ -73,7 +73,7 @@ def ours(config: Any, folder: Path) -> Any:
     from rich.console import Console
 
     from training import sft
-    from training.callbacks import Report
+    from training.tracking import Report
 
     trainer = sft.make_trainer(config, sft.read_inputs(config), Report(Console(), active=False))
     trainer.args.eval_strategy = trainer.args.save_strategy = "no"
@@ -106,7 +106,7 @@ def plain(config: Any, folder: Path) -> Any:
             save_strategy="no",
         ),
         train_dataset=Dataset.from_dict(columns).select(order),
-        peft_config=sft.lora(config),
+        peft_config=sft.make_lora(config),
     )
 
 

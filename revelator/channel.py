@@ -8,7 +8,7 @@ A server that speaks TLS is reached with files named in the environment, or with
     REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
 
 `REVELATOR_CONTROL_TOKEN` is what a server wants to hear before it loads or unloads a model; without it, what the
-server's home folder holds (`serving.triton.secrets`).
+server's home folder holds (`serving.triton.access`).
 """
 
 from __future__ import annotations

@@ -43,9 +43,9 @@ COMMANDS: dict[str, Command | Group] = {
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
     "index": Group("Passages to search: BM25, vectors, or both.", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
-        "search": Command("serving.commands.index_search:search", "Which passages does a query find?"),
+        "search": Command("serving.commands.index:search", "Which passages does a query find?"),
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
-        "calibrate": Command("serving.commands.index_calibrate:calibrate", "How likely is a passage with this score?"),
+        "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
     "graph": Group("A knowledge graph of triples.", {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
@@ -74,7 +74,7 @@ COMMANDS: dict[str, Command | Group] = {
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
-        "merge": Command("training.merge:merge", "How do I write base and adapter as one model?"),
+        "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
     "eval": Group("Systems on benchmarks: answers, scores, costs.", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),

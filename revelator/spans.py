@@ -12,8 +12,6 @@ import os
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
-from tritonclient.grpc import InferenceServerClientPlugin
-
 if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
@@ -81,8 +79,8 @@ def headers() -> dict[str, str]:
     return {HEADER: carrier[HEADER]} if HEADER in carrier else {}
 
 
-class Traced(InferenceServerClientPlugin):
-    """Adds the header to each request of a tritonclient."""
+class Traced:
+    """A plugin of a tritonclient (which need not be installed here): adds the header to each request."""
 
     def __call__(self, request: Any) -> None:
         request.headers.update(headers())

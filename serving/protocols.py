@@ -9,7 +9,7 @@ from typing import Literal, Protocol, get_args
 from revelator.tasks import Step
 from revelator.trace import Passage
 
-Decoding = Literal["beams", "grammar", "names", "free"]  # how plans are written: docs/language.md
+Decoding = Literal["beams", "grammar", "names", "free"]  # how plans are written: docs/plans.md
 DECODINGS: tuple[Decoding, ...] = get_args(Decoding)
 
 

@@ -179,13 +179,13 @@ MAX_IN_FLIGHT = 4
 def served(registered: Path, index: Path, endpoint: Endpoint) -> Iterator[Served]:
     """One Triton server for the whole session: version 1 of the revelator, `MAX_IN_FLIGHT` questions at a time."""
     from revelator import registry
-    from serving.deployment.deploy import deploy
-    from serving.triton.live import live_server
+    from serving.deploy.deploy import deploy
     from serving.triton.repository import Settings
+    from serving.triton.serve import serve_home
     from serving.triton.server import read_ports
 
     registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
     deploy(registered, registry.resolve(registry.NAME, registry.CHAMPION))
     settings = Settings(index, endpoint.url, "m", MAX_IN_FLIGHT)
-    with live_server(registered, read_ports("auto"), settings, http=True) as (server, running):
+    with serve_home(registered, read_ports("auto"), settings, http=True) as (server, running):
         yield Served(registered, running.grpc, running.metrics, server.pid, endpoint, index)

@@ -23,7 +23,7 @@ from training.tokens import check_labels
 LOADING = (OSError, ValueError, KeyError, RuntimeError, SafetensorError)  # what transformers raises for a wrong folder
 
 
-def precision(config: Run) -> torch.dtype:
+def choose_precision(config: Run) -> torch.dtype:
     if config.precision != "auto":
         return torch.bfloat16 if config.precision == "bf16" else torch.float32
     return torch.bfloat16 if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else torch.float32

@@ -9,40 +9,51 @@ from pathlib import Path
 
 from revelator.errors import ConfigError
 from revelator.files import hold_lock, sha256_folder, write_json
-from training.config import Run
+from training.config import Settings
 
 MARKER = "whole.json"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
-MOVABLE = {  # fields that may change between a run and its resumption
+MOVABLE = {
     "out",
     "threads",
     "log_every",
     "save_every",
+    "save_minutes",
     "accelerate",
-}
-PLACES = {"base", "set_folder", "adapter", "world"}  # what lies there is known by its digest
+}  # may change between a run and its resumption
+PLACES = {"base", "set_folder", "adapter", "world", "sets", "text"}  # what lies there is known by its digest
 
 
 def mark_whole(checkpoint: Path) -> None:
     write_json(checkpoint / MARKER, sha256_folder(checkpoint, leave_out=frozenset({MARKER})))
 
 
-def last_whole(work: Path) -> Path | None:
+def find_checkpoint(work: Path) -> Path | None:
     """The latest whole checkpoint; later ones that are not whole are removed."""
-    for checkpoint in sorted(work.glob("checkpoint-*"), key=lambda p: int(p.name.split("-")[1]), reverse=True):
+    for checkpoint in sorted(work.glob("checkpoint-*"), key=_step_of, reverse=True):
         if _is_whole(checkpoint):
             return checkpoint
         shutil.rmtree(checkpoint)
     return None
 
 
-def forget(work: Path) -> None:
-    """Removes the checkpoints and the record of a run that was broken off."""
+def remove_older_checkpoints(work: Path, keep: int) -> None:
+    """Removes all but the latest `keep` checkpoints."""
+    for checkpoint in sorted(work.glob("checkpoint-*"), key=_step_of)[:-keep]:
+        shutil.rmtree(checkpoint)
+
+
+def remove_run(work: Path) -> None:
+    """Removes the checkpoints and the record of a run that was interrupted."""
     for checkpoint in work.glob("checkpoint-*"):
         shutil.rmtree(checkpoint)
     shutil.rmtree(work / BEST, ignore_errors=True)
     (work / RUN).unlink(missing_ok=True)
+
+
+def _step_of(checkpoint: Path) -> int:
+    return int(checkpoint.name.split("-")[1])
 
 
 def _is_whole(checkpoint: Path) -> bool:
@@ -52,22 +63,22 @@ def _is_whole(checkpoint: Path) -> bool:
     )
 
 
-def identity(config: Run, base_digest: str, data_digest: str) -> dict:
-    """What two runs must share for one to go on from the other's checkpoint."""
-    return {
-        "config": config.model_dump(mode="json", exclude=MOVABLE | PLACES),
-        "base_digest": base_digest,
-        "data_digest": data_digest,
-    }
+def identify_run(config: Settings, **digests: str) -> dict:
+    """What two runs must share for one to go on from the other's checkpoint: fields, and digests of what is read."""
+    return {"config": config.model_dump(mode="json", exclude=MOVABLE | PLACES), **digests}
 
 
-def begun_run(work: Path, wanted: dict) -> str | None:
-    """The MLflow run of a killed training, None when there was none; ConfigError when it was another training."""
+def record_run(work: Path, run_id: str, identity: dict) -> None:
+    write_json(work / RUN, {"run_id": run_id, "identity": identity})
+
+
+def find_interrupted_run(work: Path, identity: dict) -> str | None:
+    """The MLflow run of an interrupted training, None when there was none; ConfigError when it was another training."""
     path = work / RUN
     if not path.is_file():
         return None
-    begun = json.loads(path.read_text())
-    now, then = _flat(wanted), _flat(begun["identity"])
+    record = json.loads(path.read_text())
+    now, then = flatten(identity), flatten(record["identity"])
     if differing := sorted(name for name in now.keys() | then.keys() if now.get(name) != then.get(name)):
         first = differing[0]
         raise ConfigError(
@@ -76,23 +87,19 @@ def begun_run(work: Path, wanted: dict) -> str | None:
             where=str(work),
             hint="run the first configuration again with --resume, or start anew without it",
         )
-    return begun["run_id"]
+    return record["run_id"]
 
 
-def _flat(value: dict, prefix: str = "") -> dict:
+def flatten(value: dict, prefix: str = "") -> dict:
+    """`{"lora": {"rank": 16}}` → `{"lora.rank": 16}`."""
     flat: dict = {}
     for name, part in value.items():
-        flat |= _flat(part, f"{prefix}{name}.") if isinstance(part, dict) else {prefix + name: part}
+        flat |= flatten(part, f"{prefix}{name}.") if isinstance(part, dict) else {prefix + name: part}
     return flat
 
 
-def record_run(work: Path, run_id: str, wanted: dict) -> None:
-    write_json(work / RUN, {"run_id": run_id, "identity": wanted})
-
-
-def sole_writer(work: Path, name: str) -> AbstractContextManager[None]:
-    """Holds the lock `name` in `work` for this process (`revelator.files.hold_lock`). Raises ConfigError while another
-    process holds it.
+def lock_work(work: Path, name: str) -> AbstractContextManager[None]:
+    """Holds the lock `name` in `work` for this process. Raises ConfigError while another process holds it.
 
     `starter` is held by `revelator train`, `writer` by the process that trains: it may take seconds to end after the
     first was killed.

@@ -9,13 +9,25 @@ from typing import Any, Literal
 import yaml
 from pydantic import Field, field_validator, model_validator
 
-from revelator.config import Strict, check_config, read_yaml
+from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
 from training.rewards import REWARDS
 
 CONFIGS = Path(__file__).parent / "configs"
 ACCELERATE = CONFIGS / "accelerate"
+PRETRAINING_SHARES = {
+    "translate_bnf": 0.52,
+    "translate_art": 0.14,
+    "translate_logic": 0.07,
+    "refine": 0.06,
+    "decompose": 0.03,
+    "route": 0.03,
+    "relevance": 0.10,
+    "end": 0.02,
+    "text": 0.01,
+    "copy": 0.02,
+}
 
 
 def accelerate_file(name: str) -> Path:
@@ -39,25 +51,48 @@ class Evaluation(Strict):
     batch_size: int = Field(64, ge=1)
 
 
-class Run(Strict):
-    """What every stage of training has. `batch_size` rows stand in each process's batch."""
+class Settings(Strict):
+    """What every stage has. `processes` and `accelerate` say how it is launched."""
 
-    base: str = "tiny"
-    set_folder: Path | None = None
     out: Path | None = None
     seed: int = 7
     steps: int = Field(ge=1)
-    batch_size: int = Field(32, ge=1)
-    gradient_accumulation: int = Field(1, ge=1)
     processes: int = Field(1, ge=1)
     accelerate: str | None = None  # a file of `accelerate config`, or the name of one that ships
+    threads: int | None = Field(None, ge=1)
+
+    @field_validator("accelerate")
+    @classmethod
+    def _find_accelerate_file(cls, name: str | None) -> str | None:
+        shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
+        if name is not None and not accelerate_file(name).is_file():
+            raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
+        return name
+
+    @property
+    def work(self) -> Path:
+        """Where checkpoints lie until the training is over: beside `out`."""
+        assert self.out is not None
+        return self.out.with_name(self.out.name + ".work")
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
+
+
+class Run(Settings):
+    """What the stages that train an adapter share. `batch_size` rows stand in each process's batch."""
+
+    stage: str
+    base: str = "tiny"
+    set_folder: Path | None = None
+    batch_size: int = Field(32, ge=1)
+    gradient_accumulation: int = Field(1, ge=1)
     learning_rate: float = Field(gt=0, le=1)
     schedule: Literal["linear", "cosine", "constant"] = "linear"
     warmup: float = Field(0.05, ge=0, lt=1)
     precision: Literal["auto", "fp32", "bf16"] = "auto"
     quantization: Literal["none", "nf4"] = "none"
     gradient_checkpointing: bool = False
-    threads: int | None = Field(None, ge=1)
     log_every: int = Field(10, ge=1)
     save_every: int = Field(100, ge=1)
     evaluation: Evaluation = Field(default_factory=lambda: Evaluation.model_validate({}))
@@ -65,33 +100,16 @@ class Run(Strict):
 
     @field_validator("tasks")
     @classmethod
-    def known_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
+    def _know_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
         if unknown := set(tasks) - set(TASKS):
             raise ValueError(f"no such task: {', '.join(sorted(unknown))}; tasks: {', '.join(TASKS)}")
         if any(share < 0 for share in tasks.values()) or not any(tasks.values()):
             raise ValueError("weights must not be negative, and one must be above zero")
         return tasks
 
-    @field_validator("accelerate")
-    @classmethod
-    def found(cls, name: str | None) -> str | None:
-        shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
-        if name is not None and not accelerate_file(name).is_file():
-            raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
-        return name
-
     @property
     def global_batch(self) -> int:
         return self.batch_size * self.gradient_accumulation * self.processes
-
-    @property
-    def work(self) -> Path:
-        """Where checkpoints lie until the adapter is whole: beside `out`."""
-        assert self.out is not None
-        return self.out.with_name(self.out.name + ".work")
-
-    def to_yaml(self) -> str:
-        return yaml.safe_dump(self.model_dump(mode="json"), sort_keys=False)
 
 
 class TrainConfig(Run):
@@ -126,7 +144,7 @@ class GrpoConfig(Run):
 
     @field_validator("rewards")
     @classmethod
-    def known_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
+    def _know_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
         if unknown := set(rewards) - set(REWARDS):
             raise ValueError(f"no such reward: {', '.join(sorted(unknown))}; rewards: {', '.join(REWARDS)}")
         total = sum(rewards.values())
@@ -135,13 +153,49 @@ class GrpoConfig(Run):
         return rewards
 
     @model_validator(mode="after")
-    def whole_groups(self) -> GrpoConfig:
+    def _fill_whole_groups(self) -> GrpoConfig:
         if self.global_batch % self.completions:
             raise ValueError(f"completions must divide the {self.global_batch} rollouts of a step")
         return self
 
 
-STAGES: dict[str, type[TrainConfig] | type[GrpoConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig}
+class PretrainConfig(Settings):
+    """Pre-training of the embedded base from scratch, or on from `base`, on one CPU (training.pretrain).
+
+    It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
+    counts twice. `text` is a JSONL corpus of titles and texts. `rows` are drawn into the mixture by `shares` of tasks,
+    `text` and `copy` (drills that copy titles). `rate` is the highest learning rate, as a share of the usual.
+    """
+
+    stage: Literal["pretrain"]
+    base: str | None = None
+    seed: int = 0
+    steps: int = Field(1_000_000, ge=1)
+    processes: Literal[1] = 1
+    sets: tuple[Path, ...] = ()
+    text: FilePath | None = None
+    minutes: float = Field(75.0, gt=0)
+    rows: int = Field(400_000, ge=1)
+    batch_tokens: int = Field(6144, ge=448)
+    rate: float = Field(1.0, gt=0)
+    precision: Literal["fp32", "bf16"] = "fp32"
+    save_minutes: float = Field(10.0, gt=0)
+    shares: dict[str, float] = Field(default_factory=lambda: dict(PRETRAINING_SHARES))
+
+    @field_validator("shares")
+    @classmethod
+    def _know_kinds(cls, shares: dict[str, float]) -> dict[str, float]:
+        if unknown := set(shares) - {*TASKS, "text", "copy"}:
+            raise ValueError(
+                f"no such kind of rows: {', '.join(sorted(unknown))}; kinds: {', '.join(TASKS)}, text, copy"
+            )
+        if any(share < 0 for share in shares.values()) or not any(shares.get(task) for task in TASKS):
+            raise ValueError("shares must not be negative, and one of a task must be above zero")
+        return shares
+
+
+AnyConfig = TrainConfig | GrpoConfig | PretrainConfig
+STAGES: dict[str, type[AnyConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig, "pretrain": PretrainConfig}
 
 
 def find_config(name: str) -> Path:
@@ -153,7 +207,7 @@ def find_config(name: str) -> Path:
     raise ConfigError("no such configuration file", where=name, hint=f"give a path, or one that ships: {shipped}")
 
 
-def load_config(path: Path, **changes: Any) -> TrainConfig | GrpoConfig:
+def load_config(path: Path, **changes: Any) -> AnyConfig:
     """Reads `path`, by its `stage`; `changes` that are not None replace fields.
 
     Raises ConfigError naming field, value and reason."""

@@ -5,42 +5,184 @@ the same form. Rollouts are sampled without a grammar; what each is worth is in 
 Design notes:
 * The order of prompts is computed before the first step and TRL shuffles nothing, so that a resumed run draws what the
   killed one would have drawn: same adapter, byte for byte, on the same machine and thread count.
-* Prompts are tokenised by the call that serving uses, and generation ends at the tokenizer's end token.
+* Rows are tokenised in training.tokens, and generation ends at the tokenizer's end token.
 * A group whose rollouts all earn the same gives no gradient: `rollouts/silent_groups` in MLflow says how many do.
+* Plans that the policy writes greedily for dev rows say whether rewards were earned for what is wanted.
 """
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import mlflow
 import torch
-import transformers
-from accelerate import PartialState
 from datasets import Dataset
 from peft import PeftModel
-from rich.console import Console
+from transformers import (
+    GenerationConfig,
+    PreTrainedTokenizerBase,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from revelator import registry
-from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
-from revelator.files import staged_folder
-from training.base_model import load_base, precision
-from training.callbacks import Report, WholeCheckpoints
-from training.checkpoints import forget, record_run, sole_writer
-from training.config import GrpoConfig, load_config
-from training.grpo_inputs import Inputs, read_inputs, wanted_identity
-from training.plans import PlanScores
-from training.rewards import reward_functions
-from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
-from training.tracking import log_inputs, tracked_run
+from revelator.artifact import MANIFEST, base_folder, verify_adapter
+from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_file
+from revelator.plans import parse
+from revelator.rows import Row, read_split, sample_rows, verify_set
+from training.base_model import check_base, choose_precision, load_base, load_tokenizer
+from training.config import GrpoConfig
+from training.export import use_lasting_names
+from training.rewards import (
+    Answers,
+    exact,
+    executed,
+    has_executable_plans,
+    is_hard,
+    read_answers,
+    reward_functions,
+    valid,
+)
+from training.stage import MarkWholeCheckpoints, Stage, common_settings, train_adapter
+from training.tokens import draw_rows, tokenise
+from training.tracking import Report
 
-console = Console(stderr=True)
+ROWS_LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
 
 
-def trainer_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
+@dataclass(frozen=True)
+class Inputs:
+    """Everything that a training reads, checked; `order` indexes `rows`, one prompt a group of rollouts."""
+
+    base: Path
+    adapter: Path
+    base_digest: str
+    manifest: dict
+    tokenizer: PreTrainedTokenizerBase
+    answers: Answers
+    rows: list[Row]
+    order: list[int]
+    dev: list[Row]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {"train": len(self.rows), "dev": len(self.dev), "answers": len(self.answers)}
+
+    def describe(self, config: GrpoConfig) -> str:
+        return (
+            f"{len(self.rows):,} training rows fit, {len(self.dev):,} dev rows, {len(self.answers):,} answers; "
+            f"{config.steps} steps of {config.global_batch // config.completions} prompts "
+            f"with {config.completions} rollouts each"
+        )
+
+
+def read_inputs(config: GrpoConfig) -> Inputs:
+    """Base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
+    needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
+    if missing := [option for option, value in needed.items() if value is None]:
+        raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
+    assert config.set_folder and config.adapter
+    base = base_folder(config.base)
+    before = verify_adapter(config.adapter, base)
+    manifest = verify_set(config.set_folder)
+    answers = read_answers(config.world) if config.world else {}
+    tokenizer = load_tokenizer(base)
+    tasks = {task for task, weight in config.tasks.items() if weight > 0}
+    rows = select_plans(read_split(config.set_folder, "train", tasks), config, answers)
+    rows, longest = select_short_prompts(rows, tokenizer, config.max_prompt)
+    if not rows:
+        hint = "build the set from more questions, or set hard: false, another `tasks`, a longer max_prompt"
+        raise DataError("no training row fits", where=str(config.set_folder), hint=hint)
+    check_rewards(rows, config, answers)
+    dev = select_plans(read_split(config.set_folder, "dev", set(filter(has_executable_plans, tasks))), config, answers)
+    dev, _ = select_short_prompts(sample_rows(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
+    check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
+    prompts = config.steps * config.global_batch // config.completions
+    return Inputs(
+        base,
+        config.adapter,
+        before.base_digest,
+        manifest,
+        tokenizer,
+        answers,
+        rows,
+        draw_rows([row.task for row in rows], config.tasks, prompts, Random(config.seed)),
+        dev,
+    )
+
+
+def select_plans(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> list[Row]:
+    """The rows; with `hard`, only the hard plans among rows of plans."""
+    if not config.hard:
+        return list(rows)
+    return [row for row in rows if not has_executable_plans(row.task) or is_hard(parse(json.loads(row.gold)), answers)]
+
+
+def select_short_prompts(rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[list[Row], int]:
+    """The rows whose prompt has at most `limit` tokens, and the length of the longest of these."""
+    lengths = [tokens.prompt_length for tokens in tokenise(rows, tokenizer)]
+    short = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
+    return short, max((length for length in lengths if length <= limit), default=0)
+
+
+def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> None:
+    """Raises ConfigError for a run in which nothing could be learnt of a task, or a reward never be earned."""
+    if config.rewards.get("executed") and not answers:
+        hint = "give --world, the world whose questions the set has; or weigh executed 0"
+        raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
+    weighed = [name for name, weight in config.rewards.items() if weight]
+    for task in dict.fromkeys(row.task for row in rows):
+        some = [row for row in rows if row.task == task][:ROWS_LOOKED_AT]
+        columns = [row.prompt for row in some], [""] * len(some), [task] * len(some), [row.gold for row in some]
+        earned = [reward(*columns) for reward in reward_functions(dict.fromkeys(weighed, 1.0), answers)]
+        if all(value is None for values in earned for value in values):
+            hint = "which reward fits which task: docs/training.md"
+            raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
+
+
+def digest_inputs(config: GrpoConfig) -> dict[str, str]:
+    """Digests of the adapter that it begins with and of the world; "" where the adapter is gone."""
+    assert config.adapter
+    manifest = config.adapter / MANIFEST
+    digests = {"adapter_digest": sha256_file(manifest) if manifest.is_file() else ""}
+    if config.world:
+        world = config.world / "questions.jsonl" if config.world.is_dir() else config.world
+        digests["world_digest"] = sha256_file(world) if world.is_file() else ""
+    return digests
+
+
+def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrainer:
+    dtype = choose_precision(config)
+    base = load_base(config, inputs.base, dtype)
+    chosen = [inputs.rows[i] for i in inputs.order]
+    columns = {"prompt": [r.prompt for r in chosen], "task": [r.task for r in chosen], "gold": [r.gold for r in chosen]}
+    rewards: list[Any] = list(reward_functions(config.rewards, inputs.answers))
+    trainer = GRPOTrainer(
+        model=PeftModel.from_pretrained(base, inputs.adapter, is_trainable=True),
+        reward_funcs=rewards,
+        args=make_settings(config, dtype),
+        train_dataset=Dataset.from_dict(columns),
+        processing_class=inputs.tokenizer,
+        callbacks=[
+            MarkWholeCheckpoints(),
+            report,
+            PlanScores(inputs.dev, inputs.tokenizer, inputs.answers, config, report),
+        ],
+    )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
+
+
+def make_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
     return GRPOConfig(
         **common_settings(config, dtype),
         num_generations=config.completions,
@@ -54,107 +196,83 @@ def trainer_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
     )
 
 
-def fit(trainer: GRPOTrainer, config: GrpoConfig, checkpoint: Path | None) -> None:
-    """Trains to the last step; every process of a distributed run calls it."""
-    with disk_errors(config.work):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+def save_policy(trainer: GRPOTrainer, config: GrpoConfig, folder: Path) -> dict[str, float]:
+    """Writes the policy's weights into `folder`, without the reference that a `kl` above 0 measures from."""
+    model: Any = trainer.model
+    use_lasting_names(model.peft_config["default"], config.base)
+    model.save_pretrained(folder, safe_serialization=True, selected_adapters=["default"])
+    (folder / "README.md").unlink()  # PEFT's empty model card
+    return {}
 
 
-def save_adapter(model: Any, config: GrpoConfig, inputs: Inputs, run_id: str) -> AdapterManifest:
-    """The policy's folder at `config.out`: whole with its manifest, or not there. The reference that a `kl` above 0
-    measures from stays out of it."""
-    assert config.out is not None
-    with disk_errors(config.out), staged_folder(config.out) as stage:
-        name_lastingly(model.peft_config["default"], config.base)
-        model.save_pretrained(stage, safe_serialization=True, selected_adapters=["default"])
-        (stage / "README.md").unlink()  # PEFT's empty model card
-        return complete_folder(stage, config, inputs, run_id)
-
-
-def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrainer:
-    dtype = precision(config)
-    base = load_base(config, inputs.base, dtype)
-    chosen = [inputs.rows[i] for i in inputs.order]
-    columns = {"prompt": [r.prompt for r in chosen], "task": [r.task for r in chosen], "gold": [r.gold for r in chosen]}
-    rewards: list[Any] = list(reward_functions(config.rewards, inputs.answers))
-    trainer = GRPOTrainer(
-        model=PeftModel.from_pretrained(base, inputs.adapter, is_trainable=True),
-        reward_funcs=rewards,
-        args=trainer_settings(config, dtype),
-        train_dataset=Dataset.from_dict(columns),
-        processing_class=inputs.tokenizer,
-        callbacks=[
-            WholeCheckpoints(),
-            report,
-            PlanScores(inputs.dev, inputs.tokenizer, inputs.answers, config, report),
-        ],
-    )
-    trainer.remove_callback(PrinterCallback)
-    return trainer
-
-
-def finished(config: GrpoConfig, inputs: Inputs, wanted: dict) -> AdapterManifest | None:
-    """The adapter's manifest when this very training was over before it was killed, else None."""
-    assert config.out is not None
-    if not (config.out / MANIFEST).is_file():
-        return None
-    manifest = verify_files(config.out)
-    made = load_config(config.out / "config.yaml")
-    same = isinstance(made, GrpoConfig) and wanted == wanted_identity(
-        made, manifest.base_digest, inputs.adapter_digest, manifest.data_digest
-    )
-    return manifest if same else None
+STAGE = Stage(read_inputs=read_inputs, digest_inputs=digest_inputs, make_trainer=make_trainer, save_weights=save_policy)
 
 
 def train(config: GrpoConfig, *, resume: bool) -> dict | None:
-    """The whole stage; what it returns, and in which process, is as in `training.sft.train`."""
-    torch.set_num_threads(config.threads or torch.get_num_threads())
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    state = processes()
-    if not state.is_main_process:
-        inputs, start = prepare(config, state, resume)
-        if not (resume and finished(config, inputs, start.identity)):
-            fit(make_trainer(config, inputs, Report(console, active=False)), config, start.checkpoint)
-        return None
-    uri = registry.connect()
-    report = Report(console)
-    with sole_writer(config.work, "writer"), registry.store_errors():
-        inputs, start = prepare(config, state, resume)
-        manifest = finished(config, inputs, start.identity) if resume else None
-        if manifest is None:
-            manifest = tracked_fit(config, inputs, start, report)
-        version = register(config, config.stage, manifest)
-    made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
-    return made | {"tracking_uri": uri, "figures": report.figures}
+    """The whole stage: `training.stage.train_adapter`."""
+    return train_adapter(STAGE, config, resume=resume)
 
 
-def prepare(config: GrpoConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
-    inputs = read_inputs(config)
-    wanted = wanted_identity(config, inputs.base_digest, inputs.adapter_digest, inputs.manifest["digest"])
-    return inputs, begin(config, wanted, state, resume)
+class PlanScores(TrainerCallback):
+    """Before the first step, every `evaluation.every` steps and after the last: shares of the dev rows' greedy plans
+    that are `exact` (the gold tree, word for word), `valid`, and `executed` as gold is, to MLflow below `dev/`."""
 
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        tokenizer: PreTrainedTokenizerBase,
+        answers: Answers,
+        config: GrpoConfig,
+        report: Report,
+    ) -> None:
+        self.rows = sorted(rows, key=lambda row: len(row.prompt))
+        self.tokenizer = tokenizer
+        self.answers = answers
+        self.config = config
+        self.report = report
 
-def tracked_fit(config: GrpoConfig, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:
-    assert config.out is not None
-    counts = {"train": len(inputs.rows), "dev": len(inputs.dev), "answers": len(inputs.answers)}
-    groups = config.global_batch // config.completions
-    console.print(
-        f"{counts['train']:,} training rows fit, {counts['dev']:,} dev rows, {counts['answers']:,} answers; "
-        f"{config.steps} steps of {groups} prompts with {config.completions} rollouts each",
-        highlight=False,
-        soft_wrap=True,
-    )
-    trainer = make_trainer(config, inputs, report)
-    if start.checkpoint is None:
-        forget(config.work)
-    with tracked_run(start.run_id, config.out.name) as run_id:
-        record_run(config.work, run_id, start.identity)
-        console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
-        if start.checkpoint:
-            console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
-        else:
-            log_inputs(config, inputs.manifest, counts)
-            mlflow.log_param("adapter_digest", inputs.adapter_digest)
-        fit(trainer, config, start.checkpoint)
-        return save_adapter(trainer.model, config, inputs, run_id)
+    def on_train_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
+    ) -> None:
+        if state.global_step == 0:
+            self._evaluate(state, kwargs["model"])
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        if state.global_step % self.config.evaluation.every == 0 or state.global_step == state.max_steps:
+            self._evaluate(state, kwargs["model"])
+
+    def _evaluate(self, state: TrainerState, model: Any) -> None:
+        if not (state.is_world_process_zero and self.rows):
+            return
+        scores: dict[str, list[float]] = {}
+        for start in range(0, len(self.rows), self.config.evaluation.batch_size):
+            part = self.rows[start : start + self.config.evaluation.batch_size]
+            for row, output in zip(part, self._write(model, [r.prompt for r in part]), strict=True):
+                given = (row.task, row.prompt, row.gold, output)
+                values = {"exact": exact(*given), "valid": valid(*given)}
+                for name, value in (values | {"executed": executed(self.answers, *given)}).items():
+                    if value is not None:
+                        scores.setdefault(name, []).append(value)
+        figures = {f"dev/{name}": sum(own) / len(own) for name, own in scores.items()}
+        self.report.figures |= figures
+        mlflow.log_metrics(figures, step=state.global_step)
+        text = "  ".join(f"{name} {value:.3f}" for name, value in figures.items())
+        self.report.console.print(f"step {state.global_step}  {text}", highlight=False, soft_wrap=True)
+
+    @torch.no_grad()
+    def _write(self, model: Any, prompts: list[str]) -> list[str]:
+        inputs = self.tokenizer(prompts, return_tensors="pt", padding=True, padding_side="left").to(model.device)
+        settings = GenerationConfig(
+            max_new_tokens=self.config.max_new_tokens,
+            do_sample=False,
+            eos_token_id=self.tokenizer.eos_token_id,
+            pad_token_id=self.tokenizer.pad_token_id,
+        )
+        training = model.training
+        model.eval()
+        ids = model.generate(
+            input_ids=inputs["input_ids"], attention_mask=inputs["attention_mask"], generation_config=settings
+        )
+        model.train(training)
+        texts = self.tokenizer.batch_decode(ids[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
+        return [text.strip() for text in texts]

@@ -1,25 +1,44 @@
 """What a rollout is worth: rewards in [0, 1] from our own parser, checker and binder, and from executing the plan.
 
-Each takes a row (task, prompt, gold) and what the model wrote, and gives None where it does not fit the task, so that
-GRPO leaves it out of that row's sum. Nothing constrains rollouts: a reward that every rollout earns teaches nothing.
+Each reward takes a row (task, prompt, gold) and what the model wrote, and gives None where it does not fit the task, so
+that GRPO leaves it out of that row's sum. Nothing constrains rollouts: a reward that every rollout earns teaches
+nothing.
+
+A plan is executed over a table of answers, without a model and without retrieval. The table is a file of annotated
+questions (`questions.jsonl` of a world): each of their steps is a question that stands alone and its answer.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
-from revelator.plans import Expression, bind, leaves, parse
+from revelator.errors import DataError
+from revelator.plans import Atomic, Expression, bind, leaves, parse, substitute, to_letters
+from revelator.plans.language import BNF
 from revelator.plans.names import name_words, words_in
 from revelator.tasks import TASKS
-from training.answers import execute
 
-TRANSLATE = "translate_bnf"
+JOINT = "; "  # between the values of one answer
+FAN_OUT = 64  # look-ups of one leaf
+MANY_LEAVES = 5
+
+Answers = Mapping[str, tuple[str, ...]]  # values by question
 Reward = Callable[[str, str, str, str], float | None]  # task, prompt, gold (JSON), output
-Answers = Mapping[str, tuple[str, ...]]
+
+
+def has_executable_plans(task: str) -> bool:
+    """Whether it writes plans whose leaves are questions, which a table of answers can answer."""
+    return TASKS[task].language is BNF
+
+
+# Rewards
 
 
 def valid(task: str, prompt: str, gold: str, output: str) -> float | None:
@@ -29,7 +48,7 @@ def valid(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
     """F1 over edges: which leaf takes which leaf's result, against the gold plan's; leaves are known by their place."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     plan = _read(task, output)
     if plan is None:
@@ -56,19 +75,22 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 def leaf_count(task: str, prompt: str, gold: str, output: str) -> float | None:
     """As many leaves as the gold plan, or parts as the gold list, has: 1 less the share of it by which they differ."""
-    if task not in (TRANSLATE, "decompose"):
+    if task == "decompose":
+        count, wanted = len, len(json.loads(gold))
+    elif has_executable_plans(task):
+        count, wanted = BNF.count_leaves, BNF.count_leaves(parse(json.loads(gold)))
+    else:
         return None
     read = _read(task, output)
     if read is None:
         return 0.0
-    ours = len(leaves(read)) if task == TRANSLATE else len(read)
-    wanted = len(leaves(parse(json.loads(gold)))) if task == TRANSLATE else len(json.loads(gold))
+    ours = count(read)
     return max(0.0, 1 - abs(ours - wanted) / wanted)
 
 
 def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -> float | None:
     """The plan, run over `answers`, ends in the values that the gold plan ends in; None where gold cannot be run."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     wanted = execute(parse(json.loads(gold)), answers)
     if wanted is None:
@@ -80,7 +102,7 @@ def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -
 
 def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
     """The plan is gold's tree, word for word: others may end in the same values."""
-    if task != TRANSLATE:
+    if not has_executable_plans(task):
         return None
     plan = _read(task, output)
     return float(plan is not None and plan == parse(json.loads(gold)))
@@ -132,3 +154,81 @@ def _edges(plan: Expression) -> set[tuple[int, int]]:
 def _text(gold: str) -> str:
     value = json.loads(gold)
     return value if isinstance(value, str) else " ".join(value)
+
+
+# Executing a plan over a table of answers
+
+
+@dataclass(frozen=True)
+class Execution:
+    """What a plan ends in: the values of each leaf that ends a branch, sorted; and how many questions it asked."""
+
+    results: tuple[tuple[str, ...], ...]
+    questions: int
+
+
+def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
+    """Values by question, of every step and every single question of a world's `questions.jsonl` or a folder with it.
+
+    Raises DataError for a file that is not there or holds something else.
+    """
+    path = path / "questions.jsonl" if path.is_dir() else path
+    hint = "name the folder that `revelator data world` wrote, or a file of annotated questions"
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"the answers cannot be read: {error}", where=str(path), hint=hint) from error
+    answers: dict[str, tuple[str, ...]] = {}
+    for number, line in enumerate(lines, 1):
+        try:
+            for step in json.loads(line)["steps"]:
+                answers[question_key(step["question"])] = tuple(step["answer"].split(JOINT))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise DataError(f"no annotated question: {error!r}", where=f"{path}, line {number}", hint=hint) from error
+    return answers
+
+
+def question_key(question: str) -> str:
+    """Questions that differ in case or white space are one."""
+    return " ".join(question.casefold().split())
+
+
+def execute(plan: Expression, answers: Answers) -> Execution | None:
+    """Runs a plan that checks by looking its leaves up; None when a leaf asks what the table does not hold.
+
+    A leaf whose producer gave several values is looked up with all of them and, if that was never asked, once for each.
+    """
+    bound = bind(plan)
+    found: list[tuple[str, ...]] = []
+    questions = 0
+    for leaf, wired in zip(leaves(plan), bound.sources, strict=True):
+        values = {name: found[source] for name, source in wired.items()}
+        results = _look_up(leaf, values, answers)
+        if results is None:
+            return None
+        questions += len(results)
+        found.append(tuple(dict.fromkeys(itertools.chain.from_iterable(results))))
+    return Execution(tuple(sorted(tuple(sorted(found[i])) for i in bound.results)), questions)
+
+
+def is_hard(plan: Expression, answers: Answers) -> bool:
+    """A plan with a group, with five leaves or more, or one that asks a question of each value of an answer."""
+    count = len(leaves(plan))
+    ran = execute(plan, answers)
+    return "(" in to_letters(plan) or count >= MANY_LEAVES or (ran is not None and ran.questions > count)
+
+
+def _look_up(leaf: Atomic, values: Answers, answers: Answers) -> list[tuple[str, ...]] | None:
+    """The answers of a leaf whose placeholders have `values`: one with all values at once, or one for each."""
+
+    def answer(filled: Mapping[str, str]) -> tuple[str, ...] | None:
+        return answers.get(question_key(substitute(leaf.text, filled)))
+
+    whole = answer({name: JOINT.join(own) for name, own in values.items()})
+    if whole is not None:
+        return [whole]
+    choices = list(itertools.islice(itertools.product(*values.values()), FAN_OUT + 1))
+    if not values or len(choices) > FAN_OUT:
+        return None
+    each = [answer(dict(zip(values, choice, strict=True))) for choice in choices]
+    return None if None in each else [one for one in each if one is not None]

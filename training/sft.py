@@ -1,57 +1,64 @@
-"""LoRA fine-tuning of a base on an instruction set: what `revelator train` runs under `accelerate launch`.
+"""LoRA fine-tuning of a base on an instruction set: all tasks by TRL, on completion tokens only (`stage: sft`).
 
-The configuration is a resolved one: `set_folder` and `out` are set. In order: read and check, tokenise, load the base,
-train all tasks with TRL on completion tokens only, write the best adapter with its manifest, register it.
 Design notes:
-* Rows are tokenised here and not by TRL, so that training, evaluation and serving tokenise a prompt by the same call.
-* The order of rows is computed before the first step (training.instructions), so a resumed run ends where the killed
-  one would have: same adapter, byte for byte, on the same machine and thread count.
+* Rows are tokenised in training.tokens and not by TRL, so that training and serving tokenise a prompt alike.
+* The order of rows is computed before the first step (training.tokens), so a resumed run ends where the killed one
+  would have: same adapter, byte for byte, on the same machine and thread count.
 * The base stays in fp32 on a CPU: without bf16 units, bf16 autocast is 2.5 times slower there. On a GPU it is bf16.
-* Checkpoints lie beside the adapter's folder, which appears by one rename when the training is over.
+* The loss is the token mean of the completions over the whole batch of a step, all processes and accumulated parts
+  together, so their number changes nothing but rounding.
+* On a GPU TRL's fused output layer computes the loss. Elsewhere that layer projects every position of every row, prompt
+  and padding included; here only those that a completion's token follows: 1,483 tokens/s against 1,045 (CPU time of
+  one thread, embedded base, three batches of 32 rows; `benchmarks/throughput.py` measures both).
+* Dev rows are read in one pass, no text is generated: a row is right when each token of its completion is the most
+  probable one after the gold ones before it, which is exactly when greedy decoding writes that completion.
 """
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import mlflow
 import torch
-import transformers
-from accelerate import PartialState
+from accelerate.utils import gather_object
 from datasets import Dataset
 from peft import LoraConfig
-from rich.console import Console
+from torch.distributed.tensor import DTensor
+from torch.nn.functional import cross_entropy
 from transformers import PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
-from trl import SFTConfig
+from trl import SFTConfig, SFTTrainer
 
-from revelator import registry
-from revelator.artifact import (
-    ADAPTER_CONFIG,
-    ADAPTER_WEIGHTS,
-    MANIFEST,
-    AdapterManifest,
-    base_digest,
-    base_folder,
-    disk_errors,
-    verify_files,
-)
+from revelator.artifact import ADAPTER_CONFIG, ADAPTER_WEIGHTS, base_digest, base_folder
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_text, staged_folder
+from revelator.files import sha256_text, staged_folder, write_json
 from revelator.rows import read_split, sample_rows, verify_set
-from training.base_model import check_base, load_base, load_tokenizer, precision
-from training.callbacks import Report, WholeCheckpoints
-from training.checkpoints import BEST, forget, identity, record_run, sole_writer
-from training.config import TrainConfig, load_config
-from training.stage import Start, begin, common_settings, complete_folder, name_lastingly, processes, register
-from training.task_trainer import TaskTrainer, read_best
-from training.tokens import TokenRow, TokenTable, keep_whole, shares, token_table, tokenise, training_order
-from training.tracking import log_inputs, tracked_run
+from revelator.tasks import TASKS
+from training.base_model import check_base, choose_precision, load_base, load_tokenizer
+from training.checkpoints import BEST
+from training.config import TrainConfig
+from training.export import use_lasting_names
+from training.stage import MarkWholeCheckpoints, Stage, common_settings, train_adapter
+from training.tokens import (
+    IGNORED,
+    TokenRow,
+    TokenTable,
+    compute_shares,
+    first_token,
+    load_token_table,
+    order_rows,
+    select_fitting,
+    tokenise,
+)
+from training.tracking import Report
 
-console = Console(stderr=True)
+SCORE = "score.json"
 
 
 @dataclass(frozen=True)
@@ -68,42 +75,22 @@ class Inputs:
     lost: dict[str, int]  # training rows over the length, by task
     lost_dev: int
 
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows that train, that are too long (in all and by task), and of dev."""
+        lost = {f"lost_{task}": count for task, count in self.lost.items()}
+        totals = {"train": len(self.tokens), "lost": sum(self.lost.values()), "dev": len(self.dev)}
+        return totals | lost | {"lost_dev": self.lost_dev}
 
-def as_dataset(rows: list[TokenRow]) -> Dataset:
-    return Dataset.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
-
-
-def trainer_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
-    return SFTConfig(
-        **common_settings(config, dtype),
-        per_device_eval_batch_size=config.evaluation.batch_size,
-        train_sampling_strategy="sequential",  # the order is decided already
-        eval_strategy="steps",
-        eval_steps=config.evaluation.every,
-        dataset_kwargs={"skip_prepare_dataset": True},
-        max_length=None,
-        packing=False,
-    )
-
-
-def lora(config: TrainConfig) -> LoraConfig:
-    return LoraConfig(
-        r=config.lora.rank,
-        lora_alpha=config.lora.alpha,
-        lora_dropout=config.lora.dropout,
-        target_modules="all-linear",  # every linear layer but the output layer
-        bias="none",
-        task_type="CAUSAL_LM",
-    )
-
-
-def save_adapter(config: TrainConfig, inputs: Inputs, run_id: str) -> AdapterManifest:
-    """The best adapter's folder at `config.out`: whole with its manifest, or not there."""
-    assert config.out is not None
-    with disk_errors(config.out), staged_folder(config.out) as stage:
-        for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
-            shutil.copyfile(config.work / BEST / name, stage / name)
-        return complete_folder(stage, config, inputs, run_id)
+    def describe(self, config: TrainConfig) -> str:
+        mean = sum(self.tokens.lengths[i] for i in self.order) / len(self.order)
+        text = (
+            f"{len(self.tokens):,} training rows ({sum(self.lost.values())} too long), {len(self.dev):,} dev rows; "
+            f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average"
+        )
+        if none := sorted({task for task, weight in config.tasks.items() if weight} - set(self.tokens.tasks)):
+            text += f"\nno rows of {', '.join(none)}: the steps go to the other tasks"
+        return text
 
 
 def read_inputs(config: TrainConfig) -> Inputs:
@@ -116,122 +103,223 @@ def read_inputs(config: TrainConfig) -> Inputs:
     weighted = {task for task, weight in config.tasks.items() if weight > 0}
     digest = base_digest(base)
     key = sha256_text(f"{manifest['files']['train.parquet']} {digest} {sorted(weighted)}")[:16]
-    read = token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
-    whole, lost = keep_whole(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
+    read = load_token_table(config.set_folder, "train", weighted, tokenizer, config.work / f"train-{key}.arrow")
+    whole, lost = select_fitting(read.tasks, read.lengths, config.max_length, config.lost_rows_limit)
     tokens = read.select(whole)
-    drawn_as = shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
+    drawn_as = compute_shares(config.tasks, Counter(tokens.tasks), config.sampling_temperature)
     dev = sample_rows(read_split(config.set_folder, "dev", drawn_as), config.evaluation.rows_per_task)
     if not dev:
         raise DataError("the dev split has no row of the tasks that are trained", where=str(config.set_folder))
     judged = [row for row in tokenise(dev, tokenizer) if len(row.input_ids) <= config.max_length]
     check_base(base, tokenizer, longest=max(tokens.lengths), highest=read.highest)
-    order = training_order(
+    order = order_rows(
         tokens.tasks, tokens.lengths, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed
     )
     return Inputs(base, digest, manifest, tokenizer, tokens, order, judged, lost, len(dev) - len(judged))
 
 
 def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTrainer:
-    dtype = precision(config)
+    dtype = choose_precision(config)
     trainer = TaskTrainer(
         dev=inputs.dev,
         work=config.work,
         model=load_base(config, inputs.base, dtype),
-        args=trainer_settings(config, dtype),
+        args=make_settings(config, dtype),
         train_dataset=inputs.tokens.rows.select(inputs.order),
-        eval_dataset=as_dataset(inputs.dev),  # asked for because evaluation is on
+        eval_dataset=_to_dataset(inputs.dev),  # asked for because evaluation is on
         processing_class=inputs.tokenizer,
-        peft_config=lora(config),
-        callbacks=[WholeCheckpoints(), report],
+        peft_config=make_lora(config),
+        callbacks=[MarkWholeCheckpoints(), report],
     )
     trainer.remove_callback(PrinterCallback)
-    name_lastingly(trainer.model.peft_config["default"], config.base)
+    use_lasting_names(trainer.model.peft_config["default"], config.base)
     return trainer
 
 
-def fit(trainer: TaskTrainer, config: TrainConfig, checkpoint: Path | None) -> None:
-    """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it.
+def make_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
+    return SFTConfig(
+        **common_settings(config, dtype),
+        per_device_eval_batch_size=config.evaluation.batch_size,
+        train_sampling_strategy="sequential",  # the order is decided already
+        eval_strategy="steps",
+        eval_steps=config.evaluation.every,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        max_length=None,
+        packing=False,
+    )
 
-    An adapter that a killed run kept from a step after its last whole checkpoint stays the best one to beat: that step
-    comes again with the same score, so the adapter that is left in the end is the same.
-    """
-    trainer.best = read_best(config.work) if checkpoint else {}
-    with disk_errors(config.work):
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+
+def make_lora(config: TrainConfig) -> LoraConfig:
+    return LoraConfig(
+        r=config.lora.rank,
+        lora_alpha=config.lora.alpha,
+        lora_dropout=config.lora.dropout,
+        target_modules="all-linear",  # every linear layer but the output layer
+        bias="none",
+        task_type="CAUSAL_LM",
+    )
 
 
-def finished(config: TrainConfig, wanted: dict) -> AdapterManifest | None:
-    """The adapter's manifest when this very training was over before it was killed, else None."""
-    assert config.out is not None
-    if not (config.out / MANIFEST).is_file():
-        return None
-    manifest = verify_files(config.out)
-    made = identity(load_config(config.out / "config.yaml"), manifest.base_digest, manifest.data_digest)
-    return manifest if made == wanted else None
+def _to_dataset(rows: list[TokenRow]) -> Dataset:
+    return Dataset.from_dict({"input_ids": [r.input_ids for r in rows], "labels": [r.labels for r in rows]})
+
+
+def save_best(trainer: TaskTrainer, config: TrainConfig, folder: Path) -> dict[str, float]:
+    """Writes the weights of the best step into `folder`; returns its score, loss and number."""
+    for name in (ADAPTER_WEIGHTS, ADAPTER_CONFIG):
+        shutil.copyfile(config.work / BEST / name, folder / name)
+    return {f"best/{name}": value for name, value in trainer.best.items()}
+
+
+STAGE = Stage(
+    read_inputs=read_inputs, digest_inputs=lambda config: {}, make_trainer=make_trainer, save_weights=save_best
+)
 
 
 def train(config: TrainConfig, *, resume: bool) -> dict | None:
-    """The whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
-    `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
-    torch.set_num_threads(config.threads or torch.get_num_threads())
-    transformers.logging.set_verbosity_error()
-    transformers.logging.disable_progress_bar()
-    state = processes()
-    if not state.is_main_process:
-        inputs, start = prepare(config, state, resume)
-        if not (resume and finished(config, start.identity)):
-            fit(make_trainer(config, inputs, Report(console, active=False)), config, start.checkpoint)
-        return None
-    uri = registry.connect()
-    report = Report(console)
-    with sole_writer(config.work, "writer"), registry.store_errors():
-        inputs, start = prepare(config, state, resume)
-        manifest = finished(config, start.identity) if resume else None
-        if manifest is None:
-            describe(config, inputs)
-            manifest = tracked_fit(config, inputs, start, report)
-        version = register(config, config.stage, manifest)
-    made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
-    return made | {"tracking_uri": uri, "figures": report.figures}
+    """The whole stage: `training.stage.train_adapter`."""
+    return train_adapter(STAGE, config, resume=resume)
 
 
-def prepare(config: TrainConfig, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
-    with state.local_main_process_first():  # it writes the tokens that the others of this machine read
-        inputs = read_inputs(config)
-    wanted = identity(config, inputs.base_digest, inputs.manifest["digest"])
-    return inputs, begin(config, wanted, state, resume)
+class TaskTrainer(SFTTrainer):
+    """`dev` are the rows that scores are computed on; `work` is where the best adapter lies until the run is over."""
+
+    model: Any  # PEFT's, over the base
+    processing_class: Any  # the tokenizer
+
+    def __init__(self, *, dev: Sequence[TokenRow], work: Path, **arguments: Any) -> None:
+        super().__init__(**arguments)
+        self.dev = sorted(dev, key=lambda row: len(row.input_ids))
+        self.work = work
+        self.best: dict[str, float] = {}
+        self.labels = {
+            name: torch.tensor([first_token(self.processing_class, label) for label in task.labels])
+            for name, task in TASKS.items()
+            if task.labels
+        }
+
+    def train(self, resume_from_checkpoint: str | bool | None = None, *arguments: Any, **options: Any) -> Any:
+        """As the library's.
+
+        An adapter that a killed run saved as the best after its last whole checkpoint stays the best one to beat: that
+        step comes again with the same score, so the adapter that is left in the end is the same.
+        """
+        self.best = read_best(self.work) if resume_from_checkpoint else {}
+        return super().train(resume_from_checkpoint, *arguments, **options)
+
+    def compute_loss(
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Any = None
+    ) -> Any:
+        if self.args.device.type != "cpu":
+            return super().compute_loss(model, inputs, return_outputs, num_items_in_batch)
+        labels = inputs["labels"][:, 1:]
+        learnt = labels != IGNORED
+        rest = {name: value for name, value in inputs.items() if name != "labels"}
+        with project_only(self.model, learnt):
+            logits = model(**rest, use_cache=False).logits.float()
+        gold = labels[learnt]
+        tokens = learnt.sum() if num_items_in_batch is None else num_items_in_batch
+        loss = cross_entropy(logits, gold, reduction="sum") / tokens * self.accelerator.num_processes
+        figures = self._metrics["train"]
+        right = torch.stack([(logits.argmax(-1) == gold).sum(), learnt.sum(), inputs["attention_mask"].sum()])
+        right, learnable, read = self.accelerator.reduce(right).tolist()
+        figures["mean_token_accuracy"].append(right / max(1, learnable))
+        self._total_train_tokens += read
+        figures["num_tokens"] = [self._total_train_tokens]
+        return loss
+
+    def evaluate(self, *_: Any, **__: Any) -> dict[str, float]:
+        """Loss and score of each task of `dev`, the mean of the scores; keeps the adapter if none before was better.
+
+        Every process takes part, in as many passes as the others: a sharded model is gathered layer by layer.
+        """
+        training, self.model.training = self.model.training, False
+        self.model.eval()
+        size, processes = self.args.per_device_eval_batch_size, self.accelerator.num_processes
+        starts = list(range(0, len(self.dev), size))
+        mine = [
+            starts[i % len(starts)]
+            for i in range(self.accelerator.process_index, -(-len(starts) // processes) * processes, processes)
+        ]
+        judged = [row for start in mine for row in self._judge(start, self.dev[start : start + size])]
+        rows = dict(gather_object(judged) if processes > 1 else judged)
+        figures = summarise([(self.dev[index].task, *row) for index, row in sorted(rows.items())])
+        self._save_if_best(figures)
+        self.log(dict(figures))
+        self.model.train(training)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, figures)
+        return figures
+
+    @torch.no_grad()
+    def _judge(self, start: int, rows: Sequence[TokenRow]) -> Iterator[tuple[int, tuple[float, int, bool]]]:
+        """Index, summed loss, number of completion tokens and whether it is right, of each of `rows`."""
+        batch = self.data_collator([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
+        batch = self._prepare_inputs(batch)
+        labels = batch.pop("labels")[:, 1:]
+        learnt = labels != IGNORED
+        with self.autocast_smart_context_manager(), project_only(self.model, learnt):
+            logits = self.model_wrapped(**batch, use_cache=False).logits.float()
+        gold = labels[learnt]
+        losses = cross_entropy(logits, gold, reduction="none").tolist()
+        right = (logits.argmax(-1) == gold).tolist()
+        at = 0
+        for offset, (row, length) in enumerate(zip(rows, learnt.sum(1).tolist(), strict=True)):
+            if row.task in self.labels:
+                first = self.labels[row.task].to(logits.device)
+                hit = bool(first[logits[at, first].argmax()] == gold[at])
+            else:
+                hit = all(right[at : at + length])
+            yield start + offset, (sum(losses[at : at + length]), length, hit)
+            at += length
+
+    def _save_if_best(self, figures: dict[str, float]) -> None:
+        """The higher mean score is the better; of two that are equal, the one of lower loss."""
+        now = {"score": figures["eval_score"], "loss": figures["eval_loss"], "step": self.state.global_step}
+        if self.best and (now["score"], -now["loss"]) <= (self.best["score"], -self.best["loss"]):
+            return
+        self.best = now
+        weights = adapter_weights(self.model)
+        if self.accelerator.is_main_process:
+            with staged_folder(self.work / BEST) as stage:
+                self.model.save_pretrained(stage, state_dict=weights)
+                write_json(stage / SCORE, now)
 
 
-def tracked_fit(config: TrainConfig, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:
-    """Trains within an MLflow run and saves the adapter. Only now, all being checked, an earlier run's rest goes."""
-    assert config.out is not None
-    trainer = make_trainer(config, inputs, report)
-    if start.checkpoint is None:
-        forget(config.work)
-    with tracked_run(start.run_id, config.out.name) as run_id:
-        record_run(config.work, run_id, start.identity)
-        console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
-        if start.checkpoint:
-            console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
-        else:
-            lost = {f"lost_{task}": count for task, count in inputs.lost.items()}
-            counts = {"train": len(inputs.tokens), "lost": sum(inputs.lost.values()), "dev": len(inputs.dev)}
-            log_inputs(config, inputs.manifest, counts | lost | {"lost_dev": inputs.lost_dev})
-        fit(trainer, config, start.checkpoint)
-        best = {f"best/{name}": value for name, value in trainer.best.items()}
-        report.figures |= best
-        mlflow.log_metrics(best, step=config.steps)
-        console.print("  ".join(f"{name} {value:.4g}" for name, value in best.items()), highlight=False)
-        return save_adapter(config, inputs, run_id)
+def adapter_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """What is trained, by name; shards are gathered, so every process must ask."""
+    trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
+    return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in trained.items()}
 
 
-def describe(config: TrainConfig, inputs: Inputs) -> None:
-    mean = sum(inputs.tokens.lengths[i] for i in inputs.order) / len(inputs.order)
-    console.print(
-        f"{len(inputs.tokens):,} training rows ({sum(inputs.lost.values())} too long), {len(inputs.dev):,} dev rows; "
-        f"{config.steps} steps of {config.global_batch} rows of {mean:.0f} tokens on average",
-        highlight=False,
-        soft_wrap=True,
-    )
-    if none := sorted({task for task, weight in config.tasks.items() if weight} - set(inputs.tokens.tasks)):
-        console.print(f"no rows of {', '.join(none)}: the steps go to the other tasks", highlight=False)
+def read_best(work: Path) -> dict[str, float]:
+    path = work / BEST / SCORE
+    return json.loads(path.read_text()) if path.is_file() else {}
+
+
+def summarise(rows: Sequence[tuple[str, float, int, bool]]) -> dict[str, float]:
+    """Figures of rows (task, summed loss, tokens, right): loss by token, score a task, the mean of the scores."""
+    figures = {"eval_loss": sum(r[1] for r in rows) / sum(r[2] for r in rows)}
+    scores = []
+    for task in sorted({row[0] for row in rows}):
+        mine = [row for row in rows if row[0] == task]
+        scores.append(sum(row[3] for row in mine) / len(mine))
+        figures[f"eval_loss_{task}"] = sum(row[1] for row in mine) / sum(row[2] for row in mine)
+        figures[f"eval_score_{task}"] = scores[-1]
+    return figures | {"eval_score": sum(scores) / len(scores)}
+
+
+@contextmanager
+def project_only(model: Any, learnt: torch.Tensor) -> Iterator[None]:
+    """Within it the output layer sees the positions of `learnt` (rows, length - 1) alone: logits (tokens, vocabulary).
+
+    What a model does to logits after that layer (a scale, a soft cap) is done to each by itself, so it still holds.
+    """
+
+    def pick(_: torch.nn.Module, hidden: tuple[torch.Tensor, ...]) -> torch.Tensor:
+        return hidden[0][:, :-1][learnt]
+
+    handle = model.get_output_embeddings().register_forward_pre_hook(pick)
+    try:
+        yield
+    finally:
+        handle.remove()

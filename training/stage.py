@@ -1,20 +1,68 @@
-"""What the stages of training share: how a run begins or goes on, its settings, its adapter's folder, its version."""
+"""What SFT and GRPO share: a training is read and checked, begun or resumed, tracked, saved and registered.
+
+The configuration is a resolved one: `set_folder` and `out` are set. Checkpoints lie beside the adapter's folder, which
+appears by one rename when the training is over.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
+import mlflow
 import torch
+import transformers
 from accelerate import PartialState
-from transformers import PreTrainedTokenizerBase
+from rich.console import Console
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from revelator import registry
-from revelator.artifact import AdapterManifest, lasting_name, write_manifest
-from revelator.files import write_bytes
-from training.checkpoints import begun_run, last_whole
-from training.config import Run
+from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
+from revelator.files import staged_folder
+from training.checkpoints import (
+    find_checkpoint,
+    find_interrupted_run,
+    identify_run,
+    lock_work,
+    mark_whole,
+    record_run,
+    remove_run,
+)
+from training.config import Run, load_config
+from training.export import TrainingInputs, complete_adapter, register_version
+from training.tracking import Report, log_inputs, tracked_run
+
+console = Console(stderr=True)
+
+
+class StageInputs(TrainingInputs, Protocol):
+    @property
+    def counts(self) -> dict[str, int]:
+        """Rows by what became of them, for MLflow."""
+
+    def describe(self, config: Any) -> str:
+        """What is about to be trained, for the terminal."""
+
+
+C = TypeVar("C", bound=Run)
+I = TypeVar("I", bound=StageInputs)  # noqa: E741
+T = TypeVar("T", bound=Trainer)
+
+
+@dataclass(frozen=True)
+class Stage(Generic[C, I, T]):
+    """What differs between the stages.
+
+    `read_inputs` reads and checks everything; it raises an error of revelator.errors. `digest_inputs` gives digests of
+    what is read beside base and set. `save_weights` writes the adapter into a folder and returns figures of it.
+    """
+
+    read_inputs: Callable[[C], I]
+    digest_inputs: Callable[[C], dict[str, str]]
+    make_trainer: Callable[[C, I, Report], T]
+    save_weights: Callable[[T, C, Path], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -26,15 +74,92 @@ class Start:
     checkpoint: Path | None
 
 
-def begin(config: Run, identity: dict, state: PartialState, resume: bool) -> Start:
+class MarkWholeCheckpoints(TrainerCallback):
+    """Marks each checkpoint once all of it is on disk, what the other processes write of it included."""
+
+    def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        PartialState().wait_for_everyone()
+        if state.is_world_process_zero:
+            mark_whole(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
+
+
+def train_adapter(stage: Stage[C, I, T], config: C, *, resume: bool) -> dict | None:
+    """The whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
+    `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    state = PartialState(cpu=not torch.cuda.is_available())  # several on a CPU find one another only if told
+    if not state.is_main_process:
+        inputs, start = _prepare(stage, config, state, resume)
+        if not (resume and _find_finished(stage, config, start.identity)):
+            _fit(stage.make_trainer(config, inputs, Report(console, active=False)), config, start.checkpoint)
+        return None
+    uri = registry.connect()
+    report = Report(console)
+    with lock_work(config.work, "writer"), registry.store_errors():
+        inputs, start = _prepare(stage, config, state, resume)
+        manifest = _find_finished(stage, config, start.identity) if resume else None
+        if manifest is None:
+            console.print(inputs.describe(config), highlight=False, soft_wrap=True)
+            manifest = _track_training(stage, config, inputs, start, report)
+        version = register_version(config, manifest)
+    made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
+    return made | {"tracking_uri": uri, "figures": report.figures}
+
+
+def _prepare(stage: Stage[C, I, T], config: C, state: PartialState, resume: bool) -> tuple[I, Start]:
     """Every process calls it. Raises ConfigError when another training was begun at this place."""
-    run_id = begun_run(config.work, identity) if resume else None
+    with state.local_main_process_first():  # it writes the tokens that the others of this machine read
+        inputs = stage.read_inputs(config)
+    identity = _identify(stage, config, inputs.base_digest, inputs.manifest["digest"])
+    run_id = find_interrupted_run(config.work, identity) if resume else None
     with state.main_process_first():  # process 0 removes what is not whole before the others look
-        return Start(identity, run_id, last_whole(config.work) if run_id else None)
+        return inputs, Start(identity, run_id, find_checkpoint(config.work) if run_id else None)
 
 
-def processes() -> PartialState:
-    return PartialState(cpu=not torch.cuda.is_available())  # several on a CPU find one another only if told
+def _identify(stage: Stage[C, I, T], config: C, base_digest: str, data_digest: str) -> dict:
+    return identify_run(config, base_digest=base_digest, data_digest=data_digest, **stage.digest_inputs(config))
+
+
+def _find_finished(stage: Stage[C, I, T], config: C, identity: dict) -> AdapterManifest | None:
+    """The adapter's manifest when this very training was over before it was killed, else None."""
+    assert config.out is not None
+    if not (config.out / MANIFEST).is_file():
+        return None
+    manifest = verify_files(config.out)
+    made: Any = load_config(config.out / "config.yaml")
+    if made.stage != config.stage:
+        return None
+    return manifest if _identify(stage, made, manifest.base_digest, manifest.data_digest) == identity else None
+
+
+def _track_training(stage: Stage[C, I, T], config: C, inputs: I, start: Start, report: Report) -> AdapterManifest:
+    """Trains within an MLflow run and saves the adapter. Removes an earlier run's files once every check has passed."""
+    assert config.out is not None
+    trainer = stage.make_trainer(config, inputs, report)
+    if start.checkpoint is None:
+        remove_run(config.work)
+    with tracked_run(start.run_id, config.out.name) as run_id:
+        record_run(config.work, run_id, start.identity)
+        console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
+        if start.checkpoint:
+            console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
+        else:
+            log_inputs(config, inputs.manifest, inputs.counts, stage.digest_inputs(config))
+        _fit(trainer, config, start.checkpoint)
+        with disk_errors(config.out), staged_folder(config.out) as folder:
+            if figures := stage.save_weights(trainer, config, folder):
+                report.figures |= figures
+                mlflow.log_metrics(figures, step=config.steps)
+                console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
+            return complete_adapter(folder, config, inputs, run_id)
+
+
+def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:
+    """Trains to the last step, where the trainer evaluates too; every process of a distributed run calls it."""
+    with disk_errors(config.work):
+        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
 def common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
@@ -64,45 +189,3 @@ def common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
         "dataloader_num_workers": 0,
         "dataloader_pin_memory": torch.cuda.is_available(),
     }
-
-
-def name_lastingly(adapter_config: Any, base: str) -> None:
-    """PEFT's configuration as every process and machine writes it."""
-    adapter_config.base_model_name_or_path = lasting_name(base)
-    adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
-
-
-class Read(Protocol):
-    """Of what a stage read, what its adapter's folder tells."""
-
-    @property
-    def base_digest(self) -> str: ...
-    @property
-    def manifest(self) -> dict: ...
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase: ...
-
-
-def complete_folder(folder: Path, config: Run, inputs: Read, run_id: str) -> AdapterManifest:
-    """Writes what lies beside the weights of an adapter, its manifest last."""
-    inputs.tokenizer.save_pretrained(folder)
-    write_bytes(folder / "config.yaml", config.to_yaml().encode())
-    return write_manifest(
-        folder,
-        base_name=lasting_name(config.base),
-        base_digest=inputs.base_digest,
-        data_digest=inputs.manifest["digest"],
-        run_id=run_id,
-    )
-
-
-def register(config: Run, stage: str, manifest: AdapterManifest) -> int:
-    """The adapter at `config.out` as a new version, or the one that it is already."""
-    assert config.out is not None and config.set_folder is not None
-    tags = {
-        "set_folder": str(config.set_folder.resolve()),
-        "data_digest": manifest.data_digest,
-        "base": manifest.base_name,
-        "stage": stage,
-    }
-    return registry.register_adapter(config.out, registry.NAME, manifest.run_id, tags)

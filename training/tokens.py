@@ -7,7 +7,6 @@ the killed one would have seen, lets tasks be mixed by share, and groups rows of
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from transformers import PreTrainedTokenizerBase
 
 from revelator.artifact import disk_errors
 from revelator.errors import ArtifactError, DataError
+from revelator.files import replace_file
 from revelator.rows import Row, check_filled, read_batches
 from revelator.tasks import TASKS
 
@@ -105,7 +105,7 @@ def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
                 )
 
 
-def token_table(
+def load_token_table(
     folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, file: Path
 ) -> TokenTable:
     """The tokens of a split's rows of `tasks`, from `file`, which is written first if it is not there.
@@ -113,20 +113,11 @@ def token_table(
     Raises DataError for a split without rows.
     """
     if not file.is_file():
-        aside = file.with_name(f"{file.name}.{os.getpid()}")
-        file.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with disk_errors(file.parent), replace_file(file) as sink, pa.ipc.new_stream(sink, SCHEMA) as writer:
             check_filled(folder, split)
-            with disk_errors(file.parent), aside.open("wb") as sink:
-                with pa.ipc.new_stream(sink, SCHEMA) as writer:
-                    for rows in read_batches(folder, split, tasks):
-                        if rows:
-                            writer.write_batch(_record(tokenise(rows, tokenizer)))
-                sink.flush()
-                os.fsync(sink.fileno())
-            aside.replace(file)
-        finally:
-            aside.unlink(missing_ok=True)
+            for rows in read_batches(folder, split, tasks):
+                if rows:
+                    writer.write_batch(_record(tokenise(rows, tokenizer)))
     table = Dataset.from_file(str(file))
     columns = {name: table.data.column(name).to_pylist() for name in ("task", "length", "highest")}
     rows = table.select_columns(["input_ids", "labels"])
@@ -144,7 +135,7 @@ def _record(rows: Sequence[TokenRow]) -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=SCHEMA)
 
 
-def keep_whole(
+def select_fitting(
     tasks: Sequence[str], lengths: Sequence[int], max_length: int, limit: float
 ) -> tuple[list[int], dict[str, int]]:
     """Indices of the rows of at most `max_length` tokens, and how many of each task are longer.
@@ -165,7 +156,9 @@ def keep_whole(
     return kept, dict(lost)
 
 
-def shares(weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None) -> dict[str, float]:
+def compute_shares(
+    weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None
+) -> dict[str, float]:
     """Each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, brought to a sum of 1.
 
     This is temperature-scaled mixing (Raffel et al. 2020, section 3.5.2) with a weight in front. T = 1 draws tasks in
@@ -183,7 +176,7 @@ def shares(weights: Mapping[str, float], sizes: Mapping[str, int], temperature: 
     return {task: value / total for task, value in raw.items()}
 
 
-def training_order(
+def order_rows(
     tasks: Sequence[str],
     lengths: Sequence[int],
     drawn_as: Mapping[str, float],
@@ -192,24 +185,30 @@ def training_order(
     steps: int,
     seed: int,
 ) -> list[int]:
-    """Indices of `batch_size * steps` rows: tasks by their share in `drawn_as`, every row of one before any again."""
+    """Indices of `batch_size * steps` rows: tasks by their share in `drawn_as`, rows of like length in a batch."""
     random = Random(seed)
-    by_task: dict[str, list[int]] = {task: [] for task in drawn_as}
+    order = draw_rows(tasks, drawn_as, batch_size * steps, random)
+    return list(_group_by_length(order, lengths, batch_size, random))
+
+
+def draw_rows(tasks: Sequence[str], weights: Mapping[str, float], count: int, random: Random) -> list[int]:
+    """Indices of `count` rows: tasks that have rows by `weights`, every row of a task once before any again."""
+    by_task: dict[str, list[int]] = {task: [] for task in weights}
     for index, task in enumerate(tasks):
         if task in by_task:
             by_task[task].append(index)
-    drawn = random.choices(list(drawn_as), list(drawn_as.values()), k=batch_size * steps)
-    streams = {task: _endless(indices, random) for task, indices in by_task.items()}
-    order = [next(streams[task]) for task in drawn]
-    return list(_grouped(order, lengths, batch_size, random))
+    drawn_as = {task: weight for task, weight in weights.items() if by_task[task]}
+    drawn = random.choices(list(drawn_as), list(drawn_as.values()), k=count)
+    streams = {task: _repeat_shuffled(indices, random) for task, indices in by_task.items()}
+    return [next(streams[task]) for task in drawn]
 
 
-def _endless(indices: list[int], random: Random) -> Iterator[int]:
+def _repeat_shuffled(indices: list[int], random: Random) -> Iterator[int]:
     while True:
         yield from random.sample(indices, len(indices))
 
 
-def _grouped(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
+def _group_by_length(order: list[int], lengths: Sequence[int], batch_size: int, random: Random) -> Iterator[int]:
     for start in range(0, len(order), batch_size * WINDOW):
         window = sorted(order[start : start + batch_size * WINDOW], key=lambda i: lengths[i])
         batches = [window[i : i + batch_size] for i in range(0, len(window), batch_size)]

@@ -1,10 +1,13 @@
-"""What a training run tells MLflow: configuration, data set with digest, packages, curves, system metrics."""
+"""What a training run tells MLflow and the terminal: configuration, data set, packages, curves, progress."""
 
 from __future__ import annotations
 
 import json
+import math
 import platform
+import re
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import distributions
@@ -15,11 +18,32 @@ import mlflow
 from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
 from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
+from revelator.errors import ConfigError
+from training.checkpoints import flatten
 from training.config import Run
+from training.rewards import REWARDS
 
 DIGEST_CHARACTERS = 36  # MLflow keeps no more; the whole digest is a parameter
 SYSTEM_METRICS_SECONDS = 5
+CURVES = {  # names of TRL's figures → names of MLflow's curves
+    "loss": "train/loss",
+    "mean_token_accuracy": "train/token_accuracy",
+    "learning_rate": "train/learning_rate",
+    "grad_norm": "train/grad_norm",
+    "num_tokens": "train/tokens",
+    "reward": "rollouts/reward",
+    "reward_std": "rollouts/reward_std",
+    "frac_reward_zero_std": "rollouts/silent_groups",
+    "completions/mean_length": "rollouts/tokens",
+    "completions/clipped_ratio": "rollouts/unended",
+    "entropy": "rollouts/entropy",
+    "kl": "rollouts/kl",
+} | {f"rewards/{name}/mean": f"rollouts/{name}" for name in REWARDS}
+PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|score\w*)")
 
 
 @contextmanager
@@ -46,38 +70,87 @@ def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
             monitor.mlflow_logger.flush()
 
 
-def log_inputs(config: Run, manifest: dict, rows: dict[str, int]) -> None:
-    """Parameters, the data set, the configuration file and the environment."""
+def log_inputs(config: Run, manifest: dict, rows: dict[str, int], digests: dict[str, str]) -> None:
+    """Logs parameters, the data set, the configuration file and the environment."""
     assert config.set_folder is not None
-    mlflow.log_params(_flat(config.model_dump(mode="json")) | {"data_digest": manifest["digest"]})
+    mlflow.log_params(flatten(config.model_dump(mode="json")) | {"data_digest": manifest["digest"]} | digests)
     mlflow.log_params({f"rows.{name}": count for name, count in rows.items()})
     source = get_dataset_source_from_json(json.dumps({"uri": str(config.set_folder.resolve())}), "local")
     dataset = MetaDataset(source, name=config.set_folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
     mlflow.log_input(dataset, context="training")
     mlflow.log_text(config.to_yaml(), "config.yaml")
     mlflow.log_dict(manifest, "set_manifest.json")
-    mlflow.log_text(environment(), "environment.txt")
-    if commit := git_commit():
+    mlflow.log_text(list_packages(), "environment.txt")
+    if commit := find_commit():
         mlflow.set_tag("mlflow.source.git.commit", commit)
 
 
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return flat
-
-
-def environment() -> str:
+def list_packages() -> str:
     """Python, machine and every installed package with its version, one a line."""
     packages = sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions()}, key=str.lower)
     return "\n".join([f"# Python {platform.python_version()} on {platform.platform()}", *packages, ""])
 
 
-def git_commit() -> str | None:
+def find_commit() -> str | None:
     """The commit of the checkout that this file belongs to, or None."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
         return None
+
+
+class Report(TrainerCallback):
+    """A bar on a terminal, lines elsewhere, and the same figures to MLflow. `figures` has the last value of each.
+
+    A loss that is no number any more ends the training with a ConfigError.
+    """
+
+    def __init__(self, console: Console, *, active: bool = True) -> None:
+        self.console = console
+        self.active = active  # process 0 of a distributed run
+        self.figures: dict[str, float] = {}
+        columns = (
+            TextColumn("training"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+        )
+        self.progress = Progress(
+            *columns, TextColumn("{task.description}"), console=console, disable=not (active and console.is_terminal)
+        )
+
+    def on_train_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.began = time.monotonic()
+        self.bar = self.progress.add_task("", total=state.max_steps, completed=state.global_step)
+        self.progress.start()
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.progress.update(self.bar, completed=state.global_step)
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+        figures = {}
+        for name, value in kwargs["logs"].items():
+            if value is not None and (name in CURVES or name.startswith("eval_")):
+                figures[CURVES.get(name) or f"dev/{name.removeprefix('eval_')}"] = float(value)
+        if not (figures and self.active):
+            return
+        for name, value in figures.items():
+            if not math.isfinite(value):
+                raise ConfigError(
+                    f"the training diverged: {name} is {value} at step {state.global_step}",
+                    hint="lower learning_rate, or raise warmup, and start anew",
+                )
+        self.figures |= figures
+        mlflow.log_metrics(figures, step=state.global_step)
+        text = "  ".join(f"{n} {v:.3g}" for n, v in figures.items() if PRINTED.fullmatch(n))
+        self.progress.update(self.bar, description=text)
+        if not self.console.is_terminal:
+            elapsed = time.monotonic() - self.began
+            self.console.print(
+                f"step {state.global_step}/{state.max_steps}  {elapsed:.0f} s  {text}", highlight=False, soft_wrap=True
+            )
+
+    def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
+        self.progress.stop()

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from serving.triton import control
-from serving.triton.install import find_server
-from serving.triton.secrets import control_secret
+from serving.triton.access import read_control_token
+from serving.triton.installation import find_installation
 from serving.triton.server import TritonServer, read_ports
 
 MODELS = Path(__file__).parent / "models"
@@ -52,7 +52,11 @@ def serving(
             )
             (work / "models" / name / "config.pbtxt").write_text(config)
         server = TritonServer(
-            find_server(work), work / "models", read_ports("auto"), work / "triton.log", token=control_secret(work)
+            find_installation(work),
+            work / "models",
+            read_ports("auto"),
+            work / "triton.log",
+            token=read_control_token(work),
         )
         with server:
             for name in models:

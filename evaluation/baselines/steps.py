@@ -10,7 +10,7 @@ from string import Template
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.run import Run
-from serving.generators import as_data
+from serving.models.generators import as_data
 from serving.protocols import GenerateRequest
 
 

@@ -22,14 +22,14 @@ from revelator.limits import Limits
 from revelator.trace import Trace
 from serving.executor import Executor
 from serving.executor.evidence import Models
-from serving.generators import EmbeddedGenerator, EndpointGenerator
 from serving.knowledge.config import open_sources
+from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
 from serving.retrieval.index_folder import read_manifest as read_index
-from serving.triton.control import control
-from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
-from serving.triton.secrets import INNER, secret
+from serving.triton.access import INNER, read_secret
+from serving.triton.control import control_client
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,7 +120,7 @@ def _index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
 
 def _served(config: RunConfig) -> dict[str, Any]:
     """What the server says of its models; its index is looked at where it lies on this machine."""
-    with control(config.url) as client:
+    with control_client(config.url) as client:
         parameters: dict[str, str] = {}
         for model in ("retriever", "generator"):
             found = client.get_model_config(model, as_json=True)["config"].get("parameters", {})
@@ -200,7 +200,7 @@ def choose_strategy(config: RunConfig) -> str:
 
 
 async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
-    models = await stack.enter_async_context(TritonModels(config.url, secret(Path(config.home), INNER)))
+    models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
     return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
 
 

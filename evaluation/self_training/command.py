@@ -117,8 +117,8 @@ def round_(
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
     from serving.executor import Executor
-    from serving.generators import EmbeddedGenerator
     from serving.models.engine import Engine
+    from serving.models.generators import EmbeddedGenerator
     from serving.models.revelator_model import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.index import LocalRetriever

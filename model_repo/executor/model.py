@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from serving.triton.admission import Admission
-from serving.triton.backend import counter, parameter, parameters, response, strings, text
-from serving.triton.cache import AnswerCache
-from serving.triton.loop import RequestLoop
-from serving.triton.questions import Questions, written
-from serving.triton.telemetry import Telemetry
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import counter, parameter, parameters, response, strings, text
+from serving.triton.inside.executor import AnswerCache, QuestionService, write_trace
+from serving.triton.inside.request_loop import RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 
 
 def told(text):
@@ -18,11 +17,11 @@ class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
         telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
-        home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
+        home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
         entries = int(chosen.get("cache", 0))
         looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
         cache = AnswerCache(entries, looked_up) if entries else None
-        self.questions = Questions.configured(home, chosen, telemetry.answered, admission, cache)
+        self.questions = QuestionService.configured(home, chosen, telemetry.answered, admission, cache)
         self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
 
     def execute(self, requests):
@@ -37,7 +36,7 @@ class TritonPythonModel:
 
     async def answer(self, *asked):
         trace = await self.questions.answer(*asked)
-        return response(answer=strings(trace.answer), trace=strings(await written(trace)))
+        return response(answer=strings(trace.answer), trace=strings(await write_trace(trace)))
 
     def finalize(self):
         self.loop.close()

@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from serving.triton.admission import Admission
-from serving.triton.backend import parameter, parameters, response, send, strings, text
-from serving.triton.loop import RequestLoop
-from serving.triton.questions import Questions
-from serving.triton.telemetry import Telemetry
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import parameter, parameters, response, send_last, strings, text
+from serving.triton.inside.executor import QuestionService
+from serving.triton.inside.request_loop import RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 
 
 def told(text):
@@ -18,14 +18,14 @@ class TritonPythonModel:
     def initialize(self, args):
         chosen = parameters(args)
         telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
-        home = Path(args["model_repository"]).parents[1]  # promotion.json there says which revelator answers
-        self.questions = Questions.configured(home, chosen, telemetry.answered, admission)
+        home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
+        self.questions = QuestionService.configured(home, chosen, telemetry.answered, admission)
         self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
 
     def execute(self, requests):
         for request in requests:
             if refusal := self.loop.accept(request, self.begin):
-                send(request.get_response_sender(), refusal)
+                send_last(request.get_response_sender(), refusal)
 
     def allowed(self, request):
         return self.questions.allowed(parameter(request, "deadline_ms"))

@@ -3,19 +3,18 @@
 import json
 from dataclasses import asdict
 
-from serving.triton.admission import Admission
-from serving.triton.backend import Inner, parameters, response, strings, text
-from serving.triton.inner import READING_BYTES
-from serving.triton.loop import RequestLoop
-from serving.triton.readings import Readings
-from serving.triton.telemetry import Telemetry
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import Inner, parameters, response, strings, text
+from serving.triton.inside.generator import READING_BYTES, ReadingService
+from serving.triton.inside.request_loop import RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 
 
 class TritonPythonModel:
     def initialize(self, args):
         config = parameters(args)
         self.inner = Inner(args)
-        self.readings = Readings(config["endpoint"], config["model"])
+        self.readings = ReadingService(config["endpoint"], config["model"])
         self.loop = RequestLoop(
             self.readings.open, Admission(int(config["max_in_flight"])), Telemetry(args["model_name"])
         )

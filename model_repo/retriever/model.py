@@ -6,9 +6,8 @@ from pathlib import Path
 
 from revelator.errors import RevelatorError
 from serving.retrieval import Index
-from serving.triton.backend import Inner, array, failure, is_given, parameters, response, strings, texts
-from serving.triton.inner import QUERY_BYTES
-from serving.triton.searches import Search, search
+from serving.triton.inside.backend import Inner, array, failure, is_given, parameters, response, strings, texts
+from serving.triton.inside.retriever import QUERY_BYTES, Search, search
 
 
 class TritonPythonModel:

@@ -6,16 +6,15 @@ import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError
 from serving import pauses
-from serving.triton.backend import Inner, array, failure, parameters, response, texts
-from serving.triton.completions import Client, Completions, Row
-from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES
+from serving.triton.inside.backend import Inner, array, failure, parameters, response, texts
+from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES, Client, CompletionService, Row
 
 
 class TritonPythonModel:
     def initialize(self, args):
         self.inner = Inner(args)
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.completions = Completions(folder, parameters(args)["decoding"])
+        self.completions = CompletionService(folder, parameters(args)["decoding"])
         pauses.keep_trimming_memory()
 
     def execute(self, requests):
@@ -28,14 +27,14 @@ class TritonPythonModel:
         try:
             self.inner.check(request)
             client = Client(request.is_cancelled)
-            if client.left():
+            if client.has_left():
                 raise Cancelled("the client went away while the request waited")
             temperatures = array(request, "temperature").ravel().tolist()
             prompts = texts(request, "prompt", PROMPT_BYTES)
             if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
                 raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
             cells = zip(texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
-            return [Row(*cell, client.left) for cell in cells], None
+            return [Row(*cell, client.has_left) for cell in cells], None
         except RevelatorError as error:
             return [], error.with_traceback(None)  # whose frames hold the request
 

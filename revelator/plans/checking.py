@@ -10,7 +10,7 @@ the operand it stands, it can take a result of the left. What `paper` accepts, `
 A plan that can be executed may still do something in vain, and `doubts` says so: `asked-twice`, a question that
 another one asks of the same results; `used-twice`, one result in two places of a question; `unused-result`, one that no
 question uses, not even to count or compare what it was asked of. Gold plans of the public sets hardly ever do, those
-of a small model at times (docs/language.md).
+of a small model at times (docs/plans.md).
 """
 
 from __future__ import annotations

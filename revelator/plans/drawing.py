@@ -80,7 +80,7 @@ def stages(node: Expression) -> list[Expression]:
 
 
 def to_json(expression: Expression) -> dict[str, Any]:
-    """The plan as plain values; docs/language.md gives the schema."""
+    """The plan as plain values; docs/plans.md gives the schema."""
     sources = bind(expression).sources
     count = iter(range(len(sources)))
     return {

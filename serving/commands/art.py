@@ -27,7 +27,7 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 def run(tree: Path, sources: Path, generator: str | None, generator_model: str, documents: int, as_json: bool) -> None:
     """Run a tree in this process, and see each node, its sources and the answer.
 
-    A tree is a file of JSON; `-` is standard input. docs/knowledge.md has the form and the sources file.
+    A tree is a file of JSON; `-` is standard input. docs/plans.md has the form and the sources file.
 
     \b
     Exit status: 0 answered, 1 not.
@@ -57,8 +57,8 @@ def _read(path: Path) -> Art:
 
 async def _run(tree: Art, path: Path, url: str | None, model: str) -> Trace:
     from serving.executor.trees import answer_by_tree
-    from serving.generators import EmbeddedGenerator, EndpointGenerator
     from serving.knowledge.config import open_sources
+    from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()

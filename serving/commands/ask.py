@@ -19,7 +19,7 @@ from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Trace
 from revelator.trace_events import Replay
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 
 if TYPE_CHECKING:
     from revelator.client import Options
@@ -144,7 +144,7 @@ def _read_trace(path: Path) -> Trace:
 
 def address_of(home: Path) -> str:
     """The gRPC address of the server of this home folder. Raises Unavailable that says how to start one."""
-    running = find_running(home)
+    running = find_running_server(home)
     if running is None:
         hint = f"start one with `revelator serve --home {home}`, or name one with --url host:port"
         raise Unavailable("no server runs for this home folder", where=str(home), hint=hint)

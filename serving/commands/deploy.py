@@ -1,9 +1,9 @@
-"""`revelator model deploy`: a version takes the traffic of a home folder; back again; a share of it; or always."""
+"""`revelator model deploy`: a registry version takes the traffic of a home folder; back again; a share; or for ever."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,10 +14,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from revelator import registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused, Unavailable
-from serving.commands.deploy_vllm import deploy_vllm
 
 if TYPE_CHECKING:
-    from serving.deployment.deploy import Deployment
+    from serving.deploy.deploy import Deployment
 
 HOME = "Home folder.  [env: REVELATOR_HOME; default: runs]"
 
@@ -46,7 +45,7 @@ class Share(click.ParamType):
 @click.option("--keep", default=3, show_default=True, type=click.IntRange(1), help="Version folders to keep.")
 @click.option("--engine", type=click.Choice(["own", "vllm"]), default="own", show_default=True, help="Who runs it.")
 @click.option("--also", multiple=True, metavar="VERSION", help="With vllm: a further version over the same base.")
-@click.option("--rollback", is_flag=True, help="Return to the version that promotion.json names as the previous one.")
+@click.option("--rollback", is_flag=True, help="Return to the version that release.json names as the previous one.")
 @click.option("--canary", type=Share(), metavar="SHARE", help="Let the version answer a share first, and judge it.")
 @click.option(
     "--canary-comparisons",
@@ -103,7 +102,7 @@ def deploy(
         raise click.UsageError("--rollback, --canary and --watch exclude one another")
     home = home.resolve()
     if watch:
-        from serving.deployment.reconcile import Reconciler, follow_until_stopped
+        from serving.deploy.watch import Reconciler, follow_until_stopped
 
         follow_until_stopped(Reconciler(home, name, alias, keep, tracking_uri), interval, port, click.echo)
     elif canary is not None:
@@ -121,21 +120,21 @@ def deploy(
 
 def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
     """Without the registry too: it is only told."""
-    from serving.deployment.deploy import roll_back
+    from serving.deploy.deploy import roll_back
 
     registry.existing(home)
-    untold = None
+    registry_error = None
     try:
         registry.connect(tracking_uri, home, must_exist=True)
     except (Unavailable, ConfigError) as error:
-        untold = str(error)
-    return roll_back(home, keep=keep, report=report, untold=untold)
+        registry_error = str(error)
+    return roll_back(home, keep=keep, report=report, registry_error=registry_error)
 
 
 def _deployed(
     home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
 ) -> Deployment:
-    from serving.deployment.deploy import deploy as put
+    from serving.deploy.deploy import deploy as put
     from serving.triton.control import load
     from serving.triton.repository import Settings, lay_out, recorded_parameters
 
@@ -153,17 +152,22 @@ def _deployed(
 
 
 def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
-    promoted = done.promotion
+    release = done.release
     if as_json:
-        value = {"folder": str(done.folder), "url": done.url, "removed": done.removed, "untold": done.untold}
-        click.echo(json.dumps({**asdict(promoted), **value}))
+        value = {
+            "folder": str(done.folder),
+            "url": done.url,
+            "removed": done.removed,
+            "registry_error": done.registry_error,
+        }
+        click.echo(json.dumps({**asdict(release), **value}))
         return
-    before = f", before it {promoted.previous}" if promoted.previous else ""
-    click.echo(f"version {promoted.version} of {promoted.model}{before}: {done.folder}")
+    before = f", before it {release.previous}" if release.previous else ""
+    click.echo(f"version {release.version} of {release.model}{before}: {done.folder}")
     if done.removed:
         click.echo(f"removed, beyond the {keep} that are kept: {', '.join(map(str, done.removed))}")
-    if done.untold:
-        click.echo(f"warning: the registry was not told: {done.untold}", err=True)
+    if done.registry_error:
+        click.echo(f"warning: the registry was not told: {done.registry_error}", err=True)
     if done.url:
         click.echo(f"in service at {done.url}")
     else:
@@ -173,8 +177,7 @@ def _report(done: Deployment, home: Path, keep: int, as_json: bool) -> None:
 def _try_canary(
     home: Path, version: registry.Version, share: float, comparisons: int, minutes: float, keep: int, as_json: bool
 ) -> None:
-    from serving.deployment.canary import Rules
-    from serving.deployment.rollout import Rollout
+    from serving.deploy.canary import Rollout, Rules
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
@@ -183,12 +186,32 @@ def _try_canary(
         rollout = Rollout(home, version, share, Rules(comparisons), minutes * 60, keep)
         verdict = rollout.run(lambda compared: progress.update(task, completed=compared))
     if as_json:
-        click.echo(json.dumps({**asdict(verdict), "promoted": verdict.promoted}))
+        click.echo(json.dumps({**asdict(verdict), "deployed": verdict.passes}))
     else:
         click.echo(f"prompts compared  {verdict.comparisons}, the canary failed on {verdict.errors:.1%}")
         click.echo(f"valid             {verdict.validity:.1%}, the champion {verdict.champion_validity:.1%}")
         click.echo(f"median latency    {verdict.latency_ms:.0f} ms, the champion {verdict.champion_latency_ms:.0f} ms")
         click.echo(f"agreement         {verdict.agreement:.1%}")
-        click.echo(f"version {verdict.version} {'promoted' if verdict.promoted else 'withdrawn'}")
-    if not verdict.promoted:
+        click.echo(f"version {verdict.version} {'deployed' if verdict.passes else 'withdrawn'}")
+    if not verdict.passes:
         raise GateRefused(f"version {verdict.version} was withdrawn: {'; '.join(verdict.reasons)}")
+
+
+def deploy_vllm(
+    home: Path, name: str, alias: str, also: Sequence[str], tracking_uri: str | None, as_json: bool
+) -> None:
+    """`alias` answers; requests may ask for the versions of `also`."""
+    from serving.models.vllm import read_facts
+    from serving.triton.vllm_repository import lay_out
+
+    registry.connect(tracking_uri, home, must_exist=True)
+    versions = {version.version: version for version in (registry.resolve(name, each) for each in (alias, *also))}
+    folder = lay_out(home, list(versions.values()))
+    names = read_facts(folder / "1").versions
+    if as_json:
+        click.echo(json.dumps({"folder": str(folder), "versions": names}))
+        return
+    for version, adapter in names.items():
+        click.echo(f"version {version} of {name}: adapter {adapter}")
+    click.echo(f"laid out in {folder}; a Triton server with the vLLM backend loads it as {folder.name}")
+    click.echo(f"the executor plans with it from its next start; without it again: rm -r {folder}")

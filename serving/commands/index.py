@@ -1,21 +1,37 @@
-"""`revelator index`: build and describe an index of passages; `search` and `calibrate` stand beside."""
+"""`revelator index`: build, describe, search and calibrate an index of passages."""
 
 from __future__ import annotations
 
 import json
 import time
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
+from click.core import ParameterSource
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from revelator.plans import logic as language
 from revelator.terminal import printable
-from serving.commands.index_calibrate import calibrate
-from serving.commands.index_search import AS_JSON, FOLDER, choice, search
-from serving.retrieval import IndexSettings, build_index, read_manifest
+from revelator.trace import Passage
+from serving.retrieval import Index, IndexSettings, build_index, read_manifest
+from serving.retrieval.calibration import fit_labels, read_calibrations, read_labels, write_calibrations
 from serving.retrieval.index_folder import Faiss, Fusion, Kind
+from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
+from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
+
+FOLDER = click.Path(path_type=Path)
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
+RERANKED = 50  # passages that a cross-encoder reads
+SHOWN = 160  # characters of a text
+LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "plain", "exact")
+PLAIN = ("fusion",)
+
+
+def choice(literal: Any) -> click.Choice:
+    return click.Choice(get_args(literal))
 
 
 @click.group()
@@ -35,10 +51,6 @@ def index() -> None:
       revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
       revelator index info runs/indexes/wiki --verify
     """
-
-
-index.add_command(search)
-index.add_command(calibrate)
 
 
 @index.command()
@@ -111,3 +123,152 @@ def _contents(manifest: dict[str, Any]) -> str:
         model = manifest["model"]
         parts.append(f"vectors of {model['dimensions']} from {model['name']} ({manifest['faiss']['kind']})")
     return ", ".join(parts)
+
+
+@index.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("query")
+@click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
+@click.option("--fusion", type=choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
+@click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
+@click.option("--source", type=choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]")
+@click.option("--and", "conjunction", default="product", show_default=True, type=choice(Conjunction), help="--logic")
+@click.option("--or", "disjunction", default="sum", show_default=True, type=choice(Disjunction), help="--logic")
+@click.option("--not", "negation", default="complement", show_default=True, type=choice(Negation), help="--logic")
+@click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
+@click.option(
+    "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
+)
+@click.option(
+    "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
+)
+@click.option(
+    "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
+)
+@click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
+@AS_JSON
+@click.pass_context
+def search(
+    context: click.Context,
+    folder: Path,
+    query: str,
+    k: int,
+    fusion: Fusion | None,
+    logic: bool,
+    reranker: str | None,
+    as_json: bool,
+    **how: Any,
+) -> None:
+    """Print the best passages for QUERY.
+
+    With --logic, standard error says whether every passage was scored or candidates, and what is odd about the query;
+    --json then writes an object of `exact`, `scored`, `warnings` and `passages`, else the list of passages.
+
+    \b
+    Examples:
+      revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
+      revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+    """
+    _refuse_unused(context, logic)
+    settings = _logical(**how) if logic else None
+    opened = Index.open(folder)
+    if fusion and opened.settings.kind != "hybrid":
+        raise click.UsageError(f"--fusion: counts for a hybrid index alone, and this one is {opened.settings.kind}")
+    depth = max(k, RERANKED) if reranker else k
+    if settings is None:
+        passages, head = opened.search(query, depth, fusion=fusion), None
+    else:
+        parsed = language.parse(query)
+        found = rank_logical(opened, parsed, depth, settings)
+        passages, head = opened.passages_at(found.scores, found.places), _head(found, parsed)
+    if reranker:
+        from serving.retrieval.encoder import Reranker
+
+        passages = Reranker(reranker).rerank(query, passages, k)
+    _print(passages, head, len(opened), as_json)
+
+
+def _refuse_unused(context: click.Context, logic: bool) -> None:
+    """An option that would not count is refused, not dropped."""
+    given = [p for p in context.command.params if context.get_parameter_source(p.name or "") != ParameterSource.DEFAULT]
+    unused = ["/".join(p.opts + p.secondary_opts) for p in given if p.name in (PLAIN if logic else LOGICAL)]
+    if unused:
+        raise click.UsageError(f"{', '.join(unused)}: counts {'without' if logic else 'with'} --logic alone")
+
+
+def _logical(
+    conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, calibration: Path | None, **more: Any
+) -> LogicalSettings:
+    if calibrate and calibration:
+        raise click.UsageError("--calibrate labels by itself, --calibration takes labels that were given: choose one")
+    operators = Operators(conjunction, disjunction, negation)
+    if calibration:
+        return LogicalSettings(operators, calibration=read_calibrations(calibration), **more)
+    return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
+
+
+def _head(found: Ranking, query: language.Query) -> dict[str, Any]:
+    """What a logical search says beside its passages."""
+    warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(query)]
+    return {"exact": found.exact, "scored": found.scored, "warnings": warnings}
+
+
+def _print(passages: list[Passage], head: dict[str, Any] | None, count: int, as_json: bool) -> None:
+    if head is not None:
+        for warning in head["warnings"]:
+            click.echo(f"{warning['code']}: {warning['message']}\n  hint: {warning['hint']}", err=True)
+        scored = "exact: all" if head["exact"] else f"candidates: {head['scored']:,} of"
+        click.echo(f"{scored} {count:,} passages scored", err=True)
+    if as_json:
+        rows = [asdict(passage) for passage in passages]
+        click.echo(json.dumps(rows if head is None else head | {"passages": rows}, ensure_ascii=False))
+        return
+    if not passages:
+        click.echo("no passage shares a word with the query" if head is None else "no passage matches the query")
+    for passage in passages:
+        text = _line(passage.text)
+        text = text if len(text) <= SHOWN else text[: SHOWN - 1].rstrip() + "…"
+        click.echo(f"{passage.score:7.2f}  {_line(passage.title)}  ({_line(passage.id)})\n         {text}")
+
+
+def _line(text: str) -> str:
+    """A text of a corpus on one line of a terminal."""
+    return printable(" ".join(text.split()))
+
+
+@index.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("labels", metavar="LABELS", type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="File for `index search --logic --calibration`.")
+@click.option("--source", type=choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
+@AS_JSON
+def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
+    """Fit how likely a passage is about a term, from its score and LABELS.
+
+    A row of LABELS says whether a passage of the index is about a term: {"term": "gene therapy", "passage": "its id",
+    "relevant": true}. A term with labels of both kinds gets a calibration of its own; one fitted on all labels
+    stands for every other term.
+
+    \b
+    Example:
+      revelator index calibrate runs/indexes/papers labels.jsonl --out fitted.json
+      revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
+    """
+    rows = read_labels(labels)
+    fitted = fit_labels(Index.open(folder), rows, source)
+    described = write_calibrations(out, fitted)
+    relevant = sum(row.relevant for row in rows)
+    if as_json:
+        counts = {"out": str(out), "labels": len(rows), "relevant": relevant}
+        click.echo(json.dumps(counts | described, ensure_ascii=False))
+        return
+    for term, own in fitted.terms.items():
+        click.echo(printable(f"{_said(own)}  {json.dumps(term, ensure_ascii=False)}"))
+    click.echo(f"{_said(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)")
+    click.echo(f"next: revelator index search {folder} --logic '…' --calibration {out}")
+
+
+def _said(calibration: Calibration) -> str:
+    return f"threshold {calibration.threshold:.3f}  slope {calibration.slope:.1f}"

@@ -105,7 +105,7 @@ async def _server(url: str, patience: float, stack: AsyncExitStack) -> Server:
     """The Triton server at `url`. Raises Unavailable, with how to start one."""
     from revelator.client import AsyncClient
     from serving.inspector import Server
-    from serving.triton.served import served_models
+    from serving.triton.control import served_models
 
     models = await served_models(url)
     client = await stack.enter_async_context(AsyncClient(url, patience))

@@ -17,7 +17,7 @@ from revelator.registry import existing, home_folder
 from serving.protocols import DECODINGS
 
 if TYPE_CHECKING:
-    from serving.triton.exposure import Exposure
+    from serving.triton.access import Exposure
     from serving.triton.repository import Settings
 
 FOLDER = click.Path(path_type=Path)
@@ -96,13 +96,13 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        from serving.triton import event_log
-        from serving.triton.exposure import Exposure, server_tls
+        from serving.triton.access import Exposure, server_tls
+        from serving.triton.inside import telemetry
         from serving.triton.repository import Settings
 
-        os.environ.setdefault(event_log.FILE, str(home.resolve() / "logs" / "events.jsonl"))
+        os.environ.setdefault(telemetry.FILE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
-            os.environ[event_log.TEXTS] = "1"
+            os.environ[telemetry.TEXTS] = "1"
         lowered = dict(map(_limit, limits)) or None
         settings = Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered)
         exposure = Exposure(host, server_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
@@ -127,10 +127,9 @@ def _stop(*_: object) -> None:
 
 
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
-    from serving.triton.live import live_server
     from serving.triton.repository import MODELS, recorded_parameters
+    from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
-    from serving.triton.watch import Watch
 
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
@@ -142,7 +141,7 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
             waiting.discard(model)
             progress.update(loading, advance=1, description=f"waiting for {', '.join(sorted(waiting))}")
 
-        with live_server(home, read_ports(ports), settings, report, exposure, http, hosts) as (
+        with serve_home(home, read_ports(ports), settings, report, exposure, http, hosts) as (
             server,
             running,
         ):
@@ -154,7 +153,7 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
-            watch = Watch(home, server.pid, server.url, running.models, click.echo)
+            watch = Watchdog(home, server.pid, server.url, running.models, click.echo)
             while server.poll() is None:
                 watch.look()
                 time.sleep(LOOK_SECONDS)

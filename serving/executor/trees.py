@@ -41,10 +41,10 @@ from serving.executor.tree_answers import Known, beside, operate, reason, reason
 from serving.knowledge.operators import Ids, Query, digest_of, direct_query, query_of
 from serving.knowledge.sources import Sources
 from serving.merge import needs_judgement
+from serving.models.reading.question import ask
+from serving.models.reading.text import tokenise
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
-from serving.reading.question import ask
-from serving.reading.text import tokenise
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
 
 log = logging.getLogger(__name__)

@@ -7,17 +7,23 @@
 Triton's own HTTP server is off: that of 2.51 ends with SIGSEGV on a request of half a million chunks, inflates what it
 is sent, and lets a page of any site ask. Here a request is read whole before it goes on, within bounds of size and
 time; it may be neither chunked nor compressed; and what goes on is a question to the executor, over gRPC, and nothing
-else.
+else. The applications run in a thread of their own, on one event loop.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Collection
+import socket
+import ssl
+import threading
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
+from contextlib import AsyncExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 import httpx
+import uvicorn
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -26,14 +32,14 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator._wire import write_error
+from revelator.channel import Tls
 from revelator.client import Answer, AsyncClient, Options
-from revelator.errors import DataError, InvalidRequest, RevelatorError
+from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
-from serving.http.bodies import read_body
-from serving.http.protection import Protection
-from serving.http.statuses import described, headers_of
+from serving.http.protection import Protection, describe_error, headers_of, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -111,7 +117,7 @@ def _application(routes: list[Route], hosts: Collection[str]) -> Starlette:
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(Plain)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
 
 
@@ -233,8 +239,105 @@ def _refused(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status, {"Connection": "close"})
 
 
-async def _told(request: Request, error: Exception) -> Response:
+async def _error_response(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
-    told, status = described(error)
+    told, status = describe_error(error)
     body = {"error": str(told), "detail": json.loads(write_error(told))}
     return JSONResponse(body, status, headers_of(told))
+
+
+ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
+CONNECTIONS = 256  # at a time; the next is refused with 503
+HEADER_BYTES = 16_384
+Applications = Callable[[AsyncExitStack], Coroutine[Any, Any, Mapping[int, ASGIApp]]]
+
+
+class ArrivalTimeout(H11Protocol):
+    """Ends a connection whose request does not arrive: a client that sends a byte now and then holds no place."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_request()
+
+    def _await_request(self) -> None:
+        self.loop.call_later(ARRIVAL_SECONDS, self._look, self.cycle)
+
+    def _look(self, before: object) -> None:
+        if not self.transport.is_closing() and (self.cycle is before or self.cycle.more_body):
+            self.transport.close()
+
+
+@contextmanager
+def serve_http(host: str, applications: Applications, tls: Tls | None = None, mutual: bool = False) -> Iterator[None]:
+    """Serves for the block: `applications`, awaited in the thread's loop with the stack of what must be released, gives
+    one by port. Raises what it raises, and ConfigError for a port that cannot be listened on."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, name="http", daemon=True)
+    thread.start()
+    serving = asyncio.run_coroutine_threadsafe(_start(host, applications, tls, mutual), loop).result()
+    try:
+        yield
+    finally:
+        asyncio.run_coroutine_threadsafe(serving.end(), loop).result()
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+@dataclass
+class RunningServers:
+    """What runs: to end it, each server is told, and then what the applications use is released."""
+
+    stack: AsyncExitStack
+    servers: list[tuple[uvicorn.Server, asyncio.Task[None]]]
+
+    async def end(self) -> None:
+        for server, _ in self.servers:
+            server.should_exit = True
+        await asyncio.gather(*(task for _, task in self.servers))
+        await self.stack.aclose()
+
+
+async def _start(host: str, applications: Applications, tls: Tls | None, mutual: bool) -> RunningServers:
+    serving = RunningServers(AsyncExitStack(), [])
+    try:
+        for port, application in (await applications(serving.stack)).items():
+            listening = _listen(host, port)
+            server = uvicorn.Server(_config(application, tls, mutual))
+            serving.servers.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
+    except BaseException:
+        await serving.end()
+        raise
+    return serving
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        hint = "name other ports with --ports"
+        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
+
+
+def _config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
+    files: dict[str, Any] = {}
+    if tls:
+        files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}
+        files["ssl_cert_reqs"] = ssl.CERT_REQUIRED if mutual else ssl.CERT_NONE
+    return uvicorn.Config(
+        application,
+        http=ArrivalTimeout,
+        ws="none",
+        lifespan="off",
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS,
+        h11_max_incomplete_event_size=HEADER_BYTES,
+        timeout_graceful_shutdown=2,
+        **files,
+    )

@@ -1,4 +1,4 @@
-"""What stands before every route: whose requests are taken, and what a browser may do with the replies.
+"""What stands before every HTTP route: whose requests are accepted, which bodies, and how errors are answered.
 
 A page of another site can make a browser send requests to a server on loopback, and by rebinding a name of its own to
 127.0.0.1 it can even read the replies. The first is refused by `Origin`, the second by `Host`. No reply carries a CORS
@@ -7,14 +7,24 @@ header. The page itself may load nothing but its own files, and may not put text
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import math
 import secrets
 from collections.abc import Collection
 from ipaddress import ip_address
+from typing import TypeVar
 from urllib.parse import SplitResult, urlsplit
 
+from pydantic import BaseModel, ValidationError
 from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from revelator import errors
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 POLICY = "; ".join(
@@ -109,3 +119,67 @@ def _parts(url: str) -> SplitResult | None:
         return urlsplit(url)
     except ValueError:
         return None
+
+
+BODY_BYTES = 1 << 18  # a question and a plan, or a conversation
+APART = 1 << 16  # bytes beyond which a body is read beside the event loop
+BODY_SECONDS = 10.0  # in which a body has to arrive
+
+Body = TypeVar("Body", bound=BaseModel)
+
+
+async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) -> Body:
+    """Raises InvalidRequest, whose `where` names the field, and HTTPException for a body that is too large or late."""
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > most:
+                    raise HTTPException(413, f"the body has more than {most:,} bytes")
+    except TimeoutError as error:
+        raise HTTPException(408, f"the body did not arrive within {BODY_SECONDS:g} s") from error
+    try:
+        if len(body) > APART:
+            return await asyncio.to_thread(kind.model_validate_json, body)
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(map(str, first["loc"])) or None
+        raise InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where) from error
+
+
+_STATUSES: dict[type[RevelatorError], int] = {
+    errors.ExpressionError: 400,
+    errors.PlanError: 400,
+    errors.InvalidRequest: 400,
+    errors.DataError: 404,
+    errors.Overloaded: 429,
+    errors.Unavailable: 503,
+    errors.DeadlineExceeded: 504,
+}
+log = logging.getLogger(__name__)
+
+
+def status_of(error: RevelatorError) -> int:
+    """500 for a fault of the server."""
+    return _STATUSES.get(type(error), 500)
+
+
+def headers_of(error: RevelatorError) -> dict[str, str]:
+    """When a server that is full may be asked again: whole seconds for HTTP, milliseconds for OpenAI's clients."""
+    after = error.retry_after_ms if isinstance(error, errors.Overloaded) else None
+    return {"Retry-After": str(math.ceil(after / 1000)), "retry-after-ms": f"{after:.0f}"} if after else {}
+
+
+def describe_error(error: Exception) -> tuple[RevelatorError, int]:
+    """The error to report and its status, for any exception: HTTP's own refusals (no such route, a late body) and
+    faults of this program too."""
+    if isinstance(error, RevelatorError):
+        return error, status_of(error)
+    if isinstance(error, HTTPException):
+        return InvalidRequest(error.detail), error.status_code
+    if isinstance(error, ClientDisconnect):
+        return InvalidRequest("the client left"), 400
+    log.exception("unexpected error", exc_info=error)
+    return ServingError(f"{type(error).__name__}: {error}", hint="the log holds the traceback"), 500

@@ -1,10 +1,10 @@
 """The inspector's routes.
 
     GET  /                          the page; /web/… its files
-    GET  /api/servers               whom one can ask, and the versions they serve
+    GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
     POST /api/runs                  `asking.Wanted` → JSON lines: the events, then {"kind": "saved", "run": id}
-    GET  /api/runs                  the runs that are kept, newest first
+    GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
@@ -21,6 +21,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
@@ -31,16 +32,24 @@ from starlette.staticfiles import StaticFiles
 
 from revelator._wire import write_error
 from revelator.errors import RevelatorError
-from serving.http.bodies import read_body
-from serving.http.protection import LOOPBACK, Protection
-from serving.http.statuses import described, headers_of
-from serving.inspector.asking import Asking, Wanted, begun
+from revelator.plans.faults import excerpt
+from revelator.plans.language import LANGUAGES, LanguageName
+from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
+from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.chat import Chat
-from serving.inspector.checking import Plan, verdict
 from serving.inspector.runs import Runs
-from serving.inspector.servers import Server
 
 WEB = Path(__file__).with_name("web")
+MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
+
+
+class Plan(BaseModel):
+    """The body of `POST /api/check`."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    text: str = Field(max_length=MOST)
+    language: LanguageName = "bnf"
 
 
 def create_app(
@@ -65,7 +74,7 @@ def create_app(
     return Starlette(
         routes=routes,
         middleware=[Middleware(Protection, hosts=hosts, token=token)],
-        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _told),
+        exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
 
 
@@ -84,22 +93,22 @@ class Pages:
 
     async def check(self, request: Request) -> Response:
         plan = await read_body(request, Plan)
-        return JSONResponse(await asyncio.to_thread(verdict, plan.text, plan.language))
+        return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
         asking = Asking(self._servers, self._runs, await read_body(request, Wanted))
-        events = await begun(asking.events())
+        events = await await_first_event(asking.events())
 
-        async def told() -> AsyncIterator[str]:
+        async def lines() -> AsyncIterator[str]:
             try:
                 async for event in events:
                     yield _line(event.to_json())
                 yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
             except Exception as error:
                 run = asking.id if asking.saved else None
-                yield _line({"kind": "error", "run": run, **json.loads(write_error(described(error)[0]))})
+                yield _line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
 
-        return StreamingResponse(told(), media_type="application/x-ndjson")
+        return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def list_runs(self, request: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(self._runs.summaries))
@@ -119,6 +128,19 @@ def _line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
-async def _told(request: Request, error: Exception) -> Response:
-    told, status = described(error)
+async def _error_response(request: Request, error: Exception) -> Response:
+    told, status = describe_error(error)
     return JSONResponse({"error": json.loads(write_error(told))}, status, headers_of(told))
+
+
+def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:
+    """What `PlanLanguage.verdict` says about a text, each diagnostic and doubt with its `excerpt`.
+
+    Offsets count characters (code points) from the start of the text; `excerpt` is the line with carets under it.
+    """
+    found = LANGUAGES[language].verdict(text)
+    return found | {name: _with_excerpts(text, found[name]) for name in ("diagnostics", "doubts")}
+
+
+def _with_excerpts(text: str, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**d, "excerpt": excerpt(text, d["start"], d["end"])} for d in found]

@@ -1,12 +1,14 @@
-"""A question on its way through the inspector: put to a server, told event by event, kept as a run."""
+"""A question on its way through the inspector: put to a server, its events handed on, stored as a run."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import logging
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
@@ -15,9 +17,30 @@ from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 from revelator.trace_events import Event, Replay
 from serving.inspector.runs import Run, Runs
-from serving.inspector.servers import Server
 
 log = logging.getLogger(__name__)
+
+
+class Stream(Protocol):
+    """`revelator.client.AsyncClient.stream` and `serving.executor.Executor.stream`."""
+
+    def __call__(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]: ...
+
+
+@dataclass(frozen=True)
+class Server:
+    """One that questions can be put to. `look` says which version of each model it serves, or raises Unavailable."""
+
+    name: str
+    stream: Stream
+    look: Callable[[], Awaitable[dict[str, str]]]
+
+    async def describe(self) -> dict[str, Any]:
+        """What the page shows of it."""
+        try:
+            return {"name": self.name, "models": await self.look(), "error": None}
+        except RevelatorError as error:
+            return {"name": self.name, "models": {}, "error": str(error)}
 
 
 class Wanted(BaseModel):
@@ -38,7 +61,7 @@ class Asking:
 
     def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: Wanted) -> None:
         self.wanted = wanted
-        self.server = chosen(servers, wanted.server)
+        self.server = choose_server(servers, wanted.server)
         self.id = runs.new_id()
         self.run: Run | None = None
         self.saved = False
@@ -59,14 +82,14 @@ class Asking:
                     begun = True
                     self._replay.add(event)
                     if event.kind == "finished":
-                        await self._keep(None)
+                        await self._save(None)
                     yield event
         except RevelatorError as error:
             if begun and not self.run:
-                await self._keep(error)
+                await self._save(error)
             raise
 
-    async def _keep(self, error: RevelatorError | None) -> None:
+    async def _save(self, error: RevelatorError | None) -> None:
         described = json.loads(write_error(error)) if error else None
         self.run = Run(self.id, self.server.name, self._replay.trace(), self.wanted.reuse, described)
         try:
@@ -76,7 +99,7 @@ class Asking:
             log.warning("run %s is not kept: %s", self.id, failure)
 
 
-def chosen(servers: Mapping[str, Server], name: str | None) -> Server:
+def choose_server(servers: Mapping[str, Server], name: str | None) -> Server:
     """The server of this name, or the first. Raises InvalidRequest."""
     if name is None:
         return next(iter(servers.values()))
@@ -85,7 +108,7 @@ def chosen(servers: Mapping[str, Server], name: str | None) -> Server:
     return servers[name]
 
 
-async def begun(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
+async def await_first_event(events: AsyncGenerator[Event, None]) -> AsyncGenerator[Event, None]:
     """The same events, the first of them already there: what refuses a question at once is raised here."""
     first = await anext(events, None)
     if first is None:

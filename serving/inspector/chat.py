@@ -21,11 +21,9 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace, join_answers
 from revelator.trace_events import Event
-from serving.http.bodies import read_body
-from serving.http.statuses import headers_of, status_of
-from serving.inspector.asking import Asking, Wanted, begun
+from serving.http.protection import headers_of, read_body, status_of
+from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.runs import Runs
-from serving.inspector.servers import Server
 
 MODEL = "revelator"
 NO_ANSWER = "I found no answer to this."
@@ -88,9 +86,9 @@ class Chat:
         try:
             wanted = await read_body(request, Completion)
             asking = self._asking(wanted)
-            events = await begun(asking.events())
+            events = await await_first_event(asking.events())
             if wanted.stream:
-                return StreamingResponse(_told(asking, events, wanted), media_type="text/event-stream")
+                return StreamingResponse(_stream_chunks(asking, events, wanted), media_type="text/event-stream")
             async for _ in events:
                 pass
         except RevelatorError as error:
@@ -110,7 +108,7 @@ class Chat:
         return Asking(self._servers, self._runs, asked)
 
 
-async def _told(asking: Asking, events: AsyncGenerator[Event, None], wanted: Completion) -> AsyncIterator[str]:
+async def _stream_chunks(asking: Asking, events: AsyncGenerator[Event, None], wanted: Completion) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
     head = _head(asking, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}

@@ -4,7 +4,7 @@ Label tasks write no token: forward passes over all prompts give a probability f
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
 generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
-GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/engines.md).
+GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/results.md).
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Engine:
     `cancelled` is asked before each pass over prompts and after each token, by what runs the model: once it says yes,
     the work ends with Cancelled.
 
-    `runtime` is `auto` but for comparisons; `cache` is that of transformers (docs/engines.md).
+    `runtime` is `auto` but for comparisons; `cache` is that of transformers (docs/results.md).
 
     Attributes: `manifest` of the adapter (None without one), `base_digest`, `max_positions` (prompt and output tokens
     together), `device`, `model` (`OnnxModel` or `TransformersModel`). Raises ArtifactError when the adapter is damaged,

@@ -1,7 +1,7 @@
 """A causal language model on ONNX Runtime: what serves on a CPU.
 
 For the embedded base a step through transformers spends most of its time between the products, in Python and in reading
-weights whose layout suits no single row; here a step is one call. Figures: docs/engines.md.
+weights whose layout suits no single row; here a step is one call. Figures: docs/results.md.
 """
 
 from __future__ import annotations

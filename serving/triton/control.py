@@ -1,27 +1,30 @@
-"""Explicit model control: load a model, wait until the version that was meant is ready, unload it.
+"""What a server serves, and how that is changed: load a model, wait until its version is ready, unload it.
 
-The server's own health says nothing of models and no load call names a version, so the readiness of a model *version*
-is polled.
+The server's own health says nothing about models, and no load call names a version, so the readiness of a model
+*version* is polled. Everyone may ask what is served; only who knows the control token may change it.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import tritonclient.grpc as grpc_client
+import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
+from revelator._wire import read_error
 from revelator.channel import TOKEN, ControlToken, channel
 from revelator.errors import ArtifactError, ConfigError, Unavailable
-from serving.triton.secrets import control_secret
+from serving.triton.access import read_control_token
 from serving.triton.server import wait_for
 
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
-UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `loop.DRAIN_SECONDS`
+UNLOAD_SECONDS = 40.0  # a model's own loop finishes what it is at, for up to `request_loop.DRAIN_SECONDS`
 _RESTRICTED = "This protocol is restricted"  # Triton's word for a token that is missing or wrong
 _TRACEBACK = re.compile(r"(?<!\n)\n+At:\n.*", re.DOTALL)
 _PREFIX = re.compile(
@@ -30,12 +33,12 @@ _PREFIX = re.compile(
 
 
 @contextmanager
-def control(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
+def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
     """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
     that wants another token, ConfigError."""
     client = grpc_client.InferenceServerClient(**channel(url))
     if home:
-        client.register_plugin(ControlToken(control_secret(home)))
+        client.register_plugin(ControlToken(read_control_token(home)))
     try:
         yield client
     except InferenceServerException as error:
@@ -53,13 +56,13 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
     What was ready stays so until all that is to be loaded is, and for good when that fails: ArtifactError says why. A
     version whose files have not changed since it was loaded is left alone.
     """
-    with control(url, home) as client:
+    with control_client(url, home) as client:
         try:
             client.load_model(model, config=config, client_timeout=LOAD_SECONDS)
         except InferenceServerException as error:
             if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise
-            why = reason(error.message()) or _recorded_reason(client, model, version)
+            why = read_reason(error.message()) or _recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_for(
             lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
@@ -70,17 +73,17 @@ def _recorded_reason(client: grpc_client.InferenceServerClient, model: str, vers
     """Of a load with a config of its own Triton's answer names no reason; its index does."""
     index = client.get_model_repository_index().models
     found = (entry.reason for entry in index if (entry.name, entry.version) == (model, str(version)))
-    return reason(next(found, "")) or "the server's log holds the reason"
+    return read_reason(next(found, "")) or "the server's log holds the reason"
 
 
 def is_ready(url: str, model: str, version: int) -> bool:
-    with control(url) as client:
+    with control_client(url) as client:
         return bool(client.is_model_ready(model, str(version)))
 
 
 def unload(home: Path, url: str, model: str) -> None:
     """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
-    with control(url, home) as client:
+    with control_client(url, home) as client:
         client.unload_model(model)
         wait_for(
             lambda: not _states(client, model) & {"READY", "UNLOADING"}, f"the end of model {model}", UNLOAD_SECONDS
@@ -92,6 +95,28 @@ def _states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
     return {found.state for found in client.get_model_repository_index().models if found.name == model}
 
 
-def reason(message: str) -> str:
+def read_reason(message: str) -> str:
     """The one line that a person needs of Triton's report on a model that did not load."""
     return _PREFIX.sub("", _TRACEBACK.sub("", message)).strip(" ;\n")
+
+
+ANSWER_SECONDS = 5.0
+MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
+
+
+async def served_models(url: str) -> dict[str, str]:
+    """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
+    client = async_grpc_client.InferenceServerClient(**channel(url))
+    try:
+        await client.is_server_live(client_timeout=ANSWER_SECONDS)
+        asked = [client.get_model_metadata(model, client_timeout=ANSWER_SECONDS) for model in MODELS]
+        found = await asyncio.gather(*asked, return_exceptions=True)  # an error of a model: it is not loaded
+    except InferenceServerException as error:
+        code = (error.status() or "").removeprefix("StatusCode.")
+        hint = "start one with `revelator serve`, which prints its gRPC address, and give that as --url host:port"
+        message = f"no Triton server answers: {read_error(code, error.message()).message}"
+        raise Unavailable(message, where=url, hint=hint) from error
+    finally:
+        await client.close()
+    loaded = [model for model in found if not isinstance(model, BaseException) and model.versions]
+    return {model.name: max(model.versions, key=int) for model in loaded}

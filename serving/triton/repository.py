@@ -17,18 +17,19 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
+from revelator import files
 from revelator.endpoint import checked_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
-from revelator.files import write_bytes
+from serving.models.vllm import FACTS_FILE
+from serving.models.vllm import MODEL as VLLM
 
 EXECUTORS = ("executor", "executor_stream")
 PLAIN_MODELS = ("retriever", "generator", *EXECUTORS)  # one version, 1: their code is this package's
 MODELS = (*PLAIN_MODELS, "revelator")
-VLLM, VLLM_FACTS = "revelator_vllm", "revelator.json"
 EMBEDDED = "embedded"
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
-RELEASE = "version.json"  # there too: what the folder consists of
+CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 
 
 @dataclass(frozen=True)
@@ -155,7 +156,7 @@ def _limits(home: Path, settings: Settings) -> dict[str, str]:
 def _vllm(home: Path) -> dict[str, str]:
     """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
     folder = repository(home) / VLLM / "1"
-    return {"vllm": str(folder.resolve())} if (folder / VLLM_FACTS).is_file() else {}
+    return {"vllm": str(folder.resolve())} if (folder / FACTS_FILE).is_file() else {}
 
 
 def _cache(home: Path, settings: Settings) -> dict[str, str]:
@@ -168,7 +169,7 @@ def write_code(home: Path, name: str, version: int) -> None:
     """This package's model.py into a version folder: an older release may have deployed that version."""
     path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
-        write_bytes(path, code)
+        files.write_bytes(path, code)
     compile_code(path)
 
 
@@ -186,7 +187,9 @@ def write_config(
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
-    write_bytes(repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode())
+    files.write_bytes(
+        repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
+    )
 
 
 def config_with(home: Path, name: str, *versions: int) -> str:

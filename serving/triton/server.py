@@ -27,8 +27,8 @@ from revelator import spans
 from revelator.channel import TOKEN, channel
 from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
-from serving.triton.exposure import CLOSED, LOOPBACK, Exposure
-from serving.triton.install import Installation
+from serving.triton.access import CLOSED, LOOPBACK, Exposure
+from serving.triton.installation import Installation
 
 SHARED_MEMORY = Path("/dev/shm")
 NEVER_BY_ITSELF = 2**31 - 1  # of the requests that come without a trace one in so many is traced

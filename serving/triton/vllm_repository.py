@@ -3,7 +3,7 @@
     config.pbtxt          the backend's inputs and outputs, written out: `revelator serve` completes no configuration
     1/model.json          vLLM's engine arguments
     1/multi_lora.json     the name of each version's adapter, and its folder; read once, when the model is loaded
-    1/revelator.json      what our client needs (`serving.triton.vllm.Served`); written last
+    1/revelator.json      what our client needs (`serving.models.vllm.VllmFacts`); written last
     adapters/N/           the adapter of version N, verified
 
 A request names the adapter, so two versions are compared, and one rolled back, without a second copy of the base.
@@ -20,15 +20,13 @@ from google.protobuf import text_format
 from transformers import AutoConfig, AutoTokenizer
 from tritonclient.grpc.model_config_pb2 import DataType, ModelConfig, ModelInput, ModelInstanceGroup
 
+from revelator import files
 from revelator.artifact import base_folder, read_manifest, verify_adapter
 from revelator.errors import ArtifactError
-from revelator.files import write_bytes, write_json
 from revelator.registry import Version, download
 from revelator.tasks import TASKS
+from serving.models.vllm import FACTS_FILE, MODEL, VllmFacts
 from serving.triton import repository
-from serving.triton.repository import VLLM as MODEL
-from serving.triton.repository import VLLM_FACTS as FACTS
-from serving.triton.vllm import Served
 
 RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # what vLLM takes as the largest rank
 INPUTS = {
@@ -82,11 +80,11 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
         **engine,
     }
     first = names[str(versions[0].version)]
-    (folder / "1" / FACTS).unlink(missing_ok=True)
-    write_bytes(folder / "config.pbtxt", _config().encode())
-    write_json(folder / "1" / "model.json", chosen)
-    write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
-    write_json(folder / "1" / FACTS, vars(Served(first, names, tokens)))
+    (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
+    files.write_bytes(folder / "config.pbtxt", _config().encode())
+    files.write_json(folder / "1" / "model.json", chosen)
+    files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
+    files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
     return folder
 
 

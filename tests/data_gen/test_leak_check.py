@@ -15,7 +15,7 @@ from data_gen.leakage import question_hash
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.errors import DataError
-from training.answers import read_answers
+from training.rewards import read_answers
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from revelator.client import Client
-from serving.triton.counts import METRICS
+from serving.triton.inside.metrics import METRICS
 from tests.serving.operations import metrics_page as metrics
 
 DEPLOY = Path(__file__).resolve().parents[2] / "deploy"

@@ -16,7 +16,7 @@ from revelator.limits import Limits
 from revelator.tasks import TASKS
 from revelator.trace import Trace
 from serving.executor.evidence import Models
-from serving.generators import EndpointGenerator
+from serving.models.generators import EndpointGenerator
 from serving.protocols import Completion
 from serving.retrieval import Index, LocalRetriever
 from tests.chat_server import Handler, Server, fails, running, says

@@ -34,7 +34,7 @@ PARAMETERS = [
 PARAMETERS += ["sequence_id", "sequence_start", "sequence_end", "triton_enable_empty_final_response", "binary_data", ""]
 PATHS = ["/", "/metrics", "/v2", "/v2/health/live", "/v2/health/ready", "/v2/models/executor", "/v2/models/revelator"]
 PATHS += ["/v2/models/executor/infer", "/v2/models/revelator/infer", "/v2/repository/models/x/load", "/v2/logging"]
-PATHS += ["/api/check", "/api/runs", "/api/servers", "/api/runs/../../promotion.json", "/api/runs/%2e%2e%2f%00"]
+PATHS += ["/api/check", "/api/runs", "/api/servers", "/api/runs/../../release.json", "/api/runs/%2e%2e%2f%00"]
 PATHS += [
     "/v1/models",
     "/v1/chat/completions",

@@ -19,9 +19,12 @@ from tritonclient.utils import InferenceServerException
 from revelator.channel import TOKEN, ControlToken
 from revelator.client import Client
 from revelator.errors import ConfigError
+from serving.models.triton import SECRET_PARAMETER
 from serving.triton import control
-from serving.triton.inner import PROMPT_BYTES, PROMPTS_BYTES, QUERY_BYTES, READING_BYTES
-from serving.triton.secrets import CONTROL, INNER, PARAMETER, control_secret, secret
+from serving.triton.access import CONTROL, INNER, read_control_token, read_secret
+from serving.triton.inside.generator import READING_BYTES
+from serving.triton.inside.retriever import QUERY_BYTES
+from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES
 
 CODE = "import pathlib\npathlib.Path({mark!r}).touch()\nclass TritonPythonModel:\n    def execute(self, r): return []\n"
 FAST = "Where is Sarnath?"
@@ -72,7 +75,7 @@ def test_the_token_of_the_home_lets_in_and_stands_in_a_file_of_its_owner(served)
 
 def test_the_environment_s_token_goes_before_the_home_s_and_no_model_s_process_has_it(served, monkeypatch) -> None:
     monkeypatch.setenv(TOKEN, "another" * 10)
-    assert control_secret(served.home) == "another" * 10
+    assert read_control_token(served.home) == "another" * 10
     environments = [Path(f"/proc/{pid}/environ").read_bytes() for pid in (served.pid, *_children(served.pid))]
     assert len(environments) > 4 and not any(TOKEN.encode() in found for found in environments)
 
@@ -80,7 +83,7 @@ def test_the_environment_s_token_goes_before_the_home_s_and_no_model_s_process_h
 def test_the_token_stands_in_no_command_line_which_every_user_of_the_machine_could_read(served) -> None:
     lines = [Path(f"/proc/{pid}/cmdline").read_text() for pid in (served.pid, *_children(served.pid))]
     assert "authorization=Bearer *" in lines[0]
-    assert not any(secret(served.home, name) in line for name in (CONTROL, INNER) for line in lines)
+    assert not any(read_secret(served.home, name) in line for name in (CONTROL, INNER) for line in lines)
 
 
 def test_another_token_than_the_server_s_is_refused_with_what_to_do(served, monkeypatch) -> None:
@@ -102,7 +105,7 @@ def test_of_many_that_draw_a_secret_at_once_one_does_and_all_have_it(tmp_path: P
 
     def draw(_: int) -> str:
         start.wait()
-        return secret(tmp_path, CONTROL)
+        return read_secret(tmp_path, CONTROL)
 
     with ThreadPoolExecutor(8) as threads:
         found = set(threads.map(draw, range(8)))
@@ -113,7 +116,7 @@ def test_of_many_that_draw_a_secret_at_once_one_does_and_all_have_it(tmp_path: P
 def test_a_secret_is_never_readable_by_others_whatever_the_umask(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        secret(tmp_path, INNER)
+        read_secret(tmp_path, INNER)
     finally:
         os.umask(before)
     assert mode(tmp_path / INNER) == 0o600
@@ -123,10 +126,10 @@ def test_a_secret_is_never_readable_by_others_whatever_the_umask(tmp_path: Path)
     ("mend", "says"), [(lambda p: p.chmod(0o644), "644"), (lambda p: p.write_text(""), "no secret")]
 )
 def test_a_file_that_others_could_read_or_that_is_empty_is_refused(tmp_path: Path, mend, says: str) -> None:
-    secret(tmp_path, CONTROL)
+    read_secret(tmp_path, CONTROL)
     mend(tmp_path / CONTROL)
     with pytest.raises(ConfigError, match=says):
-        secret(tmp_path, CONTROL)
+        read_secret(tmp_path, CONTROL)
 
 
 # --- inner models ---
@@ -150,7 +153,10 @@ def inputs(model: str, text: str) -> list[grpc_client.InferInput]:
 
 
 @pytest.mark.parametrize("model", ["revelator", "retriever", "generator"])
-@pytest.mark.parametrize("sent", [None, {PARAMETER: "guessed" * 9}, {PARAMETER: 1}, {PARAMETER: True}, {PARAMETER: ""}])
+@pytest.mark.parametrize(
+    "sent",
+    [None, {SECRET_PARAMETER: "guessed" * 9}, {SECRET_PARAMETER: 1}, {SECRET_PARAMETER: True}, {SECRET_PARAMETER: ""}],
+)
 def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(served, model: str, sent: dict | None) -> None:
     raises = pytest.raises(InferenceServerException, match="answers the executor alone")
     with grpc_client.InferenceServerClient(served.url) as client, raises as refused:
@@ -162,7 +168,7 @@ def test_an_inner_model_answers_nobody_who_does_not_know_the_secret(served, mode
     ("model", "bound"), [("revelator", PROMPT_BYTES), ("retriever", QUERY_BYTES), ("generator", READING_BYTES)]
 )
 def test_a_text_without_bound_is_refused_before_it_is_looked_at_and_others_are_answered(served, model, bound) -> None:
-    known = {PARAMETER: secret(served.home, INNER)}
+    known = {SECRET_PARAMETER: read_secret(served.home, INNER)}
     client, asking, thread = (
         grpc_client.InferenceServerClient(served.url),
         Client(served.url, 30),
@@ -194,11 +200,11 @@ def test_many_prompts_passages_or_a_long_language_in_one_request_are_refused_as_
     with grpc_client.InferenceServerClient(served.url) as client:
         for says, (model, given) in wrong.items():
             with pytest.raises(InferenceServerException, match=says):
-                client.infer(model, given, parameters={PARAMETER: secret(served.home, INNER)})
+                client.infer(model, given, parameters={SECRET_PARAMETER: read_secret(served.home, INNER)})
 
 
 def test_the_secrets_stand_in_no_log_no_metric_and_no_answer(served) -> None:
-    hidden = [secret(served.home, INNER), secret(served.home, CONTROL)]
+    hidden = [read_secret(served.home, INNER), read_secret(served.home, CONTROL)]
     with Client(served.url, 30) as client:
         answer = client.ask(FAST, strategy="single")
     texts = [json.dumps(answer.trace.to_json())]

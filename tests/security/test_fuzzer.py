@@ -4,7 +4,7 @@
 
 Each request is a function of the seed and its number: one that did harm is printed, and found again with `--first`. It
 is typed how a request ends: an answer, an error of ours, a refusal of Triton's, but no fault of the server's own and no
-silence. `--deadly 0.5` does to half of the gRPC calls what Triton 2.51 does not outlive for long (docs/serving.md).
+silence. `--deadly 0.5` does to half of the gRPC calls what Triton 2.51 does not outlive for long (docs/operations.md).
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from tritonclient.grpc import service_pb2
 
 from revelator import registry
 from revelator.client import AsyncClient, Client
-from serving.deployment.deploy import deploy
-from serving.triton.live import Running, find_running
-from serving.triton.secrets import INNER, secret
+from serving.deploy.deploy import deploy
+from serving.triton.access import INNER, read_secret
+from serving.triton.serve import RunningServer, find_running_server
 from tests.conftest import MAX_IN_FLIGHT, Endpoint
 from tests.security.attempts import QUESTIONS, SERVICE, Attempt, World, attempt
 from tests.serving.operations.metrics_page import total, when
@@ -53,7 +53,7 @@ STATES = "revelator_in_flight"
 class Home:
     """A home folder that `revelator serve --http` serves and `revelator inspect` stands before."""
 
-    running: Running
+    running: RunningServer
     ports: dict[str, int]
     commands: list[subprocess.Popen[str]]
     endpoint: Endpoint
@@ -86,12 +86,12 @@ def attacked(registered: Path, index: Path, endpoint: Endpoint, tmp_path_factory
     options += ["--max-in-flight", MAX_IN_FLIGHT]
     with ExitStack() as stack:
         server, _ = stack.enter_context(started("serve", "--home", home, *options))
-        running = find_running(home)
+        running = find_running_server(home)
         assert running is not None
         page, said = stack.enter_context(started("inspect", "--home", home, "--port", 0))
         urls = {"gateway": running.http, "metrics": running.metrics, "inspector": re.findall(r"page +(\S+)", said)[0]}
         ports = {name: urlsplit(url).port or 0 for name, url in urls.items()}
-        yield Home(running, ports, [server, page], endpoint, secret(home, INNER))
+        yield Home(running, ports, [server, page], endpoint, read_secret(home, INNER))
 
 
 @contextmanager

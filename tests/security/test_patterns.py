@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from serving import direct
+from serving.models import direct
 from tests.security.patterns import Use, attacks, uses
 
 SIZE = 4_000  # a pattern that tries all pairs of places takes 50 ms here
@@ -18,7 +18,7 @@ QUICK = 0.02  # seconds: what takes less is not looked at further
 GROWTH = 3.2  # times, for twice the text; of a quadratic pattern it is 4
 GIVE_UP = 2.0  # seconds
 # Modules whose patterns see no more than so many characters: at that size they must be quick, at no other.
-BOUNDED = {"serving.direct": direct.MOST_CHARACTERS}
+BOUNDED = {"serving.models.direct": direct.MOST_CHARACTERS}
 
 
 class TooLong(Exception):

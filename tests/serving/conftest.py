@@ -8,7 +8,8 @@ import pytest
 import tritonclient.grpc as grpc_client
 
 from revelator.client import Client
-from serving.triton.secrets import INNER, PARAMETER, secret
+from serving.models.triton import SECRET_PARAMETER
+from serving.triton.access import INNER, read_secret
 
 FAST = "Where is Sarnath?"
 WAIT = 30.0
@@ -38,7 +39,7 @@ def client(world) -> Iterator[Client]:
 @pytest.fixture
 def inner(world) -> dict[str, str]:
     """Parameters that a request to an inner model must carry."""
-    return {PARAMETER: secret(world.home, INNER)}
+    return {SECRET_PARAMETER: read_secret(world.home, INNER)}
 
 
 @pytest.fixture

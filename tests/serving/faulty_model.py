@@ -3,10 +3,10 @@
 import asyncio
 
 from revelator.errors import ServingError
-from serving.triton.admission import Admission
-from serving.triton.backend import parameters, response, send, strings, text
-from serving.triton.loop import RequestLoop
-from serving.triton.telemetry import Telemetry
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import parameters, response, send_last, strings, text
+from serving.triton.inside.request_loop import RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 
 STOPPING = {"SystemExit": SystemExit, "KeyboardInterrupt": KeyboardInterrupt, "GeneratorExit": GeneratorExit}
 
@@ -36,7 +36,7 @@ class TritonPythonModel:
         if self.streams:
             for request in requests:
                 if refusal := self.loop.accept(request, self.begin):
-                    send(request.get_response_sender(), refusal)
+                    send_last(request.get_response_sender(), refusal)
             return None
         return [self.loop.accept(request, self.begin) for request in requests]
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import Overloaded
-from serving.triton.admission import LONGEST_WAIT_MS, SHORTEST_WAIT_MS, Admission
+from serving.triton.inside.admission import LONGEST_WAIT_MS, SHORTEST_WAIT_MS, Admission
 
 CORES = 2
 AT_ONCE = 6

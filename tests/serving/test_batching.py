@@ -15,7 +15,7 @@ from serving.batching import BatchedRevelator, Call, take_turns
 from serving.executor import Executor
 from serving.protocols import Completion
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
-from serving.triton.searches import Search, search
+from serving.triton.inside.retriever import Search, search
 from tests.serving.executor.world import Toy
 from tests.serving.toy_encoder import write_encoder
 

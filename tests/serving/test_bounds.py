@@ -28,11 +28,11 @@ from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node, Passage, Trace
-from serving.direct.arithmetic import evaluated
 from serving.executor.choices import Answered, Choice, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
-from serving.triton.options import REUSED_ANSWERS, REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
+from serving.models.direct.arithmetic import evaluated
+from serving.triton.inside.options import REUSED_ANSWERS, REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 

@@ -9,7 +9,7 @@ import pytest
 
 from revelator.trace import Trace
 from serving.triton import control, repository
-from serving.triton.cache import AnswerCache
+from serving.triton.inside.executor import AnswerCache
 from serving.triton.repository import Settings
 from tests.serving.conftest import FAST
 

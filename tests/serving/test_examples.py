@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/inspector.md, run as printed; only the addresses are those of the test servers."""
+"""The examples of README.md and docs/serving.md, run as printed; only the addresses are those of the test servers."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 from tests.serving.inspector.test_command import started
 
 ROOT = Path(__file__).parents[2]
 FENCE = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 README = FENCE.findall((ROOT / "README.md").read_text(encoding="utf-8").partition("## From a program")[2])
-[(_, OPENAI)] = FENCE.findall((ROOT / "docs" / "inspector.md").read_text(encoding="utf-8"))
+[(_, OPENAI)] = FENCE.findall((ROOT / "docs" / "serving.md").read_text(encoding="utf-8"))
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def printed(served, tmp_path_factory) -> Iterator:
         "Who directed UHF?": ["Jay Levey"],
         "Where was Jay Levey born?": ["Orland"],
     }
-    running = find_running(served.home)
+    running = find_running_server(served.home)
     assert running
     addresses = {"127.0.0.1:8001": running.grpc, "http://127.0.0.1:8000": running.http}
     with ExitStack() as stack:

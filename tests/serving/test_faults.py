@@ -20,9 +20,9 @@ import pytest
 from revelator import registry
 from revelator.client import Client
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
-from serving.deployment.deploy import deploy
+from serving.deploy.deploy import deploy
 from serving.triton import control
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 from tests.conftest import Endpoint
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
@@ -52,8 +52,8 @@ def serving(registered, index, endpoint, tmp_path_factory) -> Iterator[Serving]:
     command = [REVELATOR, "serve", "--home", home, "--index", index, "--generator", endpoint.url]
     process = subprocess.Popen([*map(str, command), "--generator-model", "m"], stdout=subprocess.DEVNULL, text=True)
     try:
-        wait_until(lambda: find_running(home))
-        running = find_running(home)
+        wait_until(lambda: find_running_server(home))
+        running = find_running_server(home)
         assert running is not None
         yield Serving(process, home, running.grpc, running.metrics, psutil.Process(running.server_pid), endpoint)
     finally:

@@ -17,9 +17,9 @@ import psutil
 import pytest
 
 from revelator.client import Client
-from serving.http import running
+from serving.http import gateway
 from serving.http.gateway import BODY_BYTES, MODEL
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 
 QUESTION, PLAN = "Where is Sarnath?", "Where is Sarnath?"
 INFER = f"{MODEL}/infer"
@@ -34,7 +34,7 @@ def body(question: object = QUESTION, options: object = "", **more: object) -> d
 
 @pytest.fixture
 def url(world) -> str:
-    found = find_running(world.home)
+    found = find_running_server(world.home)
     assert found and found.http
     return found.http
 
@@ -226,7 +226,7 @@ def test_a_body_that_is_compressed_or_too_large_is_refused_unread(http: httpx.Cl
 def test_a_request_that_does_not_arrive_is_ended_and_others_are_answered(
     http: httpx.Client, url: str, monkeypatch
 ) -> None:
-    monkeypatch.setattr(running, "ARRIVAL_SECONDS", 1.0)
+    monkeypatch.setattr(gateway, "ARRIVAL_SECONDS", 1.0)
     parts = urlsplit(url)
     slow = [socket.create_connection((parts.hostname, parts.port), timeout=30) for _ in range(20)]
     for number, connection in enumerate(slow):
@@ -263,6 +263,6 @@ def test_headers_without_end_are_refused(url: str, http: httpx.Client) -> None:
 def test_without_the_option_there_is_no_http(world, tmp_path: Path) -> None:
     """What serves the tests has HTTP by `--http`; Triton itself has none."""
     listening = {c.laddr.port for c in psutil.Process(world.pid).net_connections() if c.status == psutil.CONN_LISTEN}
-    found = find_running(world.home)
+    found = find_running_server(world.home)
     assert found and found.http and urlsplit(found.http).port not in listening
     assert int(found.grpc.split(":")[1]) in listening

@@ -18,9 +18,9 @@ from tritonclient.utils import InferenceServerException
 from revelator._wire import read_error
 from revelator.errors import RevelatorError, ServingError
 from serving.triton import control
-from serving.triton.install import find_server
+from serving.triton.access import read_control_token
+from serving.triton.installation import find_installation
 from serving.triton.repository import templates
-from serving.triton.secrets import control_secret
 from serving.triton.server import TritonServer, read_ports
 
 LIMIT = 2
@@ -95,9 +95,9 @@ def server(tmp_path_factory) -> Iterator[Server]:
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()
     told = {"REVELATOR_EVENTS": str(log)}
-    token = control_secret(work)
+    token = read_control_token(work)
     triton = TritonServer(
-        find_server(work), work / "models", read_ports("auto"), work / "triton.log", told, token=token
+        find_installation(work), work / "models", read_ports("auto"), work / "triton.log", told, token=token
     )
     with triton:
         for model in MODELS:

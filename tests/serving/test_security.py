@@ -21,10 +21,10 @@ from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.trees import NoModel, answer_by_tree, run_tree
-from serving.generators import EndpointGenerator, messages
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import RuleSelector, Sources
 from serving.knowledge.web import WebSource
+from serving.models.generators import EndpointGenerator, messages
 from serving.protocols import Completion, GenerateRequest, Reading
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web, serving_web

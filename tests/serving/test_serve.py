@@ -17,8 +17,8 @@ from revelator import registry
 from revelator.cli import revelator as program
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
-from serving.deployment.deploy import deploy
-from serving.triton.live import find_running
+from serving.deploy.deploy import deploy
+from serving.triton.serve import find_running_server
 from serving.triton.server import Ports, error_lines, read_ports
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
@@ -62,7 +62,7 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
     process = start(home, index)
     try:
         wait_until((home / "serve.json").exists, process)
-        running = find_running(home)
+        running = find_running_server(home)
         assert running is not None and running.pid == process.pid
         models = {"retriever": 1, "generator": 1, "executor": 1, "executor_stream": 1, "revelator": 1}
         assert running.models == models
@@ -95,7 +95,7 @@ def test_a_server_says_where_it_is_answers_and_leaves_nothing_behind_when_told_t
     _, alive = psutil.wait_procs(children, timeout=WAIT)
     assert alive == []
     assert shared_memory(home) == []
-    assert not (home / "serve.json").exists() and find_running(home) is None
+    assert not (home / "serve.json").exists() and find_running_server(home) is None
 
 
 def stubs(server: int, model: str) -> list[psutil.Process]:
@@ -108,7 +108,7 @@ def stubs(server: int, model: str) -> list[psutil.Process]:
 def test_a_model_that_dies_is_brought_back_and_a_server_that_dies_ends_the_command(home, index):
     process = start(home, index)
     wait_until((home / "serve.json").exists, process)
-    running = find_running(home)
+    running = find_running_server(home)
     assert running is not None and process.stdout is not None
     children = below(process)
     stubs(running.server_pid, "retriever")[0].kill()
@@ -134,7 +134,7 @@ def test_no_process_survives_a_parent_that_is_killed(home, index):
     process.wait()
     _, alive = psutil.wait_procs(children, timeout=WAIT)
     assert alive == []
-    assert find_running(home) is None
+    assert find_running_server(home) is None
 
 
 def test_a_model_that_does_not_load_ends_the_start_with_its_reason(home, index, tmp_path):

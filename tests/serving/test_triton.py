@@ -24,12 +24,12 @@ from revelator.errors import (
 from revelator.plans import logic
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage, Trace
+from serving.models.triton import SECRET_PARAMETER, RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import GenerateRequest
 from serving.triton import control, repository
-from serving.triton.remote import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.triton.access import INNER, read_secret
 from serving.triton.repository import Settings
-from serving.triton.secrets import INNER, PARAMETER, secret
-from serving.triton.watch import Watch
+from serving.triton.serve import Watchdog
 from tests.serving.conftest import FAST, WAIT
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -90,7 +90,7 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
     from serving.models.revelator_model import complete
 
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
-    async with CountedModels(world.url, secret(world.home, INNER)) as models:
+    async with CountedModels(world.url, read_secret(world.home, INNER)) as models:
         judged = await RemoteRevelator(models).complete("relevance", prompts)
     assert models.calls == 1 and len(judged) == 10
     folder = repository.repository(world.home) / "revelator" / "1" / "adapter"
@@ -103,7 +103,7 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
 
 
 async def test_a_row_that_cannot_be_judged_fails_alone(world):
-    async with TritonModels(world.url, secret(world.home, INNER)) as models:
+    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         revelator = RemoteRevelator(models)
         calls = [("end", "is it known?"), ("end", "word " * 4000), ("no such task", "x"), ("refine", "what next?")]
         outcomes = await asyncio.gather(*(revelator.complete(t, [p]) for t, p in calls), return_exceptions=True)
@@ -116,7 +116,7 @@ async def test_a_row_that_cannot_be_judged_fails_alone(world):
 
 async def test_more_prompts_than_a_batch_holds_come_back_in_order(world):
     prompts = [f"prompt {'x ' * n}" for n in range(70)]
-    async with TritonModels(world.url, secret(world.home, INNER)) as models:
+    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         judged = await RemoteRevelator(models).complete("end", prompts)
     assert [c.tokens_in for c in judged] == sorted(c.tokens_in for c in judged)
     assert len(judged) == 70
@@ -215,7 +215,7 @@ def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_ba
 @pytest.mark.parametrize("model", ["retriever", "revelator"])
 def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world, model):
     said: list[str] = []
-    watch = Watch(world.home, world.pid, world.url, repository.MODELS, said.append)
+    watch = Watchdog(world.home, world.pid, world.url, repository.MODELS, said.append)
     watch.look()
     assert said == []
     processes = [p for p in psutil.Process(world.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
@@ -232,7 +232,7 @@ def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brou
 
 
 async def test_the_retriever_refuses_a_wrong_k_and_searches_on(world):
-    async with TritonModels(world.url, secret(world.home, INNER)) as models:
+    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         retriever = RemoteRetriever(models)
         with pytest.raises(InvalidRequest, match="k must be 1 or more"):
             await retriever.search("Sarnath", 0)
@@ -270,10 +270,12 @@ async def test_searches_of_one_moment_may_be_one_batch_and_have_an_outcome_each(
     query, k = grpc_client.InferInput("query", [3, 1], "BYTES"), grpc_client.InferInput("k", [3, 1], "INT32")
     query.set_data_from_numpy(np.array([[b"Sarnath"], [b"Lantern Row"], [b"Sarnath"]], dtype=np.object_))
     k.set_data_from_numpy(np.array([[2], [1], [1]], dtype=np.int32))
-    rows = triton.infer("retriever", [query, k], parameters={PARAMETER: secret(world.home, INNER)}).as_numpy("passages")
+    rows = triton.infer(
+        "retriever", [query, k], parameters={SECRET_PARAMETER: read_secret(world.home, INNER)}
+    ).as_numpy("passages")
     titles = [[passage["title"] for passage in json.loads(row)] for [row] in rows]
     assert titles == [["Sarnath", "Tobias Renn"], ["Lantern Row"], ["Sarnath"]]
-    async with TritonModels(world.url, secret(world.home, INNER)) as models:
+    async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
         searches = [RemoteRetriever(models).search("Sarnath", n % 3) for n in range(24)]
         found = await asyncio.gather(*searches, return_exceptions=True)
     for n, passages in enumerate(found):
@@ -287,7 +289,7 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
     repository.lay_out(world.home, Settings(generator="embedded"))
     try:
         control.load(world.home, world.url, "generator", 1)
-        async with TritonModels(world.url, secret(world.home, INNER)) as models:
+        async with TritonModels(world.url, read_secret(world.home, INNER)) as models:
             reading = await RemoteGenerator(models).answer(request)
     finally:
         repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))

@@ -22,12 +22,13 @@ from revelator.plans.decoding import plan_expression
 from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
+from serving.models import releases
 from serving.models.constrained import Vocabulary
 from serving.models.engine import Engine
 from serving.models.revelator_model import complete
-from serving.triton import control, repository, traffic
-from serving.triton.remote import TritonModels, strings
-from serving.triton.vllm import Served, VllmRevelator, served
+from serving.models.triton import TritonModels, strings
+from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
+from serving.triton import control, repository
 from serving.triton.vllm_repository import _rank
 from tests import conftest
 from tests.serving.models.test_constrained import SIGNS, write
@@ -73,7 +74,7 @@ def test_the_repository_has_what_the_backend_reads(folder: Path, base: Path) -> 
         assert Path(loras[name]) == folder / "adapters" / number
         assert (folder / "adapters" / number / "adapter_model.safetensors").is_file()
     tokenizer = AutoTokenizer.from_pretrained(base)
-    assert tokenizer.decode([served(folder / "1").label_tokens["yes"]]) == " yes"
+    assert tokenizer.decode([read_facts(folder / "1").label_tokens["yes"]]) == " yes"
 
 
 @pytest.mark.parametrize(
@@ -96,21 +97,21 @@ async def test_labels_and_plans_are_those_of_the_engine_by_version(models: str, 
     async with TritonModels(models) as channel:
         for version in (1, 2):
             engine = Engine(base, folder / "adapters" / str(version), threads=1)
-            client = VllmRevelator(channel, served(folder / "1"), version)
+            client = VllmRevelator(channel, read_facts(folder / "1"), version)
             for task, prompts in (("relevance", judged), ("route", routed)):
                 for ours, theirs in zip(
                     await client.complete(task, prompts), complete(engine, task, prompts), strict=True
                 ):
                     assert ours.text == theirs.text and ours.tokens_in == theirs.tokens_in
                     assert ours.probabilities == pytest.approx(theirs.probabilities, abs=1e-4)
-        with traffic.chosen(traffic.Choice()) as choice:
+        with releases.use_choice(releases.Choice()) as choice:
             [plan] = await client.complete("translate_bnf", [TASKS["translate_bnf"].render(TranslateInput(QUESTION))])
         assert check(parse(plan.text)) == () and plan.tokens_out > 0
         assert choice.versions() == {repository.VLLM: "1"}
 
 
 async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, folder: Path) -> None:
-    facts = served(folder / "1")
+    facts = read_facts(folder / "1")
     with pytest.raises(ConfigError, match="version 7 is not served by vLLM"):
         VllmRevelator(TritonModels(models), facts, 7)
     async with TritonModels(models) as channel:
@@ -124,7 +125,7 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
                     text_input=strings(["Who?"]),
                     sampling_parameters=strings([json.dumps(sampling)]),
                 )
-        gone = VllmRevelator(channel, Served("other", {}, facts.label_tokens))
+        gone = VllmRevelator(channel, VllmFacts("other", {}, facts.label_tokens))
         with pytest.raises(RevelatorError, match="LoRA other is not supported"):
             await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
@@ -134,9 +135,9 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
 async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder: Path) -> None:
     from contextlib import AsyncExitStack
 
-    from serving.triton.questions import Questions
+    from serving.triton.inside.executor import QuestionService
 
-    questions = Questions(models, folder, vllm=folder / "1")
+    questions = QuestionService(models, folder, vllm=folder / "1")
     async with AsyncExitStack() as stack:
         await questions.open(stack)
         trace = await questions.answer(QUESTION, "", None)
@@ -174,4 +175,4 @@ def test_what_does_not_check_does_not_fit(text: str) -> None:
 
 def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="deploy --engine vllm"):
-        served(tmp_path)
+        read_facts(tmp_path)

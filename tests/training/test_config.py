@@ -10,9 +10,9 @@ from peft import get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from revelator.errors import ConfigError
-from training.commands import _processes
 from training.config import ACCELERATE, CONFIGS, TrainConfig, find_config, load_config
-from training.sft import lora
+from training.launch import launch_arguments
+from training.sft import make_lora
 
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
 
@@ -28,7 +28,7 @@ def test_those_that_the_documents_name_ship() -> None:
     one_device = {"demo", "real", "tiny-cpu", "world", "logic", "tiny-gpu"}
     one_device |= {"qwen2.5-0.5b", "llama-3.2-1b", "llama-3.2-3b"}
     several = {"qwen2.5-0.5b-ddp", "llama-3.2-3b-fsdp", "qwen2.5-7b-qlora-ddp"}
-    assert {p.stem for p in SHIPPED} == one_device | {"qwen2.5-7b-qlora", "grpo-tiny"} | several
+    assert {p.stem for p in SHIPPED} == one_device | {"qwen2.5-7b-qlora", "grpo-tiny", "pretrain-tiny"} | several
     assert {p.stem for p in SHIPPED if load_config(p).processes > 1} == several
     assert find_config("demo") == CONFIGS / "demo.yaml"
 
@@ -68,7 +68,7 @@ def test_options_replace_fields_and_none_leaves_them(tmp_path: Path) -> None:
 def test_accelerate_launches_each_shipped_configuration_as_it_says(path: Path) -> None:
     config = load_config(path)
     parser = launch_command_parser()
-    arguments, *_ = _validate_launch_command(parser.parse_args([*_processes(config), "-m", "training.launched"]))
+    arguments, *_ = _validate_launch_command(parser.parse_args([*launch_arguments(config), "-m", "training.launch"]))
     assert arguments.num_processes == config.processes and arguments.num_machines == 1
     assert (bool(arguments.multi_gpu), bool(arguments.use_fsdp)) == (
         config.accelerate == "ddp",
@@ -88,7 +88,7 @@ def test_each_shipped_accelerate_configuration_is_one_of_accelerates_own(path: P
     assert path.stem in {load_config(config).accelerate for config in SHIPPED}
 
 
-@pytest.mark.parametrize("path", [p for p in SHIPPED if p.stem != "grpo-tiny"], ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", [p for p in SHIPPED if load_config(p).stage == "sft"], ids=lambda p: p.stem)
 def test_each_shipped_configuration_trains_all_seven_projections_of_its_bases_architecture(path: Path) -> None:
     config = load_config(path)
     assert isinstance(config, TrainConfig)
@@ -96,7 +96,7 @@ def test_each_shipped_configuration_trains_all_seven_projections_of_its_bases_ar
     settings = Qwen2Config if config.base.startswith("Qwen/Qwen2.5-") else LlamaConfig
     assert config.base == "tiny" or config.base.startswith(("Qwen/Qwen2.5-", "meta-llama/Llama-3.2-"))
     base = AutoModelForCausalLM.from_config(settings(**size, num_key_value_heads=2, vocab_size=64))
-    model = get_peft_model(base, lora(config))
+    model = get_peft_model(base, make_lora(config))
     trained = {name.split(".lora_")[0].rpartition(".")[2] for name, p in model.named_parameters() if p.requires_grad}
     assert trained == {f"{name}_proj" for name in ("q", "k", "v", "o", "gate", "up", "down")}
 

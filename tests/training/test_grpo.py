@@ -18,7 +18,7 @@ from revelator.files import sha256_file
 from tests.training.toy import write_adapter, write_base
 from training import grpo, sft
 from training.config import GrpoConfig, TrainConfig, load_config
-from training.grpo_inputs import read_inputs
+from training.grpo import read_inputs
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 WEIGHTS = "adapter_model.safetensors"
@@ -149,12 +149,12 @@ def test_what_does_not_fit_is_refused_before_anything_is_loaded(base: Path, set_
     [
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\ncompletions: 5", "completions must divide the 32 rollouts"),
         ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {pretty: 1}", "no such reward: pretty"),
-        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: -1}", "rewards: .*a weight below 0"),
-        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .inf}", "rewards: .*not finite"),
-        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .nan}", "rewards: .*not finite"),
-        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {}", "rewards: .*none above"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: -1}", "rewards = .*: .*a weight below 0"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .inf}", "rewards = .*: .*not finite"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {valid: .nan}", "rewards = .*: .*not finite"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nrewards: {}", "rewards = .*: .*none above"),
         ("stage: dpo\nsteps: 1\nlearning_rate: 1.0e-4", "stage = 'dpo': must be one of sft, grpo"),
-        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nlora: {rank: 8}", "lora: .*no such field"),
+        ("stage: grpo\nsteps: 1\nlearning_rate: 1.0e-4\nlora: {rank: 8}", "lora = .*no such field"),
     ],
 )
 def test_a_wrong_configuration_names_field_and_reason(text: str, says: str, tmp_path: Path) -> None:

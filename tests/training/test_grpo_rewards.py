@@ -12,8 +12,7 @@ from revelator.plans import parse
 from revelator.rows import Row
 from revelator.tasks import TASKS
 from tests.training.toy import toy_rows
-from training.answers import Executed, execute, is_hard, read_answers
-from training.rewards import REWARDS, reward_functions
+from training.rewards import REWARDS, Execution, execute, is_hard, read_answers, reward_functions
 
 FITTING = {
     "translate_bnf": {"valid", "binding", "entities", "leaves", "executed", "exact"},
@@ -91,13 +90,13 @@ def test_whatever_is_written_every_reward_lies_between_0_and_1(output: str) -> N
 def test_a_plan_is_executed_over_every_value_of_an_answer_unless_all_were_asked_for_together() -> None:
     towns = "Who is the mayor of Port Velm? * Where was {mayor} born? * Which towns lie near {city}?"
     each = parse(f"{towns} * Who is the mayor of {{town}}?")
-    assert execute(each, ANSWERS) == Executed((("Ivo Marek", "Mei Watanabe"),), 5)
+    assert execute(each, ANSWERS) == Execution((("Ivo Marek", "Mei Watanabe"),), 5)
     assert is_hard(each, ANSWERS) and not is_hard(parse(GOLD), ANSWERS)
     five = " * ".join(["Who leads Orn?", *(f"Who taught {{x{n}}}?" for n in range(4))])
     assert is_hard(parse(five), {}) and not is_hard(parse(five.rpartition(" * ")[0]), {})
     assert is_hard(parse("(Who leads Orn? + Who leads Urn?) * Who taught {leader} and {leader_2}?"), {})
     together = parse(f"{towns} * How many of {{towns}} are ports?")
-    assert execute(together, ANSWERS) == Executed((("1",),), 4)
+    assert execute(together, ANSWERS) == Execution((("1",),), 4)
     assert execute(parse(f"{towns} * When was {{town}} founded?"), ANSWERS) is None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -13,8 +14,13 @@ from hypothesis import strategies as st
 from safetensors import safe_open
 from transformers import PreTrainedTokenizerFast
 
+from revelator.errors import ConfigError
+from revelator.files import sha256_file
 from revelator.tasks import TASKS, RelevanceInput
 from tests.training.toy import toy_row
+from training import pretrain
+from training.checkpoints import find_checkpoint
+from training.config import PretrainConfig
 from training.mixture import batch_rows, copy_rows, shorten, train_tokenizer, weigh_rows
 from training.pretrain import Muon, orthogonal
 
@@ -110,3 +116,37 @@ def test_the_embedded_base_is_small_and_in_bf16_safetensors() -> None:
     with safe_open(BASE / "model.safetensors", "pt") as weights:
         assert {weights.get_tensor(name).dtype for name in weights.keys()} == {torch.bfloat16}  # noqa: SIM118
     assert not list(BASE.glob("*.bin"))
+
+
+def test_a_pre_training_that_is_resumed_ends_in_the_base_of_one_that_was_not(
+    set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch, "compile", lambda function: function)  # compiling takes longer than these steps
+    monkeypatch.setattr(pretrain, "score_tasks", lambda *_, **__: {"route": 0.0})
+    text = tmp_path / "text.jsonl"
+    articles = [{"title": f"Town {n} of Velm", "text": f"Town {n} is a port , and it is old ."} for n in range(40)]
+    text.write_text("".join(json.dumps(article) + "\n" for article in articles))
+    common = {"stage": "pretrain", "sets": (set_folder,), "text": str(text), "steps": 4, "rows": 300}
+    common |= {"batch_tokens": 448, "threads": 1}
+    config = PretrainConfig(**common, out=tmp_path / "straight")
+    straight = pretrain.train(config, resume=False)
+    assert (straight["steps"], straight["exact"]) == (4, {"route": 0.0})
+    assert json.loads((tmp_path / "straight" / "training.json").read_text())["tokens"] == straight["tokens"]
+
+    broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "save_base", stop_at_step_2)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain.train(broken, resume=False)
+    assert find_checkpoint(broken.work) == broken.work / "checkpoint-2"
+    with pytest.raises(ConfigError, match="rows: 300, now 301"):
+        pretrain.train(broken.model_copy(update={"rows": 301}), resume=True)
+    assert pretrain.train(broken, resume=True) == straight | {"base": str(tmp_path / "resumed")}
+    digests = {sha256_file(tmp_path / name / "model.safetensors") for name in ("straight", "resumed")}
+    assert len(digests) == 1
+    assert {path.name for path in broken.work.glob("checkpoint-*")} == {"checkpoint-3", "checkpoint-4"}
+
+
+def stop_at_step_2(model: object, tokenizer: object, out: Path, card: dict) -> None:
+    if card["steps"] == 2:
+        raise KeyboardInterrupt

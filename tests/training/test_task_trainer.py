@@ -39,11 +39,11 @@ from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from training import sft
 from training.base_model import check_base
-from training.callbacks import Report
 from training.checkpoints import BEST
 from training.config import TrainConfig
-from training.merge import merge_adapter
-from training.task_trainer import TaskTrainer, projecting, read_best
+from training.export import merge_adapter
+from training.sft import TaskTrainer, project_only, read_best
+from training.tracking import Report
 
 PROGRAM = Path(sys.executable).with_name("revelator")
 SETTINGS = {
@@ -126,7 +126,7 @@ def test_logits_are_those_of_the_learnt_positions_and_whole_again_afterwards(bas
     learnt = torch.zeros(2, 5, dtype=torch.bool)
     learnt[0, 3:] = learnt[1, 2] = True
     whole = model(ids).logits
-    with projecting(model, learnt):
+    with project_only(model, learnt):
         torch.testing.assert_close(model(ids).logits, whole[:, :-1][learnt])
     torch.testing.assert_close(model(ids).logits, whole)
 
@@ -164,7 +164,7 @@ def test_the_adapter_of_the_best_mean_score_is_kept_and_of_equal_scores_that_of_
     for score, loss in ((0.5, 1.0), (0.4, 0.1), (0.5, 0.9), (0.5, 0.9), (0.6, 2.0)):
         with torch.no_grad():
             next(p for p in trainer.model.parameters() if p.requires_grad).add_(1.0)
-        trainer._keep_best({"eval_score": score, "eval_loss": loss})
+        trainer._save_if_best({"eval_score": score, "eval_loss": loss})
         kept.append(sha256_file(trainer.work / BEST / ADAPTER_WEIGHTS))
     assert kept[0] == kept[1] and kept[2] == kept[3] and len(set(kept)) == 3
     assert read_best(trainer.work) == {"score": 0.6, "loss": 2.0, "step": 0}

@@ -13,7 +13,15 @@ from revelator.errors import ArtifactError, DataError
 from revelator.rows import read_split
 from revelator.tasks import TASKS
 from tests.training.toy import toy_row, write_base
-from training.tokens import IGNORED, check_labels, keep_whole, shares, token_table, tokenise, training_order
+from training.tokens import (
+    IGNORED,
+    check_labels,
+    compute_shares,
+    load_token_table,
+    order_rows,
+    select_fitting,
+    tokenise,
+)
 
 rows_of_tasks = st.lists(st.tuples(st.sampled_from(list(TASKS)), st.integers(2, 40)), min_size=1, max_size=60)
 
@@ -23,21 +31,21 @@ def test_the_order_fills_every_step_and_shows_each_row_of_a_task_before_any_agai
     rows: list[tuple[str, int]], batch_size: int, steps: int, seed: int
 ) -> None:
     tasks, lengths = zip(*rows, strict=True)
-    drawn_as = shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
-    order = training_order(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+    drawn_as = compute_shares(dict.fromkeys(TASKS, 1.0), Counter(tasks), None)
+    order = order_rows(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
     assert len(order) == batch_size * steps
     seen = Counter(order)
     for task in set(tasks):
         times = [seen[i] for i, own in enumerate(tasks) if own == task]
         assert max(times) - min(times) <= 1
-    assert order == training_order(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
+    assert order == order_rows(tasks, lengths, drawn_as, batch_size=batch_size, steps=steps, seed=seed)
 
 
 def test_a_batch_holds_rows_of_like_length_and_tasks_come_by_their_shares() -> None:
     random = Random(0)
     tasks = ["route"] * 300 + ["end"] * 300
     lengths = [random.randint(5, 200) for _ in tasks]
-    order = training_order(tasks, lengths, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
+    order = order_rows(tasks, lengths, {"route": 0.75, "end": 0.25}, batch_size=16, steps=100, seed=1)
     shown = [lengths[i] for i in order]
     padded = sum(max(shown[i : i + 16]) * 16 for i in range(0, len(shown), 16))
     assert sum(shown) / padded > 0.9
@@ -62,9 +70,9 @@ def test_a_completion_that_joins_the_prompt_is_refused(base: Path) -> None:
 
 def test_rows_that_are_too_long_are_counted_by_task_and_refused_above_the_limit() -> None:
     tasks, lengths = ["end"] * 4 + ["route"] * 96, [5, 5, 5, 50] + [5] * 96
-    assert keep_whole(tasks, lengths, 10, limit=0.25) == ([0, 1, 2, *range(4, 100)], {"end": 1})
+    assert select_fitting(tasks, lengths, 10, limit=0.25) == ([0, 1, 2, *range(4, 100)], {"end": 1})
     with pytest.raises(DataError, match="1 of 4 end rows are longer than 10 tokens") as caught:
-        keep_whole(tasks, lengths, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
+        select_fitting(tasks, lengths, 10, limit=0.2)  # 1 % of all rows, but 25 % of a task's
     assert "50 tokens" in str(caught.value)
 
 
@@ -74,13 +82,13 @@ def test_the_file_of_a_split_holds_the_tokens_of_its_rows_and_is_written_once(
     tokenizer = AutoTokenizer.from_pretrained(base)
     wanted = {"route", "translate_bnf"}
     expected = tokenise(read_split(set_folder, "train", wanted), tokenizer)
-    table = token_table(set_folder, "train", wanted, tokenizer, tmp_path / "tokens")
+    table = load_token_table(set_folder, "train", wanted, tokenizer, tmp_path / "tokens")
     assert len(table) == len(expected) > 0
     assert [(row["input_ids"], row["labels"]) for row in table.rows] == [(r.input_ids, r.labels) for r in expected]
     assert (table.tasks, table.lengths) == ([r.task for r in expected], [len(r.input_ids) for r in expected])
     assert table.highest == max(max(row.input_ids) for row in expected)
     written = (tmp_path / "tokens").stat().st_mtime_ns
-    again = token_table(tmp_path / "no set is read any more", "train", wanted, tokenizer, tmp_path / "tokens")
+    again = load_token_table(tmp_path / "no set is read any more", "train", wanted, tokenizer, tmp_path / "tokens")
     assert again.select([1]).rows[0]["input_ids"] == expected[1].input_ids
     assert (tmp_path / "tokens").stat().st_mtime_ns == written
     assert list(tmp_path.iterdir()) == [tmp_path / "tokens"]
@@ -88,7 +96,7 @@ def test_the_file_of_a_split_holds_the_tokens_of_its_rows_and_is_written_once(
 
 def test_nothing_half_written_is_left_where_a_row_cannot_be_tokenised(base: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no such split"):
-        token_table(tmp_path, "train", TASKS, AutoTokenizer.from_pretrained(base), tmp_path / "work" / "tokens")
+        load_token_table(tmp_path, "train", TASKS, AutoTokenizer.from_pretrained(base), tmp_path / "work" / "tokens")
     assert list((tmp_path / "work").iterdir()) == []
 
 
@@ -107,7 +115,7 @@ temperatures = st.none() | st.floats(0.5, 100)
 
 @given(weights, sizes, temperatures)
 def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, temperature) -> None:
-    drawn_as = shares(weights, sizes, temperature)
+    drawn_as = compute_shares(weights, sizes, temperature)
     assert set(drawn_as) == set(weights)
     assert sum(drawn_as.values()) == pytest.approx(1)
 
@@ -115,24 +123,24 @@ def test_shares_are_those_of_the_weighted_tasks_and_sum_to_one(weights, sizes, t
 @given(weights, sizes, temperatures, st.floats(0.01, 100))
 def test_shares_depend_on_the_ratio_of_weights_alone(weights, sizes, temperature, factor: float) -> None:
     scaled = {task: factor * weight for task, weight in weights.items()}
-    assert shares(scaled, sizes, temperature) == pytest.approx(shares(weights, sizes, temperature))
+    assert compute_shares(scaled, sizes, temperature) == pytest.approx(compute_shares(weights, sizes, temperature))
 
 
 @given(sizes)
 def test_temperature_one_draws_rows_evenly_and_none_draws_by_weight(sizes) -> None:
-    even = shares(dict.fromkeys(TASKS, 1.0), sizes, 1.0)
+    even = compute_shares(dict.fromkeys(TASKS, 1.0), sizes, 1.0)
     assert even == pytest.approx({task: size / sum(sizes.values()) for task, size in sizes.items()})
-    assert shares({"route": 3.0, "end": 1.0}, sizes, None) == pytest.approx({"route": 0.75, "end": 0.25})
-    assert shares(dict.fromkeys(TASKS, 1.0), sizes, 1e9) == pytest.approx(dict.fromkeys(TASKS, 1 / len(TASKS)))
+    assert compute_shares({"route": 3.0, "end": 1.0}, sizes, None) == pytest.approx({"route": 0.75, "end": 0.25})
+    assert compute_shares(dict.fromkeys(TASKS, 1.0), sizes, 1e9) == pytest.approx(dict.fromkeys(TASKS, 1 / len(TASKS)))
 
 
 @given(sizes, st.floats(0.5, 50), st.floats(1.01, 10))
 def test_a_higher_temperature_never_lowers_the_share_of_the_smallest_task(sizes, temperature: float, more: float):
     smallest = min(sizes, key=lambda task: sizes[task])
-    cool, warm = (shares(dict.fromkeys(TASKS, 1.0), sizes, t) for t in (temperature, temperature * more))
+    cool, warm = (compute_shares(dict.fromkeys(TASKS, 1.0), sizes, t) for t in (temperature, temperature * more))
     assert warm[smallest] >= cool[smallest] * (1 - 1e-9)
 
 
 def test_no_task_with_rows_and_weight_is_an_error() -> None:
     with pytest.raises(DataError, match="no row belongs to a task with a weight above zero"):
-        shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)
+        compute_shares({"route": 0.0, "end": 1.0}, {"route": 9}, None)

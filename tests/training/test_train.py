@@ -21,7 +21,7 @@ from revelator.files import sha256_file
 from revelator.rows import read_split
 from tests.training.toy import write_set
 from training import sft
-from training.checkpoints import last_whole, sole_writer
+from training.checkpoints import find_checkpoint, lock_work
 from training.config import TrainConfig
 
 PROGRAM = Path(sys.executable).with_name("revelator")
@@ -159,7 +159,7 @@ def test_a_training_ends_with_the_command_that_started_it(
                 process.send_signal(number)
         # Standard error has ended: no process that was started holds it any more.
     assert process.returncode == status
-    assert last_whole(tmp_path / "a.work")
+    assert find_checkpoint(tmp_path / "a.work")
     registry.connect(None, tmp_path)
     (run,) = mlflow.search_runs(experiment_names=[registry.EXPERIMENT], output_format="list")
     assert run.info.status == "KILLED"
@@ -174,11 +174,11 @@ def test_a_training_that_diverges_is_stopped_and_registers_nothing(trained: Trai
 
 
 def test_what_is_refused_at_once_costs_an_earlier_run_nothing(trained: Trained, set_folder: Path) -> None:
-    kept = last_whole(trained.config.work)
+    kept = find_checkpoint(trained.config.work)
     assert kept
     with pytest.raises(DataError):
         sft.train(trained.config.model_copy(update={"set_folder": set_folder / "none"}), resume=False)
-    assert last_whole(trained.config.work) == kept
+    assert find_checkpoint(trained.config.work) == kept
 
 
 def test_resuming_with_another_configuration_names_the_field(trained: Trained) -> None:
@@ -263,7 +263,7 @@ def test_an_unreachable_tracking_server_is_said_within_seconds(
 
 def test_two_trainings_do_not_write_to_one_folder(base: Path, set_folder: Path, tmp_path: Path) -> None:
     with (
-        sole_writer(tmp_path / "a.work", "starter"),
+        lock_work(tmp_path / "a.work", "starter"),
         pytest.raises(ConfigError, match=r"another process .\d+. is training here"),
     ):
         _train_command(tmp_path, "--set", str(set_folder), "--base", str(base), "--out", str(tmp_path / "a"))

@@ -10,11 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import triton_python_backend_utils as pb_utils
 
-from serving.triton.admission import Admission
-from serving.triton.backend import parameters, response, strings, text
-from serving.triton.loop import RequestLoop
-from serving.triton.remote import TritonModels
-from serving.triton.telemetry import Telemetry
+from serving.models.triton import TritonModels
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.backend import parameters, response, strings, text
+from serving.triton.inside.request_loop import RequestLoop
+from serving.triton.inside.telemetry import Telemetry
 
 THREADS = 256  # of the pool in which the backend waits for BLS calls
 

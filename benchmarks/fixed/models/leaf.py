@@ -2,7 +2,7 @@
 
 import time
 
-from serving.triton.backend import parameters, response, strings
+from serving.triton.inside.backend import parameters, response, strings
 
 
 class TritonPythonModel:

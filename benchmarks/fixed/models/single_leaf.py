@@ -3,7 +3,7 @@
 import asyncio
 import threading
 
-from serving.triton.backend import parameters, response, send, strings
+from serving.triton.inside.backend import parameters, response, send_last, strings
 
 
 class TritonPythonModel:
@@ -18,7 +18,7 @@ class TritonPythonModel:
             self.loop.call_soon_threadsafe(self.loop.call_later, self.seconds, self.reply, sender)
 
     def reply(self, sender):
-        send(sender, response(found=strings("found").reshape(1, 1)))
+        send_last(sender, response(found=strings("found").reshape(1, 1)))
 
     def finalize(self):
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -1,4 +1,4 @@
-"""The examples of docs/language.md are true."""
+"""The examples of docs/plans.md are true."""
 
 import doctest
 import re
@@ -8,7 +8,7 @@ import pytest
 
 from revelator import plans
 
-PAGE = Path(__file__).parents[3] / "docs" / "language.md"
+PAGE = Path(__file__).parents[3] / "docs" / "plans.md"
 ROWS = re.findall(r"^\| `` ?(.+?) ?`` \| `` ?(.+?) ?`` \|", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 
 

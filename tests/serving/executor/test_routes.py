@@ -1,5 +1,8 @@
 """The four routes, the choice among them, and what happens when a model's plan cannot be run."""
 
+import subprocess
+import sys
+
 import pytest
 
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
@@ -314,3 +317,8 @@ async def test_a_compound_question_in_braces_that_cannot_be_split_is_asked_as_it
     world = toy({"Who wrote x?": ["p"]}, {"route": "compound", "decompose": "no list"})
     trace = await world.executor().run("Who wrote {x}?")
     assert (trace.answers, trace.plan, trace.degraded) == (["p"], "Who wrote x?", True)
+
+
+def test_the_executor_imports_no_triton():
+    code = "import sys, serving.executor; sys.exit(any('triton' in module for module in sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -23,8 +23,8 @@ from serving.models.engine import Engine
 from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
 from serving.models.revelator_model import LocalRevelator, complete
-from serving.triton.completions import LOOK_SECONDS, Client, Completions, Row
-from serving.triton.repository import ADAPTER, RELEASE
+from serving.triton.inside.revelator import LOOK_SECONDS, Client, CompletionService, Row
+from serving.triton.repository import ADAPTER, CONTENTS_FILE
 from tests.training.toy import toy_rows, write_adapter, write_base
 
 ROUTES = TASKS["route"].labels
@@ -201,14 +201,14 @@ async def test_a_model_makes_no_pass_after_its_caller_was_cancelled(
 
 
 @pytest.fixture(scope="module")
-def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> Completions:
+def completions(toy_base: Path, adapter: Path, tmp_path_factory: pytest.TempPathFactory) -> CompletionService:
     folder = tmp_path_factory.mktemp("version")
     (folder / ADAPTER).symlink_to(adapter)
-    (folder / RELEASE).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
-    return Completions(folder)
+    (folder / CONTENTS_FILE).write_text(json.dumps({"base": {"folder": str(toy_base)}}))
+    return CompletionService(folder)
 
 
-def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: Completions) -> None:
+def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: CompletionService) -> None:
     gone, waits = (
         [Row(task, PROMPTS[0], cancelled=lambda: True) for task in ("refine", "route")],
         Row("end", PROMPTS[0]),
@@ -222,7 +222,7 @@ def test_rows_of_a_batch_go_on_while_one_of_their_clients_waits(completions: Com
 
 
 def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_under_way(
-    completions: Completions,
+    completions: CompletionService,
 ) -> None:
     with Passes(completions._engine) as passes:
         rows = [Row("refine", prompt, cancelled=lambda: passes.made >= 3) for prompt in PROMPTS[:2]]
@@ -230,7 +230,7 @@ def test_rows_whose_clients_leave_while_they_are_written_end_after_the_token_und
     assert passes.made == 3
 
 
-def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: Completions) -> None:
+def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: CompletionService) -> None:
     """Its traceback would: every frame's keys and values, until a garbage collector comes by."""
 
     def left() -> bool:
@@ -242,7 +242,7 @@ def test_an_error_that_is_kept_holds_nothing_of_its_pass(completions: Completion
     assert isinstance(outcomes[0], Cancelled) and held() is None
 
 
-def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(completions: Completions) -> None:
+def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(completions: CompletionService) -> None:
     looks: list[int] = []
     rows = [Row("refine", prompt, cancelled=lambda: not looks.append(1)) for prompt in PROMPTS[:2]]
     assert all(isinstance(outcome, Cancelled) for outcome in completions.complete(rows))
@@ -250,7 +250,7 @@ def test_a_group_that_nobody_waits_for_is_not_tried_again_row_by_row(completions
 
 
 def test_an_unexpected_error_is_logged_and_said_without_its_frames(
-    completions: Completions, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    completions: CompletionService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(completions._engine, "model", None)
     (outcome,) = completions.complete([Row("route", PROMPTS[0])])
@@ -261,11 +261,11 @@ def test_an_unexpected_error_is_logged_and_said_without_its_frames(
 def test_a_client_is_looked_at_seldom_and_stays_away() -> None:
     now, looks = 0.0, iter([False, False, True])
     client = Client(lambda: next(looks), clock=lambda: now)
-    assert not client.left() and not client.left()
+    assert not client.has_left() and not client.has_left()
     now = LOOK_SECONDS
-    assert not client.left()
+    assert not client.has_left()
     now = 2 * LOOK_SECONDS
-    assert client.left() and client.left()
+    assert client.has_left() and client.has_left()
 
 
 def test_an_adapter_of_another_base_is_refused_by_digest(tmp_path: Path, toy_base: Path, adapter: Path) -> None:

@@ -16,8 +16,8 @@ import trustme
 
 from revelator import registry
 from revelator.channel import Tls
-from serving.deployment.deploy import deploy
-from serving.triton.live import Running, find_running
+from serving.deploy.deploy import deploy
+from serving.triton.serve import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving
 
 TOKEN = "a-token-of-the-tests"
@@ -30,7 +30,7 @@ class Operated:
     spans of all."""
 
     home: Path
-    running: Running
+    running: RunningServer
     tls: Tls
     own: Tls
     stranger: Tls
@@ -86,7 +86,7 @@ def operated(registered, index, authority, receiver, tmp_path_factory) -> Iterat
     process = subprocess.Popen(list(map(str, command)), env=environment, stdout=log, stderr=subprocess.STDOUT)
     try:
         end = time.monotonic() + START_SECONDS
-        while (running := find_running(home)) is None:
+        while (running := find_running_server(home)) is None:
             assert process.poll() is None and time.monotonic() < end, (home / "serve.log").read_text()
             time.sleep(0.1)
         yield Operated(home, running, tls, own, stranger, receiver)

@@ -7,7 +7,7 @@ import time
 import urllib.request
 from collections.abc import Callable
 
-from serving.triton.live import find_running
+from serving.triton.serve import find_running_server
 
 LINE = re.compile(r"^(\w+)(?:\{(.*)\})? (\S+)$")
 Page = dict[tuple[str, frozenset[tuple[str, str]]], float]
@@ -29,7 +29,7 @@ def names(page: Page) -> set[str]:
 
 
 def address(home) -> str:
-    running = find_running(home)
+    running = find_running_server(home)
     assert running is not None
     return running.metrics
 

@@ -14,8 +14,7 @@ from revelator.channel import Tls, channel
 from revelator.client import AsyncClient, Client
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
-from serving.triton.exposure import Exposure
-from serving.triton.secrets import control_secret
+from serving.triton.access import Exposure, read_control_token
 from tests.serving.operations.conftest import TOKEN, Operated
 
 QUESTION = "When was Sarnath founded?"
@@ -66,7 +65,7 @@ def test_it_listens_on_loopback_unless_another_address_is_named(operated: Operat
     assert shown["grpc-address"] == "0.0.0.0" and "http-address" not in shown
     monkeypatch.setenv("REVELATOR_CONTROL_TOKEN", "line\nbreak")
     with pytest.raises(ConfigError, match="REVELATOR_CONTROL_TOKEN"):
-        control_secret(tmp_path)
+        read_control_token(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 from revelator.client import Client
 from revelator.errors import InvalidRequest, Overloaded, PlanError
 from revelator.trace import Node, Trace
-from serving.triton.counts import METRICS, samples
+from serving.triton.inside.metrics import METRICS, samples
 from tests.serving.operations import metrics_page as metrics
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"

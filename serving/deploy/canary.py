@@ -1,0 +1,188 @@
+"""A canary from its start to its verdict: loaded beside the champion, given a share of the questions, judged by rules.
+
+The comparisons (`serving.models.routing`) and the record in `release.json` outlive this process: the same command, run
+again after a kill, goes on with the canary that is under way and finishes a verdict that was reached.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean, median
+
+from revelator import files
+from revelator.errors import ConfigError, Conflict
+from revelator.registry import Version, tag_version
+from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
+from serving.models.releases import Canary, Release, now, read_release, write_release
+from serving.models.routing import Comparison, comparisons_file, read_comparisons
+from serving.triton import control
+from serving.triton.repository import REVELATOR
+from serving.triton.serve import find_running_server
+
+LOOK_SECONDS = 0.5
+VERDICT_TAG = "canary"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What a canary must keep to. The defaults leave room for chance, and for a better model to differ."""
+
+    comparisons: int = 100  # before there is a verdict
+    validity_loss: float = 0.02  # share of valid outputs that it may have less than the champion
+    latency_ratio: float = 1.5  # its median time over the champion's, on the same prompts at the same time
+    agreement: float = 0.5  # share of prompts with the same outcome
+    errors: float = 0.01  # share of prompts that it did not answer
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The figures, and `reasons` against the canary; without any it is deployed."""
+
+    version: int
+    champion: int
+    comparisons: int
+    validity: float
+    champion_validity: float
+    latency_ms: float
+    champion_latency_ms: float
+    agreement: float
+    errors: float
+    reasons: tuple[str, ...]
+
+    @property
+    def passes(self) -> bool:
+        return not self.reasons
+
+
+def judge(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict | None:
+    """None while there are too few comparisons; a canary that fails to answer too often is withdrawn before that."""
+    unanswered = sum(bool(row.error) for row in rows)
+    if len(rows) < rules.comparisons and unanswered <= rules.errors * rules.comparisons:
+        return None
+    figures = _compute_figures(version, champion, rows)
+    return replace(figures, reasons=tuple(_reasons(figures, rules)))
+
+
+def judge_late(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict:
+    """The verdict when time is up: a canary that was not compared enough is withdrawn."""
+    reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
+    return replace(_compute_figures(version, champion, rows), reasons=(reason,))
+
+
+def _compute_figures(version: int, champion: int, rows: Sequence[Comparison]) -> Verdict:
+    answered = [row for row in rows if not row.error]
+    return Verdict(
+        version=version,
+        champion=champion,
+        comparisons=len(rows),
+        validity=mean([row.canary_valid for row in rows] or [False]),
+        champion_validity=mean([row.champion_valid for row in rows] or [False]),
+        latency_ms=median([row.canary_ms for row in answered] or [0.0]),
+        champion_latency_ms=median([row.champion_ms for row in answered] or [0.0]),
+        agreement=mean([row.agrees for row in answered] or [False]),
+        errors=mean([bool(row.error) for row in rows] or [False]),
+        reasons=(),
+    )
+
+
+def _reasons(figures: Verdict, rules: Rules) -> list[str]:
+    ratio = figures.latency_ms / figures.champion_latency_ms if figures.champion_latency_ms else 1.0
+    tests = (
+        (figures.errors > rules.errors, f"errors {figures.errors:.1%}, at most {rules.errors:.1%}"),
+        (
+            figures.champion_validity - figures.validity > rules.validity_loss,
+            f"valid {figures.validity:.1%}, the champion {figures.champion_validity:.1%}",
+        ),
+        (
+            ratio > rules.latency_ratio,
+            f"median latency {ratio:.2f} times the champion's, at most {rules.latency_ratio:g}",
+        ),
+        (figures.agreement < rules.agreement, f"agreement {figures.agreement:.1%}, at least {rules.agreement:.0%}"),
+    )
+    return [text for failed, text in tests if failed]
+
+
+@dataclass(frozen=True)
+class Rollout:
+    """`share` of the questions, 0 to 1; a canary that has not been compared enough after `seconds` is withdrawn."""
+
+    home: Path
+    version: Version
+    share: float
+    rules: Rules
+    seconds: float = 3600.0
+    keep: int = 3
+
+    def run(self, progress: Callable[[int], None] = lambda _: None) -> Verdict:
+        """The verdict, once it is carried out. `progress` is called with the number of prompts compared so far.
+
+        ConfigError when no server runs or the version is the champion; Conflict when another deploy ended the canary.
+        """
+        champion = self.begin().version
+        number, end = self.version.version, time.monotonic() + self.seconds
+        while True:
+            rows = read_comparisons(self.home, number)
+            progress(len(rows))
+            verdict = judge(number, champion, rows, self.rules)
+            if verdict is None and time.monotonic() > end:
+                verdict = judge_late(number, champion, rows, self.rules)
+            if verdict:
+                self.conclude(verdict)
+                return verdict
+            time.sleep(LOOK_SECONDS)
+            self._reload_if_lost()
+
+    def begin(self) -> Release:
+        """The version answers its share when this returns. A canary that is under way goes on with its comparisons."""
+        home, number = self.home, self.version.version
+        with deploy_lock(home):
+            release, url = self._current_release(), self._server_url()
+            stage(version_folder(home, number), self.version)
+            under_way = release.canary
+            if not under_way or (under_way.version, under_way.share) != (number, self.share):
+                comparisons_file(home, number).unlink(missing_ok=True)
+                under_way = Canary(number, self.share, now())
+            try_version(home, url, number, release.version)
+            begun = replace(release, canary=under_way)
+            write_release(home, begun)
+            apply_release(home, begun, url)
+        return begun
+
+    def conclude(self, verdict: Verdict) -> None:
+        """Deploys or withdraws the version, and records the verdict below the home folder and in the registry."""
+        files.write_json(self.home / "canary" / f"{verdict.version}.json", asdict(verdict))
+        if verdict.passes:
+            deploy(self.home, self.version, keep=self.keep)
+        else:
+            with deploy_lock(self.home):
+                without = replace(self._current_release(), canary=None)
+                write_release(self.home, without)
+                apply_release(self.home, without, self._server_url())
+        outcome = "deployed" if verdict.passes else f"withdrawn: {'; '.join(verdict.reasons)}"
+        tag_version(self.version, VERDICT_TAG, outcome)
+
+    def _reload_if_lost(self) -> None:
+        """Loads a canary again that a restart of the server left out."""
+        release = self._current_release()
+        if release.canary is None or release.canary.version != self.version.version:
+            where = f"version {self.version.version}"
+            raise Conflict("another deploy ended this canary", where=where, hint="run the command again to start anew")
+        if not control.is_ready(self._server_url(), REVELATOR, self.version.version):
+            self.begin()
+
+    def _current_release(self) -> Release:
+        release = read_release(self.home)
+        if release is None or release.version == self.version.version:
+            what = "this version takes all traffic already" if release else "there is no version to compare it with"
+            raise ConfigError(what, where=f"version {self.version.version}", hint="name another with --alias")
+        return release
+
+    def _server_url(self) -> str:
+        running = find_running_server(self.home)
+        if running is None:
+            hint = f"start it: revelator serve --home {self.home}"
+            raise ConfigError("a canary needs a running server", where=str(self.home), hint=hint)
+        return running.grpc

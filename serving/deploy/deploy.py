@@ -1,0 +1,266 @@
+"""A registry version takes the traffic of a home folder, without a request that fails.
+
+    registry ─► stage ─► rename ─► load beside the live version ─► ready ─► smoke questions ─► release.json
+             ─► questions under way with the old version end ─► old version unloaded ─► tag in the registry
+
+Each step leaves a state in which a whole version answers, and running the command again goes on from there: until
+`release.json` is replaced the live version answers alone, from then on the new one does. What the server does
+meanwhile is established by tests/serving/deploy/test_version_changes.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import json
+import platform
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from revelator import files
+from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest, verify_adapter
+from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.registry import DIGEST_TAG, Version, download, tag_version
+from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
+from serving.models.releases import (
+    RELEASE_FILE,
+    Choice,
+    Release,
+    VersionContents,
+    read_release,
+    traffic_lock,
+    use_choice,
+    write_release,
+)
+from serving.models.triton import RemoteRevelator, TritonModels
+from serving.triton import control, repository
+from serving.triton.access import INNER, read_secret
+from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR
+from serving.triton.serve import find_running_server, lock
+
+SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
+DEPLOYED_TAG = "deployed"
+DRAIN_SECONDS = 35.0  # a question may take 30 (revelator.limits.Limits); one that is later goes on with the new version
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Deployment:
+    """The outcome of a deploy; `url` is the server that took the version into service, None when none runs.
+
+    `registry_error` is why the registry could not be told; nothing else depends on that.
+    """
+
+    release: Release
+    folder: Path
+    url: str | None
+    removed: tuple[int, ...] = ()
+    registry_error: str | None = None
+
+
+def ignore(_: str) -> None: ...
+
+
+def deploy(
+    home: Path, version: Version, *, keep: int = 3, report: Report = ignore, registry_error: str | None = None
+) -> Deployment:
+    """Puts `version` into the live repository below `home`, and into service if a server of this home runs.
+
+    A canary that was under way ends. ArtifactError when the adapter is damaged or does not fit its base, when the disk
+    is full, or when the server does not take the version: the one that answered before then still does.
+    `registry_error`: why the registry is not to be told.
+    """
+    home = home.resolve()
+    with deploy_lock(home):
+        report("fetch and verify")
+        contents = stage(version_folder(home, version.version), version)
+        before, running = read_release(home), find_running_server(home)
+        url = running.grpc if running else None
+        if before is None or before.version != version.version:
+            if before and url:
+                report("load, wait until it is ready, ask smoke questions")
+                try_version(home, url, version.version, before.version)
+            release = Release.of(contents, before.version if before else None)
+        else:
+            release = Release(**asdict(contents), previous=before.previous, time=before.time)
+        write_release(home, release)
+        report("wait for questions under way, unload what is not needed")
+        apply_release(home, release, url)
+        registry_error = registry_error or _tag_as_deployed(version, release, home)
+        removed = prune(home, keep, {release.version, release.previous})
+    return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
+
+
+def roll_back(home: Path, *, keep: int = 3, report: Report = ignore, registry_error: str | None = None) -> Deployment:
+    """Deploys the version that `release.json` names as the previous one, from its folder: no registry is needed.
+
+    ArtifactError when none is recorded or its folder is gone.
+    """
+    release = read_release(home.resolve())
+    if release is None or release.previous is None:
+        what = "no version is recorded that this one took the place of" if release else "nothing was deployed"
+        hint = "deploy a number: revelator model deploy --alias N"
+        raise ArtifactError(what, where=str(home / RELEASE_FILE), hint=hint)
+    folder = version_folder(home.resolve(), release.previous)
+    contents = read_contents(folder)
+    if contents is None:
+        hint = f"fetch it again: revelator model deploy --alias {release.previous}"
+        raise ArtifactError("the folder of the previous version is gone", where=str(folder), hint=hint)
+    version = Version(contents.model, contents.version, contents.run_id, "", {DIGEST_TAG: contents.files[MANIFEST]})
+    return deploy(home, version, keep=keep, report=report, registry_error=registry_error)
+
+
+@contextmanager
+def deploy_lock(home: Path) -> Iterator[None]:
+    """Holds the deploy lock of a home folder, cleared of what a killed deploy left. A full disk is an ArtifactError."""
+    with lock(home / ".deploy.lock") as mine:
+        if not mine:
+            raise ConfigError("another deploy is at work on this home folder", where=str(home))
+        with disk_errors(home):
+            clear_leftovers(home)
+            yield
+
+
+def version_folder(home: Path, version: int) -> Path:
+    return repository.repository(home) / REVELATOR / str(version)
+
+
+def try_version(home: Path, url: str, version: int, live: int) -> None:
+    """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
+    try:
+        control.load(home, url, REVELATOR, version, repository.config_with(home, REVELATOR, live, version))
+        asyncio.run(smoke_test(home, url, version))
+    except BaseException:
+        with suppress(RevelatorError):  # the first error says more; the file is as it was, so it must be said again
+            control.load(home, url, REVELATOR, live, repository.config_with(home, REVELATOR, live))
+        raise
+
+
+def apply_release(home: Path, release: Release, url: str | None) -> None:
+    """What is loaded, and what config.pbtxt names, becomes what `release` says. It is safe to do again at any time."""
+    canary = release.canary.version if release.canary else None
+    parameters = repository.recorded_parameters(home, REVELATOR)
+    if url:
+        for old in set(repository.served_versions(home, REVELATOR)) - {release.version, canary}:
+            wait_for_questions(home, old)
+    repository.write_config(home, REVELATOR, release.version, parameters, canary=canary)
+    if url:
+        control.load(home, url, REVELATOR, release.version)
+
+
+def wait_for_questions(home: Path, version: int) -> None:
+    """Returns when no question is under way with `version`, after `DRAIN_SECONDS` at the latest."""
+    end = time.monotonic() + DRAIN_SECONDS
+    with traffic_lock(home, str(version)).open("a") as file:
+        while time.monotonic() < end:
+            with suppress(BlockingIOError):
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            time.sleep(0.05)
+
+
+async def smoke_test(home: Path, url: str, version: int) -> None:
+    """A question through three tasks. ArtifactError when another version answers, or not as the task promises."""
+    route, translate = RouteInput(SMOKE_QUESTION), TranslateInput(SMOKE_QUESTION)
+    relevance = RelevanceInput(question=SMOKE_QUESTION, title="Little Quay", text="A ferry crosses it every hour.")
+    inputs = {"route": route, "relevance": relevance, "translate_bnf": translate}
+    with use_choice(Choice(str(version))) as choice:
+        async with TritonModels(url, read_secret(home, INNER)) as models:
+            revelator = RemoteRevelator(models)
+            for task, given in inputs.items():
+                [completion] = await revelator.complete(task, [TASKS[task].render(given)])
+                total = sum(completion.probabilities.values())
+                if (TASKS[task].labels and not abs(total - 1) < 1e-3) or not completion.text:
+                    said = f"{completion.text!r} with probabilities that sum to {total}"
+                    raise ArtifactError(f"the smoke test failed: {task} answered {said}", where=f"version {version}")
+    if choice.answered[REVELATOR] != {str(version)}:
+        answered = choice.versions()[REVELATOR]
+        raise ArtifactError(f"the smoke test failed: version {answered} answered", where=f"version {version}")
+
+
+def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | None:
+    try:
+        tag_version(version, DEPLOYED_TAG, f"{release.time} {platform.node()}:{home}")
+    except (Unavailable, ArtifactError) as error:
+        return str(error)
+    return None
+
+
+def stage(folder: Path, version: Version) -> VersionContents:
+    """Makes `folder` whole: adapter, model.py, version.json. One that is this version already is left as it is.
+
+    Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
+    adapter was trained with; `folder` is then as it was.
+    """
+    staged = _read_if_whole(folder, version)
+    if staged:
+        return staged
+    with files.staged_folder(folder) as staging:
+        download(version, staging / ADAPTER)
+        contents = _verified_contents(staging / ADAPTER, version)
+        shutil.copyfile(repository.template(REVELATOR), staging / "model.py")
+        repository.compile_code(staging / "model.py")
+        files.write_json(staging / CONTENTS_FILE, asdict(contents))
+    return contents
+
+
+def read_contents(folder: Path) -> VersionContents | None:
+    """What a version folder says of itself; None when there is no such folder."""
+    path = folder / CONTENTS_FILE
+    return VersionContents(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
+    contents = read_contents(folder)
+    if contents is None:
+        return None
+    is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
+    is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
+    has_code = (folder / "model.py").read_bytes() == repository.template(REVELATOR).read_bytes()
+    if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
+        return None
+    _verify(folder / ADAPTER, Path(contents.base["folder"]), version)  # the base may have changed since
+    return contents
+
+
+def _verified_contents(adapter: Path, version: Version) -> VersionContents:
+    manifest = read_manifest(adapter)
+    base = base_folder(manifest.base_name).resolve()
+    _verify(adapter, base, version)
+    return VersionContents(
+        model=version.name,
+        version=version.version,
+        run_id=version.run_id,
+        base={"name": manifest.base_name, "digest": manifest.base_digest, "folder": str(base)},
+        files=files.sha256_folder(adapter),
+    )
+
+
+def _verify(adapter: Path, base: Path, version: Version) -> None:
+    try:
+        verify_adapter(adapter, base)
+    except ArtifactError as error:  # it names the staging folder, which is gone when this is read
+        where = f"version {version.version} of {version.name}"
+        raise ArtifactError(error.message, where=where, hint=error.hint) from error
+
+
+def clear_leftovers(home: Path) -> None:
+    """Removes what a killed deploy left; the caller holds the deploy lock, so nobody is at work there."""
+    for path in (repository.repository(home) / REVELATOR).glob(".*-*"):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink()
+
+
+def prune(home: Path, keep: int, needed: set[int | None]) -> tuple[int, ...]:
+    """Removes the oldest version folders beyond `keep`, never one that is needed."""
+    there = repository.versions(home, REVELATOR)
+    old = tuple(v for v in there[: max(0, len(there) - keep)] if v not in needed)
+    for version in old:
+        shutil.rmtree(version_folder(home, version))
+    return old

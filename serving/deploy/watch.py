@@ -1,0 +1,210 @@
+"""`revelator model deploy --watch`: one replica follows an alias of the registry, for as long as it runs.
+
+Each look compares what the alias names with the release of this home folder and what its server has ready, and deploys
+when they differ. A deploy goes on where a killed one stopped, so the loop stores nothing of its own: it may be killed
+at any step and started again. What fails is tried again after a wait that doubles up to five minutes, drawn between
+half and the whole of it so that replicas do not come back together.
+
+A loopback HTTP endpoint answers GET /metrics, and POST /hint for MLflow's webhooks, which only shorten a wait. MLflow
+signs a delivery as the Standard Webhooks convention says: HMAC-SHA256 over `id.timestamp.body`, in base64 after `v1,`,
+with the webhook's secret, which is read here from REVELATOR_WEBHOOK_SECRET. A hint says only that something changed;
+the loop asks the registry what.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, generate_latest
+
+from revelator import registry
+from revelator.errors import ConfigError, RevelatorError
+from serving.deploy.deploy import deploy
+from serving.models.releases import Release, read_release
+from serving.triton import control
+from serving.triton.repository import REVELATOR
+from serving.triton.serve import find_running_server
+
+FIRST_WAIT = 1.0  # seconds after the first failure
+LONGEST_WAIT = 300.0
+PREFIX = "revelator_deploy"
+SECRET = "REVELATOR_WEBHOOK_SECRET"
+LOOPBACK = "127.0.0.1"
+MOST_BYTES = 64 * 1024  # a delivery about an alias has some 300
+OLDEST_SECONDS = 300  # a delivery that is sent again later counts for nothing
+
+
+class Reconciler:
+    """Brings the home folder to what `alias` of the registered model `name` says."""
+
+    def __init__(self, home: Path, name: str, alias: str, keep: int, tracking_uri: str | None) -> None:
+        self.home, self.name, self.alias, self.keep = home, name, alias, keep
+        self.metrics = Metrics()
+        self._tracking_uri = tracking_uri
+        self._connected = False
+        self._finished = False  # a deploy by this process: before it, a killed one may have left work undone
+
+    def look(self) -> Release | None:
+        """One look; the release that it made, if any. Raises what the registry or the deploy raises."""
+        if not self._connected:
+            registry.connect(self._tracking_uri, self.home, must_exist=True)
+            self._connected = True
+        desired = registry.resolve(self.name, self.alias)
+        self.metrics.desired.set(desired.version)
+        made = None
+        if not self._is_live(desired.version):
+            with self.metrics.deploying.track_inprogress():
+                made = deploy(self.home, desired, keep=self.keep).release
+            self.metrics.deploys.inc()
+            self._finished = True
+        self.metrics.live.set(desired.version)
+        self.metrics.last_look.set_to_current_time()
+        return made
+
+    def _is_live(self, version: int) -> bool:
+        release, running = read_release(self.home), find_running_server(self.home)
+        if not self._finished or release is None or release.version != version:
+            self.metrics.live.set(release.version if release else 0)
+            return False
+        return running is None or control.is_ready(running.grpc, REVELATOR, version)
+
+    def follow(
+        self, stop: threading.Event, hint: threading.Event, interval: float, report: Callable[[str], None]
+    ) -> None:
+        """Looks until `stop`, every `interval` seconds or when `hint` is set."""
+        failures = 0
+        while not stop.is_set():
+            try:
+                made = self.look()
+                failures, wait = 0, interval
+                if made:
+                    report(f"version {made.version} of {made.model} takes the traffic")
+            except Exception as error:  # whatever it is, the next look may find it mended
+                failures += 1
+                wait = backoff(failures)
+                kind = type(error).__name__
+                self.metrics.failures.labels(kind).inc()
+                text = str(error) if isinstance(error, RevelatorError) else f"{kind}: {error}"
+                report(f"error: {text}\n  tried again in {wait:.0f} s")
+            self.metrics.in_sync.set(failures == 0)
+            self.metrics.failing.set(failures)
+            self.metrics.wait.set(wait)
+            hint.wait(wait)
+            hint.clear()
+
+
+def backoff(failures: int, draw: Callable[[], float] = random.random) -> float:
+    """Seconds to wait after so many failures in a row."""
+    whole = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 30))
+    return whole * (0.5 + draw() / 2)
+
+
+def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, report: Callable[[str], None]) -> None:
+    """Follows in the foreground, with /metrics and /hint on loopback, until SIGINT or SIGTERM."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    hint = threading.Event()
+    with hint_server(port, hint, reconciler.metrics) as url:
+        report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}/metrics, webhook {url}/hint")
+        try:
+            reconciler.follow(threading.Event(), hint, interval, report)
+        except KeyboardInterrupt:
+            report("stopped")
+
+
+class Metrics:
+    """The loop's state for Prometheus."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.desired = self._gauge("desired_version", "Version that the alias names.")
+        self.live = self._gauge("live_version", "Version that takes the traffic; 0: none.")
+        self.in_sync = self._gauge("in_sync", "1 when the last look found or made them the same.")
+        self.deploying = self._gauge("deploying", "1 while a version is being deployed.")
+        self.last_look = self._gauge("last_look_timestamp_seconds", "When a look last ended without an error.")
+        self.wait = self._gauge("wait_seconds", "Seconds between the last look and the next.")
+        self.failing = self._gauge("consecutive_failures", "Failures since the last success.")
+        self.deploys = self._counter("deploys", "Deploys that were finished.")
+        self.failures = self._counter("failures", "Looks that ended in an error, by its kind.", "error")
+        self.hints = self._counter("hints", "Webhook deliveries.", "outcome")
+
+    def _gauge(self, name: str, meaning: str) -> Gauge:
+        return Gauge(name, meaning, namespace=PREFIX, registry=self.registry)
+
+    def _counter(self, name: str, meaning: str, *labels: str) -> Counter:
+        return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
+
+
+def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
+    signed = f"{delivery}.{timestamp}.".encode() + body
+    return "v1," + base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
+
+
+def is_genuine(secret: str, headers: Mapping[str, str] | Message, body: bytes, now: float) -> bool:
+    """Whether a delivery is signed with `secret` and was signed within the last `OLDEST_SECONDS` of `now`."""
+    delivery, timestamp = headers.get("X-MLflow-Delivery-Id", ""), headers.get("X-MLflow-Timestamp", "")
+    if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > OLDEST_SECONDS:
+        return False
+    given = headers.get("X-MLflow-Signature", "")
+    return hmac.compare_digest(given.encode(), signature(secret, delivery, timestamp, body).encode())
+
+
+@contextmanager
+def hint_server(port: int, hint: threading.Event, metrics: Metrics) -> Iterator[str]:
+    """Serves on loopback until the end of the block; the address. ConfigError when the port is taken."""
+    secret = os.environ.get(SECRET, "")
+
+    class Handler(BaseHTTPRequestHandler):
+        timeout = 10  # seconds for a request to arrive
+
+        def do_GET(self) -> None:
+            if self.path != "/metrics":
+                return self._reply(404, b"GET /metrics, POST /hint\n")
+            self._reply(200, generate_latest(metrics.registry), CONTENT_TYPE_LATEST)
+
+        def do_POST(self) -> None:
+            length = self.headers.get("Content-Length", "")
+            if self.path != "/hint" or not length.isdigit() or int(length) > MOST_BYTES:
+                return self._reply(400, b"POST /hint with a body of at most 64 KiB\n")
+            body = self.rfile.read(int(length))
+            genuine = bool(secret) and is_genuine(secret, self.headers, body, time.time())
+            metrics.hints.labels("accepted" if genuine else "refused").inc()
+            if not genuine:
+                return self._reply(403, f"not signed with {SECRET}\n".encode())
+            hint.set()
+            self._reply(204, b"")
+
+        def _reply(self, status: int, body: bytes, kind: str = "text/plain") -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", kind)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    try:
+        server = ThreadingHTTPServer((LOOPBACK, port), Handler)
+    except OSError as error:
+        raise ConfigError(
+            f"port {port}: {error.strerror}", where="--port", hint="name another, or 0 for a free one"
+        ) from error
+    with server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield f"http://{LOOPBACK}:{server.server_port}"
+        finally:
+            server.shutdown()

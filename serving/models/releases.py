@@ -1,0 +1,190 @@
+"""The release of a home folder, `release.json`: which version of the revelator answers, and how a question chooses it.
+
+A version folder holds whole files and says in `version.json` what they are. `release.json` alone says which version
+answers: the executor reads it, and the live config.pbtxt is written after it. So the one rename that puts a new
+`release.json` in place is the moment of a switch.
+
+A question chooses its version once, when it comes in, and keeps it to its end. The file is looked at again for each
+question (some 5 µs), so a switch takes effect with the next question. While questions are under way with a version, a
+shared lock on `.traffic/<version>` is held: a deploy waits for it before it unloads that version, and the kernel
+releases it if this process dies.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from revelator import files
+from revelator.errors import ArtifactError
+from revelator.files import sha256_text
+
+RELEASE_FILE = "release.json"
+TRAFFIC = ".traffic"
+
+
+@dataclass(frozen=True)
+class Canary:
+    """A version that answers a `share` of the questions, 0 to 1, and is compared with the released one meanwhile."""
+
+    version: int
+    share: float
+    since: str
+
+    def takes(self, request: str) -> bool:
+        """Whether a request goes to the canary: decided by its id and the canary's version alone."""
+        return int(sha256_text(f"{self.version} {request}")[:8], 16) < self.share * 2**32
+
+
+@dataclass(frozen=True)
+class VersionContents:
+    """What a version folder consists of, its `version.json`: registry version, base (name, folder, digest), sha256 of
+    each file of the adapter."""
+
+    model: str
+    version: int
+    run_id: str
+    base: dict[str, str]
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Release(VersionContents):
+    """The version that takes traffic since `time`, and the one that did before, to which a rollback returns."""
+
+    previous: int | None
+    time: str
+    canary: Canary | None = None
+
+    @classmethod
+    def of(cls, contents: VersionContents, previous: int | None) -> Release:
+        return cls(**asdict(contents), previous=previous, time=now())
+
+
+def now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def read_release(home: Path) -> Release | None:
+    """None when nothing was deployed. Raises ArtifactError for a file that is not ours."""
+    path = home / RELEASE_FILE
+    try:
+        value: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        canary = value.pop("canary")
+        return Release(**value, canary=Canary(**canary) if canary else None)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        hint = "remove it and run `revelator model deploy` again"
+        raise ArtifactError(f"this is no record of a release: {error!r}", where=str(path), hint=hint) from error
+
+
+def write_release(home: Path, release: Release) -> None:
+    files.write_json(home / RELEASE_FILE, asdict(release))
+
+
+@dataclass
+class Choice:
+    """The version for one question; "" leaves it to Triton, which takes the highest that is loaded.
+
+    `champion` is set when `version` is a canary: the version that the same prompts are put to for comparison.
+    `answered` collects, by model, the versions that did answer.
+    """
+
+    version: str = ""
+    champion: str | None = None
+    request: str = ""
+    answered: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+    def versions(self) -> dict[str, str]:
+        """By model; two versions, `1, 2`, when the first was unloaded before the question was done."""
+        return {model: ", ".join(sorted(found)) for model, found in self.answered.items()}
+
+
+_CHOICE: ContextVar[Choice | None] = ContextVar("choice", default=None)
+
+
+def current_choice() -> Choice:
+    """The choice for the question that this task works for."""
+    return _CHOICE.get() or Choice()
+
+
+@contextmanager
+def use_choice(choice: Choice) -> Iterator[Choice]:
+    """Calls made in this block, and by tasks started in it, go to the version that `choice` names."""
+    token = _CHOICE.set(choice)
+    try:
+        yield choice
+    finally:
+        _CHOICE.reset(token)
+
+
+class Traffic:
+    """Chooses by the `release.json` below `home`. Used by one event loop."""
+
+    def __init__(self, home: Path) -> None:
+        self._home = home
+        self._seen: tuple[int, int] | None = None
+        self._release: Release | None = None
+        self._counts: dict[str, int] = defaultdict(int)
+        self._locks: dict[str, IO[str]] = {}
+
+    @contextmanager
+    def question(self, request: str) -> Iterator[Choice]:
+        """The choice for one question; `request` is its id, and the same id is treated the same."""
+        choice = self._choose(request)
+        versions = [v for v in (choice.version, choice.champion) if v]
+        for version in versions:
+            self._enter(version)
+        try:
+            with use_choice(choice):
+                yield choice
+        finally:
+            for version in versions:
+                self._leave(version)
+
+    def _choose(self, request: str) -> Choice:
+        release = self._read_if_changed()
+        if release is None:
+            return Choice(request=request)
+        version, canary = str(release.version), release.canary
+        if canary and canary.takes(request):
+            return Choice(str(canary.version), version, request)
+        return Choice(version, request=request)
+
+    def _read_if_changed(self) -> Release | None:
+        try:
+            found = (self._home / RELEASE_FILE).stat()
+        except FileNotFoundError:
+            return None
+        if self._seen != (found.st_ino, found.st_mtime_ns):
+            self._release = read_release(self._home)
+            self._seen = (found.st_ino, found.st_mtime_ns)
+        return self._release
+
+    def _enter(self, version: str) -> None:
+        self._counts[version] += 1
+        if self._counts[version] == 1:
+            with suppress(OSError):  # a full disk: then a switch does not wait for these questions
+                self._locks[version] = traffic_lock(self._home, version).open("w")
+                fcntl.flock(self._locks[version], fcntl.LOCK_SH)
+
+    def _leave(self, version: str) -> None:
+        self._counts[version] -= 1
+        if self._counts[version] == 0 and version in self._locks:
+            self._locks.pop(version).close()
+
+
+def traffic_lock(home: Path, version: str) -> Path:
+    """The file that is locked while questions are under way with `version`."""
+    folder = home / TRAFFIC
+    folder.mkdir(exist_ok=True)
+    return folder / version

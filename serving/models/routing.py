@@ -1,0 +1,146 @@
+"""The revelator as the executor calls it: the version chosen for a question, and a canary beside the champion.
+
+Each prompt of a question that the canary answers is put to the champion too; the question waits for the canary alone.
+One line a prompt goes to `canary/<version>.jsonl` below the home folder, without any text of
+questions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from revelator.files import sha256_text
+from revelator.tasks import TASKS
+from serving.models.releases import Choice, current_choice, use_choice
+from serving.protocols import Completion, Revelator
+
+log = logging.getLogger(__name__)
+Outcome = tuple[list[Completion] | Exception, float]  # and the milliseconds that it took
+
+
+class RoutedRevelator:
+    """`serving.protocols.Revelator` over another one that obeys `current_choice()`.
+
+    While a canary answers a question, the champion completes the same prompts beside it. The caller waits for the
+    canary; if that fails, for the champion, whose answer it gets.
+    """
+
+    def __init__(self, revelator: Revelator, home: Path) -> None:
+        self._revelator = revelator
+        self._home = home
+        self._comparing: set[asyncio.Task[None]] = set()
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        choice = current_choice()
+        if choice.champion is None or temperature > 0:  # what is sampled differs by chance
+            return await self._revelator.complete(task, prompts, temperature=temperature)
+        beside = replace(choice, version=choice.champion, champion=None, answered=Choice().answered)
+        reference = asyncio.create_task(self._complete_timed(beside, task, prompts))
+        try:
+            found, took = await self._complete_timed(choice, task, prompts)
+        except BaseException:
+            reference.cancel()
+            raise
+        comparing = asyncio.create_task(self._compare(choice, task, (found, took), reference))
+        self._comparing.add(comparing)
+        comparing.add_done_callback(self._comparing.discard)
+        if not isinstance(found, Exception):
+            return found
+        found, _ = await asyncio.shield(reference)
+        choice.answered["revelator"] |= beside.answered["revelator"]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    async def _complete_timed(self, choice: Choice, task: str, prompts: Sequence[str]) -> Outcome:
+        began = time.perf_counter()
+        with use_choice(choice):
+            try:
+                found: list[Completion] | Exception = await self._revelator.complete(task, prompts)
+            except Exception as error:
+                found = error
+        return found, (time.perf_counter() - began) * 1000
+
+    async def _compare(self, choice: Choice, task: str, answer: Outcome, reference: asyncio.Task[Outcome]) -> None:
+        """Writes a line a prompt, unless the champion failed too, or another version stood in for the canary."""
+        (found, took), (expected, champion_took) = answer, await reference
+        answered = choice.answered["revelator"]
+        if isinstance(expected, Exception) or (not isinstance(found, Exception) and answered != {choice.version}):
+            return
+        given: Sequence[Completion | Exception] = [found] * len(expected) if isinstance(found, Exception) else found
+        request = sha256_text(choice.request)[:16]
+        times = took, champion_took
+        rows = [compare(request, task, *pair, times) for pair in zip(given, expected, strict=True)]
+        try:
+            append_comparisons(self._home, int(choice.version), rows)
+        except OSError as error:
+            log.warning("a comparison with the canary is lost: %s", error)
+
+    async def close(self) -> None:
+        """Waits for the comparisons under way."""
+        await asyncio.gather(*self._comparing)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One prompt, put to both versions. `agrees`: the same label, the same shape of plan, the same text."""
+
+    request: str  # digest of the question's id
+    task: str
+    canary_ms: float
+    champion_ms: float
+    canary_valid: bool  # False too when the canary gave no answer: `error`
+    champion_valid: bool
+    agrees: bool
+    error: str = ""
+
+
+def compare(
+    request: str, task: str, canary: Completion | BaseException, champion: Completion, times: tuple[float, float]
+) -> Comparison:
+    """`times` are the canary's and the champion's milliseconds."""
+    canary_ms, champion_ms = (round(ms, 3) for ms in times)
+    answered = None if isinstance(canary, BaseException) else canary
+    return Comparison(
+        request,
+        task,
+        canary_ms,
+        champion_ms,
+        canary_valid=answered is not None and _is_valid(task, answered),
+        champion_valid=_is_valid(task, champion),
+        agrees=answered is not None and _agree(task, answered, champion),
+        error="" if answered else type(canary).__name__,
+    )
+
+
+def _is_valid(task: str, completion: Completion) -> bool:
+    return not completion.degraded and TASKS[task].sound(completion.text) is not None
+
+
+def _agree(task: str, one: Completion, other: Completion) -> bool:
+    """Whether two versions come to the same: the shape of a plan, else what the task's parser makes of the text."""
+    return TASKS[task].outcome(one.text) == TASKS[task].outcome(other.text)
+
+
+def comparisons_file(home: Path, version: int) -> Path:
+    return home / "canary" / f"{version}.jsonl"
+
+
+def append_comparisons(home: Path, version: int, rows: Sequence[Comparison]) -> None:
+    """Appends whole lines; several processes may do so at a time."""
+    path = comparisons_file(home, version)
+    path.parent.mkdir(exist_ok=True)
+    with path.open("a", encoding="utf-8") as file:
+        file.write("".join(json.dumps(asdict(row)) + "\n" for row in rows))
+
+
+def read_comparisons(home: Path, version: int) -> list[Comparison]:
+    path = comparisons_file(home, version)
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [Comparison(**json.loads(line)) for line in lines]

@@ -1,0 +1,113 @@
+"""The revelator behind Triton's vLLM backend: the executor's client for it.
+
+The backend is decoupled, so every prompt is a stream of its own that carries one answer; vLLM puts prompts of all
+streams together. Prompts are rendered here, as in training: the backend applies no chat template. A label task is one
+token, chosen among the labels' first tokens, with their log probabilities; the numbers of these tokens were written
+down by `vllm_repository`, so that no tokenizer is needed here. A plan is held to the regular expression of its language
+if it has one: the backend refuses grammars that xgrammar cannot read, and ours are such. What does not check in the end
+is replaced by the fallback of the language, degraded, as with the engine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from revelator.errors import ConfigError
+from revelator.tasks import TASKS
+from serving.models.triton import TritonModels, strings
+from serving.protocols import Completion
+
+MODEL, FACTS_FILE = "revelator_vllm", "revelator.json"
+TEXT_TOKENS = 256  # of a sub-question or a list of parts
+
+
+@dataclass(frozen=True)
+class VllmFacts:
+    """What `revelator.json` beside model.json says.
+
+    `adapter` is the name in multi_lora.json of the version that answers unless another is asked for; `versions` maps
+    each version to such a name; `label_tokens` each label to its first token.
+    """
+
+    adapter: str
+    versions: dict[str, str]
+    label_tokens: dict[str, int]
+
+
+def read_facts(folder: Path) -> VllmFacts:
+    """Raises ConfigError when `folder` is no version folder of `revelator model deploy --engine vllm`."""
+    try:
+        return VllmFacts(**json.loads((folder / FACTS_FILE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        hint = "write it with `revelator model deploy --engine vllm`"
+        raise ConfigError(f"not readable: {error}", where=str(folder / FACTS_FILE), hint=hint) from error
+
+
+class VllmRevelator:
+    """`serving.protocols.Revelator` over the Triton model `revelator_vllm`.
+
+    `version` chooses among the registry versions that are served over one base; None is the deployed one.
+    """
+
+    def __init__(self, models: TritonModels, facts: VllmFacts, version: int | None = None) -> None:
+        if version is not None and str(version) not in facts.versions:
+            known = ", ".join(facts.versions)
+            raise ConfigError(f"version {version} is not served by vLLM", where=MODEL, hint=f"versions are {known}")
+        self._models, self._facts = models, facts
+        self._adapter = facts.adapter if version is None else facts.versions[str(version)]
+
+    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
+        """One stream a prompt, all at once; the first error ends the others."""
+        rows = [asyncio.create_task(self._one(task, prompt, temperature)) for prompt in prompts]
+        try:
+            return await asyncio.gather(*rows)
+        finally:
+            for row in rows:
+                row.cancel()
+
+    async def _one(self, task: str, prompt: str, temperature: float) -> Completion:
+        labels = TASKS[task].labels
+        sampling = self._choice(labels) if labels else self._writing(task, temperature)
+        result = await self._models.first(
+            MODEL,
+            text_input=strings([prompt]),
+            stream=np.array([False]),
+            exclude_input_in_output=np.array([True]),
+            sampling_parameters=strings([json.dumps(sampling | {"lora_name": self._adapter})]),
+            return_logprobs=np.array([bool(labels)]),
+            return_num_input_tokens=np.array([True]),
+            return_num_output_tokens=np.array([True]),
+        )
+        read, wrote = (int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output"))
+        if labels:
+            found = self._probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
+            return Completion(max(found, key=found.__getitem__), found, read)
+        text = result.as_numpy("text_output")[0].decode().strip()
+        if TASKS[task].language and TASKS[task].sound(text) is None:
+            return Completion(TASKS[task].fallback(prompt), {}, read, wrote, degraded=True)
+        return Completion(text, {}, read, wrote)
+
+    def _choice(self, labels: Sequence[str]) -> dict[str, Any]:
+        allowed = [self._facts.label_tokens[label] for label in labels]
+        return {"temperature": 0, "max_tokens": 1, "logprobs": len(labels), "allowed_token_ids": allowed}
+
+    def _writing(self, task: str, temperature: float) -> dict[str, Any]:
+        language = TASKS[task].language
+        sampling = {"temperature": temperature, "max_tokens": language.most_tokens if language else TEXT_TOKENS}
+        if language is None or language.regular_expression is None:
+            return sampling
+        return sampling | {"structured_outputs": json.dumps({"regex": f" {language.regular_expression()}"})}
+
+    def _probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
+        """Over the labels alone; one that vLLM does not name has none."""
+        named = {int(token): math.exp(entry["logprob"]) for token, entry in logprobs[0].items()}
+        own = {label: named.get(self._facts.label_tokens[label], 0.0) for label in labels}
+        return {label: value / sum(own.values()) for label, value in own.items()}

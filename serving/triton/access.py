@@ -1,0 +1,146 @@
+"""Who may reach the Triton server and what for: addresses, TLS, and the two secrets of a home folder.
+
+By default the server listens on loopback, in the clear. Other machines can be given gRPC, the page of metrics (in the
+clear) and, on request, HTTP (`serving.http.gateway`).
+
+    .control-token   loads and unloads models, registers shared memory, sets traces and logs: `model deploy`, `serve`
+    .inner-token     asks `revelator`, `retriever` and `generator`: the executor, and the smoke questions of a deploy
+
+Each secret is drawn when it is first needed, into a file that only its owner may read. `REVELATOR_CONTROL_TOKEN` in
+the environment replaces the first where a deploy runs on another machine than the server.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from revelator.channel import TOKEN_HEADER, Tls, control_token
+from revelator.errors import ConfigError, InvalidRequest
+from revelator.files import sync_folder
+
+LOOPBACK = "127.0.0.1"
+CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols that change the server
+TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
+
+
+def server_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
+    """All three files, or none. Raises ConfigError."""
+    if cert and key and ca:
+        return Tls(ca, cert, key, name)
+    if cert or key or ca:
+        raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
+    return None
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """`tls` are the server's certificate and key, and the authority that signed it; with `mutual` clients must show a
+    certificate of the same authority. Raises ConfigError for what would leave the server open."""
+
+    host: str = LOOPBACK
+    tls: Tls | None = None
+    mutual: bool = False
+
+    def __post_init__(self) -> None:
+        try:
+            ipaddress.ip_address(self.host)
+        except ValueError as error:
+            raise ConfigError(f"not an IP address: {self.host!r}", where="--host", hint="--host 0.0.0.0") from error
+        if self.tls and not (self.tls.cert and self.tls.key):
+            raise ConfigError("TLS needs a certificate, its key and its authority's", where="--tls-cert", hint=TLS_HINT)
+        if self.mutual and not self.tls:
+            raise ConfigError("clients' certificates need TLS", where="--tls-mutual", hint=TLS_HINT)
+        if self.tls:
+            self.tls.credentials()
+
+    def options(self, token: str) -> dict[str, str]:
+        """The server's own options. Whoever does not say `token` cannot change the server. Triton 2.51 takes the token
+        as an option alone; `TritonServer` takes it out of the command line as soon as the server is live."""
+        said = f"{CONTROL_PROTOCOLS}:{TOKEN_HEADER}=Bearer {token}"
+        options = {"grpc-address": self.host, "grpc-restricted-protocol": said}
+        if self.tls:
+            options["grpc-use-ssl-mutual" if self.mutual else "grpc-use-ssl"] = "true"
+            options["grpc-server-cert"], options["grpc-server-key"] = str(self.tls.cert), str(self.tls.key)
+            options["grpc-root-cert"] = str(self.tls.ca)
+        return options
+
+    @contextmanager
+    def in_environment(self) -> Iterator[None]:
+        """For the block, this process and the models that it starts reach the server with the server's own files."""
+        if not self.tls:
+            yield
+            return
+        before = dict(os.environ)
+        os.environ.update(self.tls.to_environment())
+        try:
+            yield
+        finally:
+            os.environ.clear()
+            os.environ.update(before)
+
+
+CLOSED = Exposure()
+
+
+Name = Literal[".control-token", ".inner-token"]
+CONTROL: Name = ".control-token"
+INNER: Name = ".inner-token"
+
+
+def read_control_token(home: Path) -> str:
+    """The control token: the environment's, or the one of the home folder."""
+    return control_token() or read_secret(home, CONTROL)
+
+
+def read_secret(home: Path, name: Name) -> str:
+    """The secret in the file `name` of a home folder, drawn where there is none; of two that draw it, one does.
+
+    Raises ConfigError for a file that others may read or that holds no secret, and for a folder that cannot be written.
+    """
+    path = home / name
+    try:
+        if not path.exists():
+            _draw(path)
+        mode, text = path.stat().st_mode, path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"no secret can be kept here: {error}", where=str(path)) from error
+    if stat.S_IMODE(mode) & 0o077:
+        hint = f"others may have read it: rm {path}, and start `revelator serve` again, which draws another"
+        raise ConfigError(f"the file has mode {stat.S_IMODE(mode):o}, not 600", where=str(path), hint=hint)
+    if len(text) < 32:
+        hint = f"rm {path}, and start `revelator serve` again, which draws another"
+        raise ConfigError("the file holds no secret", where=str(path), hint=hint)
+    return text
+
+
+def _draw(path: Path) -> None:
+    aside = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
+    file = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(file, "w", encoding="ascii") as opened:
+            opened.write(secrets.token_hex(32) + "\n")
+            opened.flush()
+            os.fsync(opened.fileno())
+        if not path.exists():
+            os.link(aside, path)  # fails where another drew one meanwhile, and then that one holds
+    except FileExistsError:
+        pass
+    finally:
+        aside.unlink()
+    sync_folder(path.parent)
+
+
+def require_secret(wanted: str, sent: object, model: str) -> None:
+    """Raises InvalidRequest where a request to an inner model does not carry its secret."""
+    if not (isinstance(sent, str) and hmac.compare_digest(sent.encode(errors="replace"), wanted.encode())):
+        hint = "put the question to the model `executor`, as revelator.client does"
+        raise InvalidRequest("this model answers the executor alone", where=f"model {model}", hint=hint)

@@ -1,0 +1,113 @@
+"""What the models share inside Triton's Python backend: parameters, text tensors, limits, responses, errors.
+
+Imported by model_repo/*/model.py only: `triton_python_backend_utils` exists in the stub process and nowhere else.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+from revelator._wire import grpc_code, write_error
+from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from serving.models.triton import SECRET_PARAMETER
+from serving.triton.access import INNER, read_secret, require_secret
+from serving.triton.inside.processes import start_heartbeat
+
+log = logging.getLogger(__name__)
+start_heartbeat()
+
+
+def parameters(args: dict[str, str]) -> dict[str, str]:
+    """The `parameters` of config.pbtxt, from the arguments of `initialize`."""
+    config = json.loads(args["model_config"])
+    return {name: value["string_value"] for name, value in config["parameters"].items()}
+
+
+def array(request: Any, name: str) -> np.ndarray:
+    """A copy of an input: the request's memory is the server's again as soon as `execute` returns."""
+    return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
+
+
+def is_given(request: Any, name: str) -> bool:
+    """Whether the request has this optional input."""
+    return pb_utils.get_input_tensor_by_name(request, name) is not None
+
+
+def texts(request: Any, name: str, most: int | None = None) -> list[str]:
+    """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8, and for more than `most` of one."""
+    values = array(request, name).ravel()
+    if most is not None and (size := max(map(len, values), default=0)) > most:
+        raise InvalidRequest(f"the input {name} has {size} bytes; at most {most} are taken")
+    try:
+        return [value.decode() for value in values]
+    except UnicodeDecodeError as error:
+        fault = f"the input {name} is not UTF-8: {error.reason} at byte {error.start}"
+    raise InvalidRequest(fault)  # not from the error, whose frames hold the request
+
+
+def text(request: Any, name: str, most: int | None = None) -> str:
+    """The one string of an input STRING[1]. Raises InvalidRequest as `texts` does."""
+    return texts(request, name, most)[0]
+
+
+def parameter(request: Any, name: str) -> object:
+    """The request's parameter of this name, as the client sent it; None without one."""
+    return json.loads(request.parameters() or "{}").get(name)
+
+
+class Inner:
+    """What an inner model asks of each request: the secret of the home folder that it is served from."""
+
+    def __init__(self, args: dict[str, str]) -> None:
+        self._model = args["model_name"]
+        self._secret = read_secret(Path(args["model_repository"]).parents[1], INNER)
+
+    def check(self, request: Any) -> None:
+        """Raises InvalidRequest, before anything of the request is looked at."""
+        require_secret(self._secret, parameter(request, SECRET_PARAMETER), self._model)
+
+
+def strings(*values: str) -> np.ndarray:
+    """A lone surrogate, which JSON can write and UTF-8 cannot, goes out as a question mark."""
+    return np.array([value.encode(errors="replace") for value in values], dtype=np.object_)
+
+
+def response(**outputs: np.ndarray) -> Any:
+    return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
+
+
+def counter(name: str, description: str, label: str) -> Callable[[str], None]:
+    """A counter on Triton's metrics page: call it with the value of `label` that is to be counted."""
+    family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
+    series: dict[str, Any] = {}
+
+    def count(value: str) -> None:
+        if value not in series:
+            series[value] = family.Metric(labels={label: value})
+        series[value].increment(1)
+
+    return count
+
+
+def failure(error: BaseException) -> Any:
+    """The response for an error. One that is not ours is a fault of this program: it is logged and sent as INTERNAL."""
+    if not isinstance(error, RevelatorError):
+        log.exception("unexpected error", exc_info=error)
+        error = ServingError(f"{type(error).__name__}: {error}", hint="the server's log holds the traceback")
+    codes = {"INVALID_ARGUMENT": "INVALID_ARG", "DEADLINE_EXCEEDED": "CANCELLED"}
+    code = codes.get(grpc_code(error), grpc_code(error))
+    return pb_utils.InferenceResponse(
+        error=pb_utils.TritonError(write_error(error), getattr(pb_utils.TritonError, code))
+    )
+
+
+def send_last(sender: Any, answer: Any) -> None:
+    """Sends the last response of a request, the only one of a model that is not decoupled; None: only that it ended."""
+    sender.send(answer, flags=pb_utils.TRITONSERVER_RESPONSE_COMPLETE_FINAL)

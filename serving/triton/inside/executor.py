@@ -1,0 +1,206 @@
+"""The executor behind its Triton model: a request's strings in, a trace out; answers are cached on demand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AsyncExitStack, aclosing, nullcontext
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+from cachetools import TTLCache
+
+from revelator.errors import DeadlineExceeded, InvalidRequest
+from revelator.files import sha256_text
+from revelator.limits import Limits
+from revelator.trace import Trace
+from revelator.trace_events import Event
+from serving.executor import Executor
+from serving.knowledge.config import open_sources
+from serving.models.releases import Traffic, current_choice
+from serving.models.routing import RoutedRevelator
+from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
+from serving.models.vllm import VllmRevelator, read_facts
+from serving.pauses import offload
+from serving.protocols import Revelator
+from serving.triton.access import INNER, read_secret
+from serving.triton.inside.admission import Admission
+from serving.triton.inside.options import read_options, read_trace
+from serving.triton.inside.processes import ProcessGuard
+
+CHARACTERS = 20  # of an answer or a document, with the time that it takes to write it as the measure
+
+
+class QuestionService:
+    """Answers questions with the three other models of the server at `url`.
+
+    `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
+    What is promoted below `home` answers (`serving.models.releases`), or `vllm`, the version folder of the model
+    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits`
+    is JSON that lowers the executor's own; `ended` is called with each trace once it is whole; `admission` says when
+    it is a question's turn.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        home: Path,
+        sources: Path | None = None,
+        vllm: Path | None = None,
+        cache: AnswerCache | None = None,
+        limits: str = "",
+        ended: Callable[[Trace], object] = lambda trace: None,
+        admission: Admission | None = None,
+    ) -> None:
+        self.url = url
+        self.home = home
+        self.sources = sources
+        self.vllm = vllm
+        self.cache = cache
+        self.limits = Limits().lowered(json.loads(limits or "{}"))
+        self._ended = ended
+        self._admission = admission
+        self._traffic = Traffic(home)
+
+    @classmethod
+    def configured(
+        cls,
+        home: Path,
+        parameters: Mapping[str, str],
+        ended: Callable[[Trace], object],
+        admission: Admission,
+        cache: AnswerCache | None = None,
+    ) -> QuestionService:
+        """As the `parameters` of a config.pbtxt say, with the models of the server that started this process."""
+        sources, vllm = (Path(parameters[name]) if parameters.get(name) else None for name in ("sources", "vllm"))
+        limits = parameters.get("limits", "")
+        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, ended, admission)
+
+    async def open(self, stack: AsyncExitStack) -> None:
+        models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
+        planner: Revelator = VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._routed(models, stack)
+        services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
+        sources = open_sources(self.sources, services[1])
+        stack.push_async_callback(sources.close)
+        logical = RemoteRetriever(models, "logic")
+        turn = self._admission.turn if self._admission else nullcontext
+        if self._admission:
+            stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
+        self._executor = Executor(
+            *services, self.limits, sources=sources, logical=logical, ended=self._finished, turn=turn
+        )
+
+    def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
+        revelator = RoutedRevelator(RemoteRevelator(models), self.home)
+        stack.push_async_callback(revelator.close)
+        return revelator
+
+    def allowed(self, deadline_ms: object) -> float:
+        """Seconds in which a question must end. Raises InvalidRequest."""
+        return min(_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
+
+    async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
+        """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
+        wanted = await self._wanted(question, options, deadline_ms)
+        cache = None if "reuse" in wanted else self.cache  # its key would be megabytes
+        with self._traffic.question(request_id or question) as choice:
+            if cache and (kept := cache.find(question, options, choice.version)):
+                return kept
+            trace = await self._executor.run(question, **wanted)
+        trace = replace(trace, versions={**trace.versions, **choice.versions()})
+        if cache:
+            cache.keep(question, options, choice.version, trace)
+        return trace
+
+    async def stream(
+        self, question: str, options: str, deadline_ms: object, request_id: str = ""
+    ) -> AsyncGenerator[Event, None]:
+        """The same question's events, each when it happens. Closing the generator cancels the question."""
+        wanted = await self._wanted(question, options, deadline_ms)
+        with self._traffic.question(request_id or question) as choice:
+            async with aclosing(self._executor.stream(question, **wanted)) as events:
+                async for event in events:
+                    if event.kind == "finished":
+                        event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
+                    yield event
+
+    async def _wanted(self, question: str, options: str, deadline_ms: object) -> dict[str, Any]:
+        """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,
+        also for a question that is too long."""
+        self.limits.check_question(question)
+        seconds = self.allowed(deadline_ms)
+        try:
+            async with asyncio.timeout(seconds):
+                return await offload(len(options), partial(self._read, options, deadline_ms))
+        except TimeoutError as error:
+            raise DeadlineExceeded(f"the options were not read within {seconds * 1000:g} ms") from error
+
+    def _read(self, options: str, deadline_ms: object) -> dict[str, Any]:
+        wanted = read_options(options, self.limits.options_bytes)
+        wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
+        if "reuse" in wanted:
+            wanted["reuse"] = read_trace(wanted["reuse"])
+        return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
+
+    def _finished(self, trace: Trace) -> None:
+        self._ended(replace(trace, versions={**trace.versions, **current_choice().versions()}))
+
+
+async def write_trace(trace: Trace) -> str:
+    """Its JSON; that of a large trace is written beside the event loop."""
+    values = sum(len(node.documents) + len(node.answers) for node in trace.nodes)
+    return await offload(CHARACTERS * values, trace.to_text)
+
+
+def _milliseconds(value: object) -> float | None:
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise InvalidRequest(f"deadline_ms must be a number of milliseconds, not {value!r:.60}")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        number = -1.0
+    if not 0 < number < float("inf"):
+        raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
+    return number
+
+
+CACHE_SECONDS = 3600.0  # what a graph or the web says may change
+Lookup = Literal["hit", "miss"]
+
+
+class AnswerCache:
+    """Answers to the same question, with the same options, of the same version: the `entries` used last, none older
+    than an hour. `looked_up` is called with the result of each lookup.
+
+    Triton's own response cache cannot do this: its key is the executor's inputs and version, not the revelator's, so a
+    deploy would not show, and it would keep partial answers as well.
+    """
+
+    def __init__(self, entries: int, looked_up: Callable[[Lookup], object]) -> None:
+        self._kept: TTLCache[str, Trace] = TTLCache(entries, CACHE_SECONDS)
+        self._looked_up = looked_up
+
+    def find(self, question: str, options: str, version: str) -> Trace | None:
+        """The trace that this version of the revelator gave the first time, times and all."""
+        found = self._kept.get(_key(question, options, version))
+        self._looked_up("hit" if found else "miss")
+        return found
+
+    def keep(self, question: str, options: str, version: str, trace: Trace) -> None:
+        """Keeps a complete answer that came about in the way that was meant; every other is asked again.
+
+        So is one that another version had to help with because `version` was unloaded meanwhile.
+        """
+        meant = trace.versions.get("revelator", version) == version and not trace.degraded
+        if trace.outcome == "complete" and meant:
+            self._kept[_key(question, options, version)] = trace
+
+
+def _key(*parts: str) -> str:
+    return sha256_text("\0".join(parts))

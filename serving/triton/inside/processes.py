@@ -1,0 +1,114 @@
+"""Model processes that die: their callers are told, and a process that can run no Python ends itself.
+
+Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
+does: the call would wait for the question's deadline. So the server's child processes are looked at while calls wait.
+A client of the executor cannot see them; it asks the executor (`revelator._looks`).
+
+If the server ends while the stub of Triton 2.51 loads its model, the stub waits for the server forever and holds the
+interpreter's lock, so that its own check of its parent waits too. The kernel's alarm needs no lock.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import psutil
+
+from revelator.errors import Unavailable
+
+LOOK_SECONDS = 1.0
+REMEMBERED = 10_000  # calls, each for longer than a client waits before it looks
+
+
+class ProcessGuard:
+    """Of the processes of `model`, a model of the same server as the one whose process this is."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._server = psutil.Process(os.getppid())
+        self._waiting: set[asyncio.Timeout] = set()
+        self._look: asyncio.Task[None] | None = None
+
+    @asynccontextmanager
+    async def call(self) -> AsyncIterator[None]:
+        """Around one call: raises Unavailable when a process that might have been at work on it is gone."""
+        try:
+            async with asyncio.timeout(None) as scope:
+                self._waiting.add(scope)
+                if self._look is None or self._look.done():
+                    self._look = asyncio.create_task(self._look_while_calls_wait())
+                try:
+                    yield
+                finally:
+                    self._waiting.discard(scope)
+        except TimeoutError as error:
+            if not scope.expired():
+                raise
+            raise Unavailable("its process died while it was asked", where=f"model {self._model}") from error
+
+    async def _look_while_calls_wait(self) -> None:
+        lived = await asyncio.to_thread(self._processes)
+        while self._waiting:
+            await asyncio.sleep(LOOK_SECONDS)
+            asked = list(self._waiting)
+            live = await asyncio.to_thread(self._processes)
+            if lived - live:
+                for scope in self._waiting.intersection(asked):
+                    scope.reschedule(0.0)
+            lived = live
+
+    def _processes(self) -> set[int]:
+        return processes(self._server, self._model)
+
+
+class SeenCalls:
+    """The calls that this process of `model` has seen, by the clients' own names for them."""
+
+    def __init__(self, model: str) -> None:
+        self._model = model
+        self._began = time.monotonic()
+        self._calls: dict[str, None] = {}  # the earliest first
+
+    def add(self, call: str | None) -> None:
+        if call:
+            self._calls[call] = None
+            if len(self._calls) > REMEMBERED:
+                del self._calls[next(iter(self._calls))]
+
+    def sight(self, calls: Sequence[str]) -> str:
+        """What a look for these calls is told (`revelator._looks.Sight`)."""
+        known = [call for call in calls if call in self._calls]
+        told = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
+        alive = processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
+        return json.dumps({**told, "alive": [*alive]})
+
+
+def processes(server: psutil.Process, model: str) -> set[int]:
+    """The process ids of a model; a process that has died and is still listed has no command line."""
+    found = set()
+    for child in server.children():
+        with suppress(psutil.Error):
+            if any(f"/{model}/" in argument for argument in child.cmdline()):
+                found.add(child.pid)
+    return found
+
+
+LIMIT_SECONDS = 60
+
+
+def start_heartbeat() -> None:
+    """From now on this process is ended (SIGALRM) once it has run no Python for `LIMIT_SECONDS`."""
+    threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
+
+
+def _beat() -> None:
+    while True:
+        signal.alarm(LIMIT_SECONDS)
+        time.sleep(LIMIT_SECONDS / 4)

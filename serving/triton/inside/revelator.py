@@ -1,0 +1,93 @@
+"""The revelator behind its Triton model: rows of any tasks, grouped so that each task is one pass of the engine."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from revelator.errors import InvalidRequest, RevelatorError
+from revelator.tasks import TASKS
+from serving.models.engine import Engine, never
+from serving.models.revelator_model import complete
+from serving.protocols import Completion, Decoding
+from serving.triton.inside.batches import run_together
+from serving.triton.repository import ADAPTER, CONTENTS_FILE
+
+PROMPT_BYTES, PROMPTS_BYTES = 131_072, 524_288  # each prompt, and all of one request; 1 MB takes a tokenizer 1.5 s
+TEMPERATURES = (0.01, 10.0)  # below, 32-bit softmax overflows; above, all tokens are nearly as likely
+LOOK_SECONDS = 0.02
+
+
+class Client:
+    """Who waits for a request. Looked at between tokens, and seldom: a look costs 0.15 ms of message passing."""
+
+    def __init__(self, is_cancelled: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._is_cancelled = is_cancelled
+        self._clock = clock
+        self._next_look = clock()
+        self._left = False
+
+    def has_left(self) -> bool:
+        if not self._left and self._clock() >= self._next_look:
+            self._left = self._is_cancelled()
+            self._next_look = self._clock() + LOOK_SECONDS
+        return self._left
+
+
+@dataclass(frozen=True)
+class Row:
+    """One prompt of a batch; `cancelled` says whether its client went away."""
+
+    task: str
+    prompt: str
+    temperature: float = 0.0
+    cancelled: Callable[[], bool] = never
+
+    def refusal(self) -> InvalidRequest | None:
+        """Why no model can complete this."""
+        if self.task not in TASKS:
+            return InvalidRequest(f"there is no task {self.task!r}", hint=f"tasks are {', '.join(TASKS)}")
+        if not self.prompt:
+            return InvalidRequest("the prompt is empty")
+        low, high = TEMPERATURES
+        if self.temperature != 0 and not low <= self.temperature <= high:
+            return InvalidRequest(f"the temperature must be 0, or {low:g} to {high:g}, not {self.temperature:g}")
+        return None
+
+
+class CompletionService:
+    """The base and the adapter of a version folder. Raises ArtifactError when they do not belong together."""
+
+    def __init__(self, folder: Path, decoding: Decoding = "beams") -> None:
+        release = json.loads((folder / CONTENTS_FILE).read_text(encoding="utf-8"))
+        self._decoding = decoding
+        self._engine = Engine(release["base"]["folder"], folder / ADAPTER)
+
+    def complete(self, rows: Sequence[Row]) -> list[Completion | RevelatorError]:
+        """One outcome a row, in order; what goes wrong with one task's rows leaves the others alone. Work that no row's
+        client waits for any more ends as Cancelled."""
+        outcomes: dict[int, Completion | RevelatorError] = {}
+        groups: dict[tuple[str, float], list[int]] = {}
+        for i, row in enumerate(rows):
+            if refusal := row.refusal():
+                outcomes[i] = refusal
+            else:
+                groups.setdefault((row.task, row.temperature), []).append(i)
+        for (task, temperature), members in groups.items():
+            found = run_together([rows[i] for i in members], partial(self._pass, task, temperature), f"task {task}")
+            outcomes.update(zip(members, found, strict=True))
+        return [outcomes[i] for i in range(len(rows))]
+
+    def _pass(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
+        return complete(
+            self._engine,
+            task,
+            [row.prompt for row in rows],
+            temperature,
+            decoding=self._decoding,
+            cancelled=lambda: all(row.cancelled() for row in rows),
+        )

@@ -1,0 +1,194 @@
+"""What a model's process reports of its requests: metrics, a line in the log, and a span that continues the client's.
+
+Nothing here may fail a question: an error of telemetry is logged, and the question goes on.
+
+The log holds one JSON line a question or error, without any text of a question unless a switch asks for it.
+
+    REVELATOR_EVENTS=/var/log/revelator.jsonl     # `-`: standard error, which a container's platform collects
+    REVELATOR_LOG_QUESTIONS=1                     # questions, plans, answers and messages too
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import re
+import sys
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import wraps
+from typing import Any, ParamSpec
+
+from revelator import spans
+from revelator._looks import CALL, LOOK
+from revelator._wire import grpc_code
+from revelator.errors import RevelatorError
+from revelator.trace import Trace
+from serving.triton.inside.metrics import Metrics, calls, sample, samples
+
+ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
+LOOK_CHARACTERS = 8_192  # of 248 calls of our clients, whose looks name no more
+log = logging.getLogger(__name__)
+_TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
+Taken = ParamSpec("Taken")
+
+
+def _harmless(tell: Callable[Taken, None]) -> Callable[Taken, None]:
+    """`tell`, of which an error is logged and goes no further."""
+
+    @wraps(tell)
+    def told(*args: Taken.args, **kwargs: Taken.kwargs) -> None:
+        try:
+            tell(*args, **kwargs)
+        except Exception:
+            log.exception("telemetry failed")
+
+    return told
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
+    client's own name for it, `look` those of the calls that it asks after (`revelator._looks`)."""
+
+    id: str
+    traceparent: str | None = None
+    call: str | None = None
+    look: tuple[str, ...] | None = None
+    began: float = field(default_factory=time.perf_counter)
+
+    @classmethod
+    def of(cls, request: Any) -> Arrival:
+        """The client's request id, or one of our own; its trace, in that the server's own span if it tells any. What
+        the client sent as its trace and is none is left out."""
+        parameters = json.loads(request.parameters() or "{}")
+        sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, LOOK))
+        if spans.are_on() and (inside := request.trace().get_context()):
+            sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
+        looked = look[:LOOK_CHARACTERS].split(",") if isinstance(look, str) else None
+        known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
+        return cls(
+            request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
+            sent if known else None,
+            call[:ID_CHARACTERS] if isinstance(call, str) else None,
+            tuple(name[:ID_CHARACTERS] for name in looked) if looked is not None else None,
+        )
+
+    @property
+    def trace_id(self) -> str | None:
+        return self.traceparent.split("-")[1] if self.traceparent else None
+
+
+CURRENT: ContextVar[Arrival] = ContextVar("arrival")
+
+
+class Telemetry:
+    """Told by the request loop how many requests are in flight and how they fail, by the executor of each trace."""
+
+    def __init__(self, model: str) -> None:
+        self.model = model
+        self._metrics = Metrics(model)
+        self._log = EventLog(model)
+        spans.start(f"revelator-{model}")
+
+    @_harmless
+    def in_flight(self, count: int, limit: int) -> None:
+        gauges = sample("revelator_in_flight", count), sample("revelator_in_flight_limit", limit)
+        self._metrics.add(gauges)
+
+    @_harmless
+    def answered(self, trace: Trace) -> None:
+        """Called in the context of the request that the trace answers."""
+        self._metrics.add(samples(trace))
+        spent: dict[str, float] = {}
+        for node in trace.nodes:
+            for call in calls(node):
+                spent[call["task"]] = round(spent.get(call["task"], 0.0) + call["ms"], 1)
+        leaves = sum(node.kind == "atomic" for node in trace.nodes)
+        texts = {"question": trace.question, "plan": trace.plan, "answer": trace.answer} if self._log.texts else {}
+        self._log.write(
+            "question",
+            **_ids(),
+            code="OK",
+            outcome=trace.outcome,
+            route=trace.route,
+            strategy=trace.strategy,
+            plan_source=trace.plan_source,
+            degraded=trace.degraded,
+            leaves=leaves,
+            ms=round(trace.wall_ms, 1),
+            critical_path_ms=round(trace.critical_path_ms, 1),
+            spent_ms=spent,
+            versions=trace.versions,
+            **texts,
+        )
+
+    @_harmless
+    def failed(self, error: BaseException) -> None:
+        """Called in the context of the request that ends with this error."""
+        code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
+        kind = type(error).__name__
+        self._metrics.add([sample("revelator_errors_total", code=code, error=kind)])
+        message = str(error) if self._log.texts else None
+        ms = round((time.perf_counter() - CURRENT.get().began) * 1000, 1)
+        self._log.write("error", **_ids(), code=code, error=kind, ms=ms, message=message)
+
+    def close(self) -> None:
+        self._metrics.close()
+
+
+def _ids() -> dict[str, str | None]:
+    asked = CURRENT.get()
+    return {"request": asked.id, "trace": asked.trace_id}
+
+
+FILE, TEXTS = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"
+_OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody reads is an error
+log = logging.getLogger(__name__)
+
+
+class EventLog:
+    """Writes the events of one model; nowhere when no file is named.
+
+    Lines are appended whole. The file is opened for each, so a file that a rotation moved away is created again, and a
+    disk that was full is written to again once it has room.
+    """
+
+    def __init__(self, model: str, environment: Mapping[str, str] = os.environ) -> None:
+        self._model = model
+        self.texts = environment.get(TEXTS, "") not in ("", "0")
+        self._place = environment.get(FILE)
+        self._fault: str | None = None
+
+    def write(self, event: str, **values: object) -> None:
+        """One line; a value that is None is left out. A line that cannot be written is lost: the process's own log says
+        so of the first, and again of another reason."""
+        if not self._place:
+            return
+        now = datetime.now(UTC).isoformat(timespec="milliseconds")
+        line = {"time": now, "event": event, "model": self._model, **values}
+        text = json.dumps({name: value for name, value in line.items() if value is not None}, ensure_ascii=False)
+        try:
+            self._append(f"{text}\n".encode(errors="replace"))
+            self._fault = None
+        except (OSError, ValueError) as error:  # of a path that is none
+            if self._fault != str(error):
+                log.warning("events are lost: %s", error)
+            self._fault = str(error)
+
+    def _append(self, line: bytes) -> None:
+        if self._place == "-":
+            sys.stderr.buffer.write(line)
+            sys.stderr.buffer.flush()
+            return
+        assert self._place is not None
+        file = os.open(self._place, _OPENED, 0o600)  # it may hold questions
+        try:
+            os.write(file, line)
+        finally:
+            os.close(file)

@@ -1,0 +1,265 @@
+"""A home folder in service: the server runs, its models are loaded, and `serve.json` holds its addresses.
+
+The process that serves holds a lock on the home folder. The kernel releases it however the process ends, so a stale
+`serve.json` misleads nobody. A watchdog loads a model again when the model's process has died.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import IO
+
+import psutil
+from starlette.types import ASGIApp
+
+from revelator import files
+from revelator.client import AsyncClient
+from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.registry import existing
+from serving.http.gateway import create_gateway, create_metrics, serve_http
+from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
+from serving.models.releases import read_release
+from serving.triton import control, repository
+from serving.triton.access import CLOSED, Exposure, read_control_token
+from serving.triton.control import served_models
+from serving.triton.installation import find_installation
+from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
+from serving.triton.server import LOOPBACK, Ports, TritonServer
+
+SERVE_JSON = "serve.json"
+GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
+LOCK = ".serve.lock"
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """What `serve.json` says: process ids, addresses, and the version of each model when it was started."""
+
+    pid: int
+    server_pid: int
+    http: str | None  # None where HTTP was not asked for
+    grpc: str
+    metrics: str
+    log: str
+    models: dict[str, int]
+    started: str
+
+
+@contextmanager
+def lock(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[bool]:
+    """Whether this process could take the lock `path`, which it then holds until the end of the block."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w")
+    except OSError as error:
+        hint = "name a folder that you may write, with --home or REVELATOR_HOME"
+        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path.parent), hint=hint) from error
+    with file:
+        yield _take(file, kind)
+
+
+def _take(file: IO[str], kind: int) -> bool:
+    for _ in range(5):  # who only looks whether a server is up holds the lock for a moment
+        try:
+            fcntl.flock(file, kind | fcntl.LOCK_NB)
+            return True
+        except BlockingIOError:
+            time.sleep(0.02)
+    return False
+
+
+def find_running_server(home: Path) -> RunningServer | None:
+    """The server of this home folder, if one is up and ready."""
+    path = home / SERVE_JSON
+    if not path.exists():
+        return None
+    with lock(home / LOCK, fcntl.LOCK_SH) as free:
+        if free:
+            return None
+    try:
+        return RunningServer(**json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def models_to_serve(home: Path) -> dict[str, int]:
+    """Each model's version. ArtifactError when no version of the revelator was deployed."""
+    promoted = read_release(home)
+    version = promoted.version if promoted else None
+    if version is None or version not in repository.versions(home, REVELATOR):
+        where = str(repository.repository(home) / REVELATOR)
+        hint = f"put the registry's champion there: revelator model deploy --home {home}"
+        raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
+    vllm = {repository.VLLM: 1} if repository.served_version(home, repository.VLLM) else {}
+    return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
+
+
+@contextmanager
+def serve_home(
+    home: Path,
+    ports: Ports,
+    settings: Settings,
+    report: Callable[[str], None] = lambda _: None,
+    exposure: Exposure = CLOSED,
+    http: bool = False,
+    hosts: Collection[str] = (),
+) -> Iterator[tuple[TritonServer, RunningServer]]:
+    """Starts the server, loads every model, and writes `serve.json`; on leaving, both are gone.
+
+    `http`: the executor over HTTP, too; `hosts` are further names by which that and the page of metrics may be called.
+    `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
+    already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
+    """
+    home = existing(home).resolve()
+    with lock(home / LOCK) as mine:
+        if not mine:
+            raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
+        (home / SERVE_JSON).unlink(missing_ok=True)
+        models = models_to_serve(home)
+        repository.lay_out(home, settings)
+        repository.write_code(home, REVELATOR, models[REVELATOR])
+        # the promoted version alone: one that does not load would keep the others from loading
+        parameters = repository.recorded_parameters(home, REVELATOR)
+        repository.write_config(home, REVELATOR, models[REVELATOR], parameters)
+        server = TritonServer(
+            find_installation(home / "triton"),
+            repository.repository(home),
+            ports,
+            home / "logs" / "triton.log",
+            exposure=exposure,
+            token=read_control_token(home),
+        )
+        with exposure.in_environment(), server, ExitStack() as stack:
+            try:
+                load_all(home, server.url, models, report)
+            except BaseException:
+                server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
+                raise
+            running = _describe(server, models, http, exposure)
+            stack.enter_context(_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
+            files.write_json(home / SERVE_JSON, asdict(running))
+            try:
+                yield server, running
+            finally:
+                (home / SERVE_JSON).unlink(missing_ok=True)
+                drain(home, server)
+
+
+def drain(home: Path, server: TritonServer) -> None:
+    """Takes the executors out of service while the models that they ask are still there: questions in flight are
+    answered, new ones are Unavailable. A server that is told to end refuses the calls of its own questions, too."""
+    if server.poll() is None:
+        with ThreadPoolExecutor(len(EXECUTORS)) as threads:
+            for name in EXECUTORS:
+                threads.submit(control.unload, home, server.url, name)
+
+
+def load_all(home: Path, url: str, models: dict[str, int], report: Callable[[str], None]) -> None:
+    """Loads the models at the same time: most of it is each one's imports."""
+    threads = ThreadPoolExecutor(len(models))
+    try:
+        loads = {threads.submit(control.load, home, url, name, version): name for name, version in models.items()}
+        for load in as_completed(loads):
+            load.result()
+            report(loads[load])
+    finally:
+        threads.shutdown(wait=False)  # what still loads when one has failed ends with the server
+
+
+@contextmanager
+def _front(server: TritonServer, exposure: Exposure, hosts: Collection[str], http: bool) -> Iterator[None]:
+    """The page of metrics, and the executor over HTTP where it is asked for."""
+
+    async def metrics(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
+        return {server.ports.metrics: create_metrics(server.metrics, hosts)}
+
+    async def gateway(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
+        client = await stack.enter_async_context(AsyncClient(server.url, GATEWAY_SECONDS))
+        return {server.ports.http: create_gateway(client, partial(_is_ready, server.url), hosts)}
+
+    with ExitStack() as stack:
+        stack.enter_context(serve_http(exposure.host, metrics))
+        if http:
+            stack.enter_context(serve_http(exposure.host, gateway, exposure.tls, exposure.mutual))
+        yield
+
+
+async def _is_ready(url: str) -> bool:
+    return "executor" in await served_models(url)
+
+
+def _describe(server: TritonServer, models: dict[str, int], http: bool, exposure: Exposure) -> RunningServer:
+    scheme = "https" if exposure.tls else "http"
+    return RunningServer(
+        pid=os.getpid(),
+        server_pid=server.pid,
+        http=f"{scheme}://{LOOPBACK}:{server.ports.http}" if http else None,
+        grpc=server.url,
+        metrics=f"http://{LOOPBACK}:{server.ports.metrics}/metrics",
+        log=str(server.log),
+        models=models,
+        started=datetime.now(UTC).isoformat(timespec="seconds"),
+    )
+
+
+RETRY_SECONDS = 30.0  # after a model did not come back
+
+
+class Watchdog:
+    """Looks after `models` of the server with process id `pid`, which serves the live repository below `home`."""
+
+    def __init__(
+        self, home: Path, pid: int, url: str, models: Iterable[str], report: Callable[[str], None] = lambda _: None
+    ) -> None:
+        self._home = home.resolve()
+        self._pid = pid
+        self._url = url
+        self._models = tuple(models)
+        self._report = report
+        self._not_before: dict[str, float] = {}
+
+    def look(self) -> None:
+        """Loads again each model that counts as ready and has no process; `report` is told, also when that fails."""
+        alive = _commands(self._pid)
+        for model in self._models:
+            gone = [v for v in repository.served_versions(self._home, model) if not self._has_process(model, v, alive)]
+            if not gone or time.monotonic() < self._not_before.get(model, 0):
+                continue
+            try:
+                for version in gone:
+                    self._bring_back(model, version)
+            except RevelatorError as error:
+                self._not_before[model] = time.monotonic() + RETRY_SECONDS
+                self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
+
+    def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
+        folder = f"{repository.repository(self._home) / model / str(version)}{os.sep}"
+        return any(folder in command for command in commands)
+
+    def _bring_back(self, model: str, version: int) -> None:
+        if not control.is_ready(self._url, model, version):
+            return  # it was unloaded, or is being loaded
+        self._report(f"{model}: its process died; loading it again")
+        os.utime(repository.repository(self._home) / model / str(version) / "model.py")
+        control.load(self._home, self._url, model, version)
+        self._report(f"{model} version {version}: ready")
+
+
+def _commands(server: int) -> list[str]:
+    """The command lines of the server's children; one that has died has none."""
+    found = []
+    with suppress(psutil.NoSuchProcess):
+        for child in psutil.Process(server).children():
+            with suppress(psutil.Error):
+                found.append(" ".join(child.cmdline()))
+    return found

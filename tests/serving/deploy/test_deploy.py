@@ -1,0 +1,324 @@
+"""From the registry into the live repository: whole versions only, and one that fails leaves the old one serving."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import mlflow
+import pytest
+import tritonclient.grpc as grpc_client
+from click.testing import CliRunner
+
+from revelator import registry
+from revelator.artifact import base_digest, verify_files, write_manifest
+from revelator.client import Answer, Client
+from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_folder
+from serving.commands.deploy import deploy as command
+from serving.deploy.deploy import deploy, roll_back
+from serving.models import releases
+from serving.triton import repository
+from serving.triton.repository import Settings
+from serving.triton.serve import lock, serve_home
+from serving.triton.server import Ports
+from tests.serving.deploy import kill_deploys
+from tests.serving.toy_model import write_adapter
+
+WAIT = 30.0
+KILLS = 20
+
+
+@pytest.fixture
+def versions(registered) -> dict[int, registry.Version]:
+    registry.connect(f"sqlite:///{registered / 'mlflow.db'}", registered)
+    return {number: registry.resolve(registry.NAME, number) for number in (1, 2)}
+
+
+def is_whole(folder: Path) -> bool:
+    release = json.loads((folder / "version.json").read_text())
+    verify_files(folder / "adapter")
+    return sha256_folder(folder / "adapter") == release["files"] and (folder / "model.py").exists()
+
+
+def test_a_deployed_version_is_whole_recorded_and_named_by_the_config(versions, base, tmp_path):
+    done = deploy(tmp_path, versions[1])
+    assert done.folder == tmp_path / "model_repo" / "revelator" / "1" and is_whole(done.folder)
+    assert (done.url, done.release.previous, done.release.base["folder"]) == (None, None, str(base))
+    assert {path.name for path in done.folder.iterdir()} == {"adapter", "model.py", "__pycache__", "version.json"}
+    assert "registered_model_meta" not in sha256_folder(done.folder / "adapter")
+    assert repository.served_version(tmp_path, "revelator") == 1
+    assert releases.read_release(tmp_path) == done.release
+    assert registry.resolve(registry.NAME, 1).tags["deployed"].endswith(str(tmp_path))
+
+
+def test_the_next_version_names_the_one_before_and_an_old_one_comes_back_untouched(versions, tmp_path):
+    first = deploy(tmp_path, versions[1])
+    before = {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")}
+    second = deploy(tmp_path, versions[2])
+    assert (second.release.previous, repository.served_version(tmp_path, "revelator")) == (1, 2)
+    again = deploy(tmp_path, versions[1])
+    assert (again.release.files, again.release.previous) == (first.release.files, 2)
+    assert deploy(tmp_path, versions[1]).release == again.release
+    assert repository.served_version(tmp_path, "revelator") == 1
+    assert {path: path.stat().st_mtime_ns for path in first.folder.rglob("*")} == before
+
+
+def test_a_rollback_returns_to_the_version_before_without_the_registry_and_back_again(versions, tmp_path, monkeypatch):
+    deploy(tmp_path, versions[1])
+    with pytest.raises(ArtifactError, match="no version is recorded"):
+        roll_back(tmp_path)
+    deploy(tmp_path, versions[2])
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    mlflow.set_tracking_uri("http://127.0.0.1:1")  # the next test connects anew
+    done = roll_back(tmp_path)
+    assert (done.release.version, done.release.previous) == (1, 2)
+    assert done.registry_error is not None and "127.0.0.1:1" in done.registry_error
+    assert repository.served_version(tmp_path, "revelator") == 1
+    assert roll_back(tmp_path).release.version == 2
+
+
+def test_the_command_rolls_back_a_home_that_has_no_registry_and_makes_none(versions, tmp_path, monkeypatch):
+    for number in (1, 2):
+        deploy(tmp_path / "home", versions[number])
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(command, ["--rollback", "--home", "home", "--json"])
+    done = json.loads(result.stdout)
+    assert done["version"] == 1 and "nothing stands there" in done["registry_error"]
+    assert not list(tmp_path.rglob("mlflow.db"))
+
+
+def test_old_versions_beyond_the_number_to_keep_go_but_never_the_previous_one(versions, tmp_path):
+    models = tmp_path / "model_repo" / "revelator"
+    deploy(tmp_path, versions[1])
+    shutil.copytree(models / "1", models / "0")
+    assert deploy(tmp_path, versions[2], keep=1).removed == (0,)
+    assert repository.versions(tmp_path, "revelator") == [1, 2]
+
+
+def test_a_version_whose_base_has_changed_is_refused_and_nothing_is_left(versions, base, tmp_path):
+    changed = tmp_path / "base"
+    shutil.copytree(base, changed)
+    digest = base_digest(changed)
+    adapter = write_adapter(tmp_path / "adapter", changed, seed=9)
+    write_manifest(adapter, base_name=str(changed), base_digest=digest, data_digest="9", run_id="")
+    number = registry.register_adapter(adapter, name="changed")
+    (changed / "config.json").write_text((changed / "config.json").read_text() + "\n")
+    with pytest.raises(ArtifactError, match="when the adapter was trained"):
+        deploy(tmp_path / "home", registry.resolve("changed", number))
+    assert repository.versions(tmp_path / "home", "revelator") == []
+    assert [p.name for p in (tmp_path / "home" / "model_repo" / "revelator").iterdir()] == []
+
+
+def state(home: Path) -> dict[str, str | int]:
+    """Every file below a home folder by its digest and time."""
+    files = sha256_folder(home, leave_out=frozenset({".deploy.lock"}))
+    return files | {f"{name} time": (home / name).stat().st_mtime_ns for name in files}
+
+
+def test_a_damaged_adapter_is_refused_before_the_live_version_is_touched(versions, registered, base, tmp_path):
+    deploy(tmp_path / "home", versions[1])
+    before = state(tmp_path / "home")
+    stored = set(registered.rglob("adapter_model.safetensors"))
+    number = registry.register_adapter(write_adapter(tmp_path / "adapter", base, seed=7), name="damaged")
+    [weights] = set(registered.rglob("adapter_model.safetensors")) - stored
+    weights.write_bytes(weights.read_bytes()[:-1] + b"?")  # one byte, in the artifact store
+    with pytest.raises(ArtifactError, match="the file was changed or damaged") as refused:
+        deploy(tmp_path / "home", registry.resolve("damaged", number))
+    assert "adapter_model.safetensors" in str(refused.value)
+    assert state(tmp_path / "home") == before
+
+
+def test_a_full_disk_is_refused_before_the_live_version_is_touched(versions, tmp_path, capfd):
+    first = deploy(tmp_path, versions[1])
+    before = state(tmp_path)
+    largest = max(path.stat().st_size for path in first.folder.rglob("*"))
+    old = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with capfd.disabled():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest - 1, old[1]))  # no file can be written that is as large
+        try:
+            with pytest.raises(ArtifactError, match="disk is full or a quota is reached"):
+                deploy(tmp_path, versions[2])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, old)
+    assert state(tmp_path) == before
+    assert deploy(tmp_path, versions[2]).release.version == 2
+
+
+def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
+    with lock(tmp_path / ".deploy.lock"), pytest.raises(ConfigError, match="another deploy"):
+        deploy(tmp_path, versions[1])
+
+
+def test_serving_before_any_deploy_says_what_to_do(tmp_path):
+    with pytest.raises(ArtifactError, match="no version") as refused, serve_home(tmp_path, Ports(), Settings()):
+        pass
+    assert "revelator model deploy" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (Settings(), "which index"),
+        (Settings(index=Path("/nowhere")), "not an index"),
+        (Settings(generator="llama"), "neither `embedded` nor a URL"),
+        (Settings(generator="http://127.0.0.1:1/v1"), "name of a model"),
+        (Settings(generator="http://user:pa55@127.0.0.1:1/v1", generator_model="m"), "no user, query"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(settings, message, index, tmp_path):
+    if settings.generator:
+        settings = Settings(index, settings.generator, settings.generator_model)
+    with pytest.raises((ConfigError, ArtifactError), match=message) as refused:
+        repository.lay_out(tmp_path, settings)
+    assert "pa55" not in str(refused.value)
+
+
+def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
+    shutil.copytree(index, tmp_path / "indexes" / "only")
+    repository.lay_out(tmp_path, Settings(generator="http://127.0.0.1:1/v1", generator_model="m", max_in_flight=7))
+    repository.lay_out(tmp_path, Settings())
+    assert repository.recorded_parameters(tmp_path, "retriever") == {"index": str(tmp_path / "indexes" / "only")}
+    assert repository.recorded_parameters(tmp_path, "generator") == {
+        "endpoint": "http://127.0.0.1:1/v1",
+        "model": "m",
+        "max_in_flight": "64",
+    }
+    assert repository.recorded_parameters(tmp_path, "executor") == {"max_in_flight": "7"}
+
+
+def test_the_way_of_decoding_is_remembered_for_the_version_that_is_served(index, tmp_path):
+    repository.write_config(tmp_path, "revelator", 3)
+    for given, kept in ((None, "beams"), ("names", "names"), (None, "names"), ("free", "free")):
+        repository.lay_out(tmp_path, Settings(index=index, decoding=given))
+        assert repository.recorded_parameters(tmp_path, "revelator") == {"decoding": kept}
+        assert repository.served_version(tmp_path, "revelator") == 3
+
+
+# A child that kills itself with -9 at the n-th file operation below its home folder, for n = 1, 5, 9, …
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlalchemy_store  # once, not in each child
+from revelator import registry
+from serving.commands.deploy import deploy as command
+from serving.models import releases
+from serving.deploy.deploy import deploy, roll_back
+
+home, store, registered = sys.argv[1:]
+at = 1
+while True:
+    child = os.fork()
+    if child == 0:
+        seen = 0
+        def watch(event, args):
+            global seen
+            if event in ("open", "os.rename", "os.mkdir", "os.remove") and str(args[0]).startswith(home):
+                seen += 1
+                if seen == at:
+                    os.kill(os.getpid(), signal.SIGKILL)
+        registry.connect(store, Path(registered))
+        version = registry.resolve(registry.NAME, 2)
+        sys.addaudithook(watch)
+        deploy(Path(home), version)
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    folders = sorted(p.name for p in Path(home, "model_repo", "revelator").glob("[0-9]*"))
+    print(at, os.waitstatus_to_exitcode(status), *folders, flush=True)
+    for name in folders:
+        os.rename(f"{home}/model_repo/revelator/{name}", f"{home}/seen-{at}-{name}")
+    at += 4
+    if status == 0:
+        break
+"""
+
+
+def test_a_deploy_killed_at_any_moment_leaves_whole_versions_only(registered, tmp_path):
+    arguments = [str(tmp_path), f"sqlite:///{registered / 'mlflow.db'}", str(registered)]
+    result = subprocess.run(
+        [sys.executable, "-c", KILLED, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=240,
+        env={**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true"},
+    )
+    assert result.returncode == 0, result.stderr
+    runs = [line.split() for line in result.stdout.splitlines()]
+    killed = [run for run in runs if int(run[1]) == -signal.SIGKILL]
+    assert len(killed) == len(runs) - 1 >= 5
+    assert runs[-1][1:] == ["0", "2"]
+    found = list(tmp_path.glob("seen-*"))
+    assert len(found) >= 2  # killed after the rename, and not killed
+    assert all(is_whole(folder) for folder in found)
+
+
+@contextmanager
+def asked_all_the_time(client: Client, question: str) -> Iterator[list[Answer]]:
+    """Answers to the same question, asked over and over by another thread until the block ends."""
+    answers: list[Answer] = []
+    enough = threading.Event()
+
+    def ask() -> None:
+        while not enough.wait(0.2):
+            answers.append(client.ask(question, strategy="single"))
+
+    with ThreadPoolExecutor(1) as thread:
+        asking = thread.submit(ask)
+        try:
+            yield answers
+        finally:
+            enough.set()
+            asking.result()
+
+
+@pytest.mark.timeout(900)  # three loads of torch; how busy the machine is must not decide
+def test_a_running_server_changes_versions_without_a_gap_and_refuses_a_damaged_one(served, versions, base, tmp_path):
+    question = "Where is Port Velm?"
+    served.endpoint.knowledge[question] = ["Orland"]
+    damaged = write_adapter(tmp_path / "damaged", base, seed=3)
+    (damaged / "adapter_model.safetensors").write_bytes(b"no weights")
+    write_manifest(damaged, base_name=str(base), base_digest=base_digest(base), data_digest="3", run_id="")
+    third = registry.resolve(registry.NAME, registry.register_adapter(damaged))
+    with (
+        Client(served.url, WAIT) as client,
+        grpc_client.InferenceServerClient(served.url) as triton,
+        asked_all_the_time(client, question) as answers,
+    ):
+        assert deploy(served.home, versions[2]).url == served.url
+        assert triton.is_model_ready("revelator", "2") and not triton.is_model_ready("revelator", "1")
+        with pytest.raises(ArtifactError, match="cannot be loaded"):
+            deploy(served.home, third)
+        assert triton.is_model_ready("revelator", "2") and not triton.is_model_ready("revelator", "3")
+        assert client.ask(question, strategy="single").trace.versions["revelator"] == "2"
+        assert repository.served_version(served.home, "revelator") == 2
+        deploy(served.home, versions[1])
+        assert client.ask(question, strategy="single").trace.versions["revelator"] == "1"
+    assert {answer.outcome for answer in answers} == {"complete"}
+    assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}
+
+
+@pytest.mark.timeout(1800)
+def test_deploys_killed_while_a_server_answers_cost_no_question_and_are_finished_by_the_next(served, versions):
+    """`benchmarks/switching.py --kills 50` is the same for longer."""
+    question = "Where is Port Velm?"
+    served.endpoint.knowledge[question] = ["Orland"]
+    store = f"sqlite:///{served.home / 'mlflow.db'}"
+    command = [sys.executable, kill_deploys.__file__, str(served.home), store, str(KILLS), "5", "1500"]
+    with Client(served.url, WAIT) as client, asked_all_the_time(client, question) as answers:
+        result = subprocess.run(command, capture_output=True, text=True, timeout=1600)
+        deploy(served.home, versions[1])
+    assert result.returncode == 0, result.stderr
+    assert sum(json.loads(line)["killed"] for line in result.stdout.splitlines()) == KILLS
+    assert {answer.outcome for answer in answers} == {"complete"}
+    assert {answer.trace.versions["revelator"] for answer in answers} == {"1", "2"}

@@ -1,0 +1,244 @@
+"""What Triton 2.51 does when a loaded model's folder gains a version: what `serving.deploy.deploy` stands on.
+
+The model here answers with its version and process id, and notes each start of a process; no torch, so a load is quick.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tritonclient.grpc as grpc_client
+from google.protobuf import json_format, text_format
+from tritonclient.grpc.model_config_pb2 import ModelConfig
+from tritonclient.utils import InferenceServerException
+
+from revelator.channel import ControlToken
+from serving.triton.access import read_control_token
+from serving.triton.installation import find_installation
+from serving.triton.repository import compile_code
+from serving.triton.server import TritonServer, read_ports
+
+CONFIG = """
+name: "probe" backend: "python" max_batch_size: 0
+input [{ name: "hold" data_type: TYPE_STRING dims: [ 1 ] }]
+output [{ name: "pid" data_type: TYPE_INT32 dims: [ 1 ] }]
+instance_group [{ kind: KIND_CPU count: 1 }]
+version_policy { specific { versions: [ 1 ] } }
+"""
+MODEL = """
+import os, time
+from pathlib import Path
+import numpy as np
+import triton_python_backend_utils as pb_utils
+
+class TritonPythonModel:
+    def initialize(self, args):
+        self.home = Path(args["model_repository"]).parents[1]
+        version = args["model_version"]
+        with (self.home / "started").open("a") as file:
+            file.write(version + "\\n")
+        while (self.home / f"loading-{version}").exists():
+            time.sleep(0.01)
+        if (self.home / f"broken-{version}").exists():
+            raise RuntimeError("this version does not load")
+
+    def execute(self, requests):
+        for request in requests:
+            held = pb_utils.get_input_tensor_by_name(request, "hold").as_numpy()[0].decode()
+            while held and (self.home / held).exists():
+                time.sleep(0.01)
+        pid = pb_utils.Tensor("pid", np.array([os.getpid()], dtype=np.int32))
+        return [pb_utils.InferenceResponse([pid]) for _ in requests]
+"""
+
+
+class Probe:
+    """The server with the model `probe`, and what a test does to it."""
+
+    def __init__(self, home: Path, url: str) -> None:
+        self.home, self.folder, self.url = home, home / "model_repo" / "probe", url
+        self.client = grpc_client.InferenceServerClient(url)
+        self.client.register_plugin(ControlToken(read_control_token(home)))
+
+    def add(self, version: int) -> None:
+        aside = self.folder / f".{version}"
+        aside.mkdir(parents=True)
+        (aside / "model.py").write_text(MODEL)
+        compile_code(aside / "model.py")
+        aside.rename(self.folder / str(version))
+
+    def config(self, *versions: int) -> ModelConfig:
+        config = text_format.Parse(CONFIG, ModelConfig())
+        config.version_policy.specific.versions[:] = versions
+        return config
+
+    def write(self, *versions: int) -> None:
+        (self.folder / ".config").write_text(text_format.MessageToString(self.config(*versions)))
+        (self.folder / ".config").rename(self.folder / "config.pbtxt")
+
+    def load(self, *versions: int) -> None:
+        """As config.pbtxt says, or with other versions than it names."""
+        given = json_format.MessageToJson(self.config(*versions), preserving_proto_field_name=True)
+        self.client.load_model("probe", config=given if versions else None)
+
+    def ready(self) -> list[int]:
+        return [v for v in (1, 2, 3) if self.client.is_model_ready("probe", str(v))]
+
+    def started(self) -> list[str]:
+        """Versions in the order in which their processes began."""
+        return (self.home / "started").read_text().split()
+
+    def ask(self, version: str = "", hold: str = "") -> str:
+        """The version that answered."""
+        given = grpc_client.InferInput("hold", [1], "BYTES").set_data_from_numpy(np.array([hold.encode()], np.object_))
+        with grpc_client.InferenceServerClient(self.url) as client:
+            return client.infer("probe", [given], model_version=version).get_response().model_version
+
+    @contextmanager
+    def asked_all_the_time(self, version: str = "") -> Iterator[list[str]]:
+        """The versions that answered, one after another, to a client that asks until the block ends."""
+        answers: list[str] = []
+        enough = threading.Event()
+
+        def ask() -> None:
+            while not enough.is_set():
+                answers.append(self.ask(version))
+
+        with ThreadPoolExecutor(1) as thread:
+            asking = thread.submit(ask)
+            try:
+                yield answers
+                seen = len(answers)
+                while len(answers) < seen + 5 and not asking.done():
+                    enough.wait(0.01)
+            finally:
+                enough.set()
+            asking.result()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Probe]:
+    home = tmp_path_factory.mktemp("probe")
+    (home / "model_repo").mkdir()
+    log = home / "triton.log"
+    with TritonServer(
+        find_installation(home / "triton"), home / "model_repo", read_ports("auto"), log, token=read_control_token(home)
+    ) as running:
+        yield Probe(home, running.url)
+
+
+@pytest.fixture
+def probe(server: Probe) -> Iterator[Probe]:
+    """Version 1 is served; folders 2 and 3 lie beside it, unloaded."""
+    for version in (1, 2, 3):
+        if not (server.folder / str(version)).exists():
+            server.add(version)
+        (server.home / f"broken-{version}").unlink(missing_ok=True)
+    server.write(1)
+    server.load()
+    (server.home / "started").write_text("")
+    yield server
+
+
+def test_a_folder_that_appears_is_not_served_until_it_is_loaded(probe):
+    assert probe.ready() == [1] and probe.ask() == "1"
+    with pytest.raises(InferenceServerException, match="Request for unknown model"):
+        probe.ask("2")
+
+
+def test_a_version_loaded_beside_another_leaves_that_one_alone_and_takes_what_names_no_version(probe):
+    with probe.asked_all_the_time() as unversioned, probe.asked_all_the_time("1") as versioned:
+        (probe.home / "loading-2").touch()
+        with ThreadPoolExecutor(1) as thread:
+            loading = thread.submit(probe.load, 1, 2)
+            while probe.started() != ["2"]:
+                threading.Event().wait(0.01)
+            before = len(versioned)
+            while len(versioned) < before + 5:
+                threading.Event().wait(0.01)
+            assert probe.ready() == [1] and probe.ask() == "1"
+            (probe.home / "loading-2").unlink()
+            loading.result()
+        assert probe.ready() == [1, 2] and probe.ask() == "2"
+    assert probe.started() == ["2"]  # version 1 was not loaded again
+    assert set(versioned) == {"1"}
+    assert unversioned == sorted(unversioned) and set(unversioned) == {"1", "2"}  # a clean change, without an error
+
+
+def test_the_versions_of_a_load_call_last_until_another_call_names_others_or_the_file_is_written_anew(probe):
+    with probe.asked_all_the_time() as answers:
+        probe.load(1, 2)
+        probe.load()  # as the file says, which has not changed: nothing happens
+        assert probe.ready() == [1, 2]
+        probe.load(1)
+        assert probe.ready() == [1]
+        probe.load(1, 2)
+        probe.write(1)
+        probe.load()
+        assert probe.ready() == [1]
+    assert set(answers) == {"1", "2"} and probe.started() == ["2", "2"]
+
+
+def test_one_version_takes_the_place_of_another_without_an_error_for_who_names_none(probe):
+    probe.load(1, 2)
+    with probe.asked_all_the_time("2") as new, probe.asked_all_the_time() as unversioned:
+        probe.write(2)
+        probe.load()
+        assert probe.ready() == [2]
+    assert set(new) == set(unversioned) == {"2"} and probe.started() == ["2"]  # nor was version 2 loaded twice
+    with pytest.raises(InferenceServerException, match="Request for unknown model") as refused:
+        probe.ask("1")
+    assert refused.value.status() == "StatusCode.UNAVAILABLE"
+
+
+def test_requests_that_an_unloaded_version_has_are_finished_by_it(probe):
+    (probe.home / "held").touch()
+    with ThreadPoolExecutor(1) as thread:
+        asked = thread.submit(probe.ask, "1", "held")
+        while not probe.client.get_inference_statistics("probe", "1").model_stats[0].inference_stats.queue.count:
+            if asked.done() or probe.client.is_server_live():
+                break
+        probe.write(2)
+        probe.load()
+        (probe.home / "held").unlink()
+        assert asked.result() == "1"
+    assert probe.ready() == [2]
+
+
+@pytest.mark.parametrize("versions", [(1, 2), (2,)])
+def test_a_version_that_does_not_load_leaves_the_others_as_they_were(probe, versions):
+    (probe.home / "broken-2").touch()
+    with probe.asked_all_the_time() as answers:
+        probe.write(*versions)
+        with pytest.raises(InferenceServerException, match="load failed"):
+            probe.load()
+        assert probe.ready() == [1]
+    assert set(answers) == {"1"}
+
+
+def test_a_load_goes_on_when_its_caller_is_gone(probe):
+    (probe.home / "loading-2").touch()
+    probe.write(1, 2)
+    with pytest.raises(InferenceServerException, match="Deadline"):
+        probe.client.load_model("probe", client_timeout=0.5)
+    (probe.home / "loading-2").unlink()
+    while probe.ready() != [1, 2]:
+        threading.Event().wait(0.01)
+    assert probe.ask("2") == "2"
+
+
+def test_a_version_whose_files_changed_is_loaded_again_while_the_old_process_answers(probe):
+    later = time.time() + 1  # than any tick of the clock in which the fixture wrote
+    os.utime(probe.folder / "1" / "model.py", (later, later))
+    with probe.asked_all_the_time("1") as answers:
+        probe.load()
+    assert probe.started() == ["1"] and set(answers) == {"1"}
+    assert not any(path.name != "model.cpython-311.pyc" for path in probe.folder.glob("*/__pycache__/*"))

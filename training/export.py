@@ -1,0 +1,145 @@
+"""What training hands on: an adapter's folder and its version; base and adapter merged into one model."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import click
+
+from revelator import registry
+from revelator.artifact import (
+    MANIFEST,
+    AdapterManifest,
+    base_folder,
+    disk_errors,
+    lasting_name,
+    verify_adapter,
+    verify_files,
+    write_manifest,
+)
+from revelator.errors import ConfigError
+from revelator.files import sha256_file, staged_folder, write_bytes, write_json
+from revelator.registry import CHAMPION, NAME, home_folder
+from training.config import Run
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+FOLDER = click.Path(path_type=Path)
+RECORD = "merged.json"  # what a merged model was made from; written last
+
+
+class TrainingInputs(Protocol):
+    """What a stage has read, as far as its adapter's folder and MLflow tell it."""
+
+    @property
+    def base_digest(self) -> str: ...
+    @property
+    def manifest(self) -> dict[str, Any]: ...
+    @property
+    def tokenizer(self) -> PreTrainedTokenizerBase: ...
+
+
+def use_lasting_names(adapter_config: Any, base: str) -> None:
+    """Makes PEFT's configuration the same in every process and on every machine."""
+    adapter_config.base_model_name_or_path = lasting_name(base)
+    adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
+
+
+def complete_adapter(folder: Path, config: Run, inputs: TrainingInputs, run_id: str) -> AdapterManifest:
+    """Writes what lies beside the weights of an adapter, its manifest last."""
+    inputs.tokenizer.save_pretrained(folder)
+    write_bytes(folder / "config.yaml", config.to_yaml().encode())
+    return write_manifest(
+        folder,
+        base_name=lasting_name(config.base),
+        base_digest=inputs.base_digest,
+        data_digest=inputs.manifest["digest"],
+        run_id=run_id,
+    )
+
+
+def register_version(config: Run, manifest: AdapterManifest) -> int:
+    """Registers the adapter at `config.out` and returns its version, which may be registered already."""
+    assert config.out is not None and config.set_folder is not None
+    tags = {
+        "set_folder": str(config.set_folder.resolve()),
+        "data_digest": manifest.data_digest,
+        "base": manifest.base_name,
+        "stage": config.stage,
+    }
+    return registry.register_adapter(config.out, NAME, manifest.run_id, tags)
+
+
+@click.command()
+@click.argument("adapter", default=CHAMPION)
+@click.option("--base", help="`tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
+@click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
+@click.option("--home", type=FOLDER, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
+@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to standard output.")
+def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+    """Write base and adapter as one model in bf16, for engines that load no adapters.
+
+    ADAPTER is a folder, a version number, `latest`, or an alias (default: champion). An adapter that was trained on a
+    4-bit base (`quantization: nf4`) goes into the bf16 weights that the 4-bit ones were made from, as any other does.
+
+    \b
+    Examples:
+      revelator model merge --out runs/merged
+      revelator model merge runs/adapters/qwen --out runs/merged/qwen
+      revelator model merge 3 --base /models/Qwen2.5-0.5B --out runs/merged/3
+    """
+    if out.exists() and not (out / RECORD).is_file() and (out.is_file() or any(out.iterdir())):
+        raise ConfigError(
+            "something stands there that is no merged model", where=f"--out {out}", hint="name another folder"
+        )
+    if (Path(adapter) / MANIFEST).is_file():
+        record = merge_adapter(Path(adapter), base, out)
+    else:
+        registry.connect(tracking_uri, home, must_exist=True)
+        version = registry.resolve(NAME, adapter)
+        with tempfile.TemporaryDirectory() as folder:
+            record = merge_adapter(registry.download(version, Path(folder) / "adapter"), base, out)
+    if as_json:
+        click.echo(json.dumps({"out": str(out), **record}))
+    else:
+        click.echo(f"merged model {out}: base {record['base']['name']} with adapter {record['adapter'][:12]}…, bf16")
+
+
+def merge_adapter(adapter: Path, base: str | None, out: Path) -> dict[str, Any]:
+    """Writes the model to `out`, by one rename; returns its record (base, adapter's sha256, prompts, grammar).
+
+    Weights are summed in the base's bf16. Raises ArtifactError when the adapter does not fit the base, or when the
+    base's own weights are quantised.
+    """
+    folder = base_folder(base or verify_files(adapter).base_name)
+    manifest = verify_adapter(adapter, folder)
+
+    import torch
+    from peft import PeftModel
+    from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
+
+    from training.base_model import refuse_quantized
+
+    refuse_quantized(AutoConfig.from_pretrained(folder, trust_remote_code=False), folder)
+    with disk_errors(out), staged_folder(out) as stage:
+        model: Any = AutoModelForCausalLM.from_pretrained(
+            folder, dtype=torch.bfloat16, use_safetensors=True, trust_remote_code=False
+        )
+        with warnings.catch_warnings():  # peft 0.21 reads names that transformers 5 is about to rename
+            warnings.simplefilter("ignore", FutureWarning)
+            PeftModel.from_pretrained(model, adapter).merge_and_unload(safe_merge=True).save_pretrained(stage)
+        AutoTokenizer.from_pretrained(folder, trust_remote_code=False).save_pretrained(stage)
+        record = {
+            "base": {"name": manifest.base_name, "digest": manifest.base_digest},
+            "adapter": sha256_file(adapter / "adapter_model.safetensors"),
+            "prompt_hash": manifest.prompt_hash,
+            "grammar_hash": manifest.grammar_hash,
+        }
+        write_json(stage / RECORD, record)
+    return record

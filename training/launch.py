@@ -1,0 +1,153 @@
+"""A training in its own processes: the command's side, which starts them, and theirs, which trains.
+
+    accelerate launch -m training.launch CONFIG.yaml [--resume]
+
+Standard input is a pipe that only the starter holds: when that closes, because the starter stops the training or was
+killed in whatever way, the training ends. Unlike a signal on the parent's death it passes through the launcher in
+between and cannot come before it is waited for. The last line on standard output is the outcome, one JSON object:
+`exit_status` and, when that is 0, what the stage's `train` returned. Errors stand on standard error.
+
+Of several processes the first speaks; one that fails does not exit but waits for its starter to end them all: to its
+exit torchrun would add a traceback.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from revelator.errors import RevelatorError
+from revelator.files import write_bytes
+from training.config import AnyConfig, accelerate_file, load_config
+
+STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, before the process goes at once
+INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
+
+
+def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
+    """Runs the training in its own processes; returns its outcome, which is empty when it ended without one."""
+    console = Console(stderr=True)
+    resolved = settings.work / "config.yaml"
+    write_bytes(resolved, settings.to_yaml().encode())
+    console.print(
+        f"[bold]resolved configuration[/] ({resolved})\n{settings.to_yaml()}", highlight=False, soft_wrap=True
+    )
+    command = [sys.executable, "-m", "accelerate.commands.launch", *launch_arguments(settings)]
+    command += ["-m", "training.launch", str(resolved), *["--resume"] * resume]
+    process = subprocess.Popen(
+        command,
+        env=_environment(home, tracking_uri),
+        stdin=subprocess.PIPE,  # closed when this process ends, however it ends: see the head of this module
+        stdout=subprocess.PIPE,
+        text=True,
+        process_group=0,  # Ctrl-C reaches this process alone
+    )
+    assert process.stdin and process.stdout
+    outcome: dict = {}
+    try:
+        outcome = _read_outcome(process.stdout)
+    except KeyboardInterrupt:
+        console.print("\nstopping …", highlight=False)
+        process.stdin.close()
+        outcome = _read_outcome(process.stdout) or {"exit_status": INTERRUPTED}
+    except SystemExit:  # SIGTERM: see revelator.cli
+        process.stdin.close()
+        raise
+    finally:
+        waiting = settings.processes > 1 and outcome.get("exit_status")  # for us
+        _end_process(process, 0 if waiting else STOP_SECONDS)
+    return outcome
+
+
+def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
+    environment = os.environ | {"REVELATOR_HOME": str(home), "TOKENIZERS_PARALLELISM": "false"}
+    if tracking_uri:
+        environment["MLFLOW_TRACKING_URI"] = tracking_uri
+    environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::UserWarning")
+    environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait take cores from others
+    return environment
+
+
+def _read_outcome(lines: Iterable[str]) -> dict:
+    """The line that is JSON; whatever a library prints before it goes to standard error."""
+    for line in lines:
+        if line.startswith('{"exit_status"'):
+            return json.loads(line)
+        click.echo(line, err=True, nl=False)
+    return {}
+
+
+def _end_process(process: subprocess.Popen[str], seconds: float) -> None:
+    try:
+        process.wait(seconds)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def launch_arguments(settings: AnyConfig) -> list[str]:
+    """What `accelerate launch` is told of processes, threads and machines."""
+    threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
+    counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
+    if settings.accelerate:
+        return ["--config_file", str(accelerate_file(settings.accelerate)), *counted]
+    several = ["--multi_gpu"] if settings.processes > 1 else ["--quiet"]  # on a machine without a GPU: gloo on its CPU
+    return [*counted, "--num_machines", "1", *several, "--mixed_precision", "no", "--dynamo_backend", "no"]
+
+
+def end_with_starter() -> None:
+    """KeyboardInterrupt in the main thread once standard input is closed."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
+
+    def watch() -> None:
+        os.read(sys.stdin.fileno(), 1)  # sys.stdin.read would hold a lock that the interpreter's end wants
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(STOP_SECONDS)
+        os._exit(INTERRUPTED)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--resume", is_flag=True)
+def main(config: Path, resume: bool) -> None:
+    end_with_starter()
+    logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
+    outcome: dict = {"exit_status": 0}
+    several, first = "WORLD_SIZE" in os.environ, os.environ.get("RANK", "0") == "0"
+    try:
+        settings = load_config(config)
+        stage = importlib.import_module(f"training.{settings.stage}")
+        result = stage.train(settings, resume=resume)
+        if result is None:  # not process 0 of a distributed run
+            return
+        outcome |= result
+    except RevelatorError as error:
+        outcome["exit_status"] = status = error.exit_status
+        signal.signal(signal.SIGINT, lambda *_: os._exit(status))
+        if not first:
+            time.sleep(STOP_SECONDS)  # bad input ends the first process, too: it says so for all
+        click.echo(f"error: {error}", err=True)
+    except KeyboardInterrupt:
+        outcome["exit_status"] = INTERRUPTED
+    click.echo(json.dumps(outcome))
+    if several and outcome["exit_status"]:
+        threading.Event().wait()
+    sys.exit(outcome["exit_status"])
+
+
+if __name__ == "__main__":
+    main(standalone_mode=False)
