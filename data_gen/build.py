@@ -22,7 +22,7 @@ from data_gen.engines import Engine, in_this_process
 from data_gen.kept import keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
-from data_gen.sources import Refused
+from data_gen.sources.rows import Refused
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
 from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set

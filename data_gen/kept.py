@@ -22,7 +22,7 @@ import data_gen
 import revelator
 from data_gen.engines import Engine
 from data_gen.prepare import Candidate, Prepared, Preparer
-from data_gen.sources import Refused
+from data_gen.sources.rows import Refused
 from revelator.files import code_digest, work_folder, write_bytes
 from revelator.rows import table_of
 

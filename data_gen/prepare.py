@@ -19,9 +19,9 @@ from data_gen.builder import fraction, records, sub_questions
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
 from data_gen.rewording import reworded
-from data_gen.sources import READERS, Refused, Skipped
+from data_gen.sources import READERS
 from data_gen.sources.logic import read_logic
-from data_gen.sources.rows import Outcome
+from data_gen.sources.rows import Outcome, Refused, Skipped
 from data_gen.substitution import load_names, substitute_names
 from data_gen.validators import first_fault
 from revelator.errors import DataError

@@ -10,9 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
-from data_gen.sources import Refused, Skipped, read_musique, read_two_wiki, read_world
+from data_gen.sources import read_musique, read_two_wiki, read_world
 from data_gen.sources.files import file_rows
 from data_gen.sources.json_rows import Malformed
+from data_gen.sources.rows import Refused, Skipped
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
 from tests.data_gen.published import VALUES, places, put

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
-from data_gen.sources import READERS, Refused, Skipped
-from data_gen.sources.rows import Outcome
+from data_gen.sources import READERS
+from data_gen.sources.rows import Outcome, Refused, Skipped
 from data_gen.validators import first_fault
 from revelator.errors import DataError
 from tests.data_gen.published import ROWS, VALUES, places, put
