@@ -7,7 +7,7 @@ gate in the order of their sources, so the set is the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,10 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import yaml
 
-from data_gen.card import card
 from data_gen.config import SetConfig, SourceConfig
-from data_gen.engines import Engine, in_this_process
-from data_gen.kept import keeping
+from data_gen.engines import Engine, in_this_process, keeping
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources.rows import Refused
@@ -76,7 +75,7 @@ def build(
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
     other than a set, or that another process builds; then `target` is as it was before. A build of files that failed
-    or was killed goes on from the chunks that it kept (`data_gen.kept`); of what has an address alone it begins anew.
+    or was killed goes on from the chunks that it kept; of what has an address alone it begins anew.
     """
     check_place(target)
     prepare = Preparer(config)
@@ -89,7 +88,7 @@ def build(
     with ExitStack() as stack:
         if all(str(_file(source)) in about["inputs"] for source in config.sources):
             engine = stack.enter_context(keeping(engine, target, {name: about[name] for name in ("config", "inputs")}))
-        writer = stack.enter_context(write_set(target, about, card))
+        writer = stack.enter_context(write_set(target, about, describe_set))
         run = Build(writer)
         rows: Counter[int] = Counter()
         for prepared in engine(prepare, 0):
@@ -113,3 +112,67 @@ def _file(source: SourceConfig) -> Path:
     """The file that is read of a source: of a world's folder its questions, or the documents to ask about."""
     path = Path(source.path)
     return path / ("passages.jsonl" if source.format == "logic" else "questions.jsonl") if path.is_dir() else path
+
+
+# ---- the data card
+
+
+def describe_set(manifest: Mapping[str, Any]) -> str:
+    """Markdown; the same manifest gives the same card, whenever it was built."""
+    config = manifest["config"]
+    parts = [
+        f"# Instruction set `{config['name']}`",
+        "Prompts and completions for the tasks of the revelator, made from annotated questions: their plans, steps and "
+        "passages became records. The teacher `annotation` is no model: it words gold decompositions.",
+        f"Digest `{manifest['digest']}`, prompts `{manifest['prompt_hash'][:12]}`, "
+        f"grammar `{manifest['grammar_hash'][:12]}`.",
+        "## Records",
+        _card_table("task", manifest["counts"]["task"]),
+        _card_table("source", manifest["counts"]["source"]),
+        _card_table("licence", manifest["counts"]["licence"]),
+        _card_table("teacher", manifest["counts"]["teacher"]),
+        _card_table("shape of the gold plan", manifest["counts"]["shape"]),
+        *_list_teaching(manifest["teaching"]),
+        "## Labels",
+        "\n".join(f"* {task}: {_list_counts(labels)}" for task, labels in manifest["labels"].items()),
+        "## Questions",
+        _card_table("source", manifest["questions"]),
+        "No question (by id and by normalised text) stands in two splits. " + _say_held_out(config),
+        "## Left out",
+        _list_dropped(manifest),
+        "## Inputs",
+        "\n".join(f"* `{name}` sha256 `{digest}`" for name, digest in manifest["inputs"].items()),
+        "## Building it again",
+        "Save this as `set.yaml` and run `revelator data build set.yaml --out DIR`: "
+        "the same inputs give the same digest.",
+        f"```yaml\n{yaml.safe_dump(config, sort_keys=False, allow_unicode=True).strip()}\n```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _card_table(title: str, by_split: Mapping[str, Mapping[str, int]]) -> str:
+    splits = [split for split, counts in by_split.items() if counts]
+    names = sorted({name for counts in by_split.values() for name in counts})
+    lines = [f"| {title} | {' | '.join(splits)} |", "|---" * (len(splits) + 1) + "|"]
+    lines += [f"| {name} | {' | '.join(str(by_split[s].get(name, 0)) for s in splits)} |" for name in names]
+    return "\n".join(lines)
+
+
+def _list_teaching(notes: Mapping[str, Any]) -> list[str]:
+    return ["## Teaching", "\n".join(f"* {name}: {value}" for name, value in notes.items())] if notes else []
+
+
+def _say_held_out(config: Mapping[str, Any]) -> str:
+    if config["held_out"]:
+        return f"A question whose normalised text is held out for measuring (`{config['held_out']}`) is in none."
+    return "The configuration names no questions that are held out for measuring."
+
+
+def _list_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in counts.items())
+
+
+def _list_dropped(manifest: Mapping[str, Any]) -> str:
+    lines = [f"* {reason}: {count}" for reason, count in manifest["dropped"].items()]
+    lines += [f"* {row['file']}, line {row['line']}: {row['reason']}" for row in manifest["refused_rows"]]
+    return "\n".join(lines) or "Nothing."

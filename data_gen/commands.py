@@ -1,39 +1,34 @@
-"""The command group `revelator data`: making worlds and instruction sets."""
+"""The commands `revelator data …`: worlds, instruction sets, and what a teacher makes of questions."""
 
 from __future__ import annotations
 
 import json
 import sys
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_gen.compose import compose_command
-from data_gen.leak_check import leaks_command
-from data_gen.teacher.commands import compound, teach
-from data_gen.writing import writing
 from revelator.errors import DataError
 from revelator.tasks import TASKS
+from revelator.terminal import printable
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from data_gen.teacher.work import Work
 
 ROUTES = TASKS["route"].labels or ()
+OUT = click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to work in; goes on there.")
+AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the set's manifest as JSON.")
+CONFIG = click.argument("config", type=click.Path(path_type=Path))
 
 
-@click.group()
-def data() -> None:
-    """Make synthetic worlds and instruction sets.
-
-    \b
-    Examples:
-      revelator data world --size 2000 --seed 7 --out runs/world
-      REVELATOR_WORLD=runs/world revelator data build data_gen/configs/world.yaml --out runs/sets/world
-      revelator data inspect runs/sets/world
-      revelator data diff runs/sets/old runs/sets/new
-    """
-
-
-@data.command()
+@click.command()
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the set; replaces a set there.")
 @click.option(
@@ -64,7 +59,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
     from data_gen.build import build as build_set
     from data_gen.config import load_config
     from data_gen.engines import named
-    from data_gen.inspection import counts_table, dropped_table
+    from data_gen.tables import counts_table, dropped_table
 
     settings, engine_named = load_config(config), named(engine, workers)
     console = Console(stderr=True)
@@ -92,7 +87,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
         click.echo(f"{out}: data card README.md, manifest.json. Look inside: revelator data inspect {out}")
 
 
-@data.command()
+@click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--task", type=click.Choice(list(TASKS)))
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
@@ -108,7 +103,8 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
     """
     from rich.console import Console
 
-    from data_gen.inspection import samples, show
+    from data_gen.inspection import samples
+    from data_gen.tables import show_set
     from revelator.rows import read_manifest
 
     manifest = read_manifest(folder)
@@ -118,10 +114,10 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
         keys = ("digest", "records", "counts", "labels", "questions", "dropped")
         click.echo(json.dumps({**{key: manifest[key] for key in keys}, "samples": shown}, ensure_ascii=False))
     else:
-        show(Console(), folder, chosen)
+        show_set(Console(), folder, chosen)
 
 
-@data.command()
+@click.command()
 @click.argument("old", type=click.Path(path_type=Path))
 @click.argument("new", type=click.Path(path_type=Path))
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records shown of each kind.")
@@ -141,8 +137,8 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from data_gen.diff import diff as differences
-    from data_gen.diff_view import show_diff
+    from data_gen.inspection import diff as differences
+    from data_gen.tables import show_diff
 
     try:
         found = differences(old, new, count)
@@ -156,7 +152,7 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     sys.exit(not found["same"])
 
 
-@data.command()
+@click.command()
 @click.option("--size", required=True, type=int, help="Number of questions, at least 20.")
 @click.option("--seed", default=0, show_default=True, type=int, help="The same size and seed give the same bytes.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the world; replaced as a whole.")
@@ -229,7 +225,216 @@ def world(
         click.echo(f"  {what}: " + ", ".join(f"{name} {number:,}" for name, number in counts[what].items()))
 
 
-data.add_command(compose_command)
-data.add_command(leaks_command)
-data.add_command(teach)
-data.add_command(compound)
+@click.command()
+@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--held-out", required=True, type=click.Path(path_type=Path), help="Hashes of the held-out questions.")
+@click.option("--json", "as_json", is_flag=True, help="Print counts and the ids of records as JSON.")
+def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
+    """Look for held-out questions in what training reads: instruction sets, worlds, files of rows.
+
+    Of a set, questions, prompts and completions; of a world or a teacher's folder, its questions.jsonl; of a FILE (JSON
+    lines or array, CSV, parquet), every text. The exit status is 1 if there are any.
+
+    \b
+    Examples:
+      revelator data leaks runs/sets/real --held-out ../shared/data/held_out.sha256
+      revelator data leaks runs/sets/world runs/world --held-out held_out.sha256
+      revelator data leaks runs/sets/* corpus.jsonl.gz --held-out held_out.sha256 --json
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from data_gen.inspection import looked_through
+    from data_gen.leakage import leaks as find_leak
+    from data_gen.leakage import load_held_out
+
+    held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
+    if not held:
+        raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
+    found: list[dict[str, str]] = []
+    for place in places:
+        records, total = looked_through(place)
+        for name, written in track(records, str(place), total, console=console, transient=True):
+            looked.update(records=1)
+            for text in written:
+                looked.update(texts=1)
+                if held_by := find_leak(held, text):
+                    found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
+                    if not as_json:  # at once: a later row may end the command
+                        click.echo(printable(f"{place}: {name}: {held_by}: {text}"))
+    if as_json:
+        click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
+    else:
+        click.echo(f"{looked['records']:,} records, {looked['texts']:,} texts: {len(found):,} held out ({held_out})")
+    sys.exit(bool(found))
+
+
+@click.command()
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the questions; replaced.")
+@click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
+    """Compose questions with several hops, and their plans, of published single ones.
+
+    The noun phrase for one question's answer takes the place of a name in the next: such questions are mostly
+    nonsense, and teach where a question divides. What it writes is a source of format `world`, for `translate_bnf`.
+
+    \b
+    Examples:
+      revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
+      revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
+    """
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from data_gen.augment.composition import ComposeConfig, list_counts
+    from data_gen.augment.composition import compose as compose_questions
+    from revelator.config import read_config
+
+    settings = read_config(config, ComposeConfig)
+    bar = Progress(console=Console(stderr=True))
+    task = bar.add_task("questions", total=settings.size)
+    with writing(out), ExitStack() as drawn:
+
+        def progress() -> None:
+            if not bar.live.is_started:
+                drawn.enter_context(bar)
+            bar.advance(task)
+
+        manifest = compose_questions(settings, out, force, progress)
+    if manifest["questions"] < settings.size:
+        click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
+    if as_json:
+        click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
+        return
+    click.echo(f"{out}: {manifest['questions']:,} questions of {manifest['clauses']:,} single ones")
+    for what in ("graphs", "dropped"):
+        click.echo(f"  {what}: {list_counts(manifest[what]) or 'none'}")
+
+
+@click.command()
+@CONFIG
+@OUT
+@AS_JSON
+def teach(config: Path, out: Path, as_json: bool) -> None:
+    """Let a language model behind an OpenAI-compatible endpoint annotate questions, and build a set of them.
+
+    CONFIG names endpoint, budget, sources and tasks. The key is read from OPENAI_API_KEY alone. Every answer is kept
+    in OUT/calls.sqlite: a run that was killed goes on with the same command and asks nothing twice. A budget that is
+    spent ends the asking; the set is then what was done, and a larger budget goes on.
+
+    \b
+    Examples:
+      revelator data teach data_gen/configs/teacher/teach.yaml --out runs/taught
+      OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
+      revelator data inspect runs/taught/set
+    """
+    from data_gen.teacher.config import TeachConfig
+    from data_gen.teacher.teach import teach as run
+    from data_gen.teacher.teach import total
+    from revelator.config import read_config
+
+    settings = read_config(config, TeachConfig)
+    with _shown("questions", total(settings), lambda work: work.asked) as progress:
+        manifest, work = run(settings, out, progress)
+    _report(out, manifest, work, as_json)
+
+
+@click.command()
+@CONFIG
+@OUT
+@AS_JSON
+def compound(config: Path, out: Path, as_json: bool) -> None:
+    """Write compound questions about the titles of a corpus, with a language model behind an endpoint.
+
+    Two to four simple questions about one title, each answered by one of its documents, are combined into one. No
+    two splits ask about the same title. Goes on after a kill as `teach` does. Without an endpoint, the synthetic world
+    makes compound questions: revelator data world.
+
+    \b
+    Examples:
+      revelator data compound data_gen/configs/teacher/compound.yaml --out runs/compound
+      revelator data inspect runs/compound/set --task decompose
+    """
+    from data_gen.teacher.compound import compound as run
+    from data_gen.teacher.config import CompoundConfig
+    from revelator.config import read_config
+
+    settings = read_config(config, CompoundConfig)
+    wanted = dict(settings.sizes)
+    with _shown("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
+        manifest, work = run(settings, out, progress)
+    _report(out, manifest, work, as_json)
+    made = {split: sum(n.values()) for split, n in manifest["questions"].items()}
+    if short := [f"{made[split]} of {size} in {split}" for split, size in wanted.items() if made[split] < size]:
+        click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
+
+
+@contextmanager
+def _shown(what: str, total: int | None, done: Callable[[Work], int]) -> Iterator[Callable[[Work], None]]:
+    """A bar with rate and remaining time, and a line below it that says what the calls have come to."""
+    from rich.console import Console
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    class Bar(Progress):
+        def get_renderables(self) -> Iterator[RenderableType]:
+            yield self.make_tasks_table(self.tasks)
+            yield "".join(task.fields["calls"] for task in self.tasks)
+
+    columns = (TextColumn(what), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
+    with Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bars:
+        bar = bars.add_task(what, total=total, rate="", calls="")
+
+        def progress(work: Work) -> None:
+            tally, budget = work.client.tally, work.client.budget
+            spent = f" {budget.money:.2f}" if budget.config.price_in or budget.config.price_out else ""
+            calls = f"kept {work.kept}  calls {tally.calls} (+{tally.cached} known, {tally.retries} retries)"
+            calls += f"  tokens {budget.tokens_in + budget.tokens_out:,}{spent}"
+            elapsed = bars.tasks[0].elapsed or 0
+            rate = f"{done(work) / elapsed:.1f}/s" if elapsed else ""
+            bars.update(bar, completed=done(work), calls=calls, rate=rate)
+
+        try:
+            yield progress
+        except KeyboardInterrupt:
+            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
+            raise
+
+
+def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from data_gen.tables import counts_table, dropped_table
+
+    console = Console(stderr=True)
+    table = Table("not kept because", "questions")
+    for reason, count in sorted(work.dropped.items()):
+        table.add_row(escape(reason), f"{count:,}")
+    if work.dropped:
+        console.print(table)
+    if manifest["dropped"]:
+        console.print(dropped_table(manifest))
+    if work.stopped:
+        console.print("The budget is spent: the set is what was done. A larger one goes on from here.", style="yellow")
+    if as_json:
+        click.echo(json.dumps(manifest, ensure_ascii=False))
+    else:
+        Console().print(counts_table(manifest))
+        click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
+
+
+@contextmanager
+def writing(out: Path) -> Iterator[None]:
+    """Turns whatever keeps files from being written to `out` into one clear error."""
+    try:
+        yield
+    except OSError as error:
+        if file := next((place for place in out.parents if place.is_file()), None):
+            reason, hint = f"{file} is a file and stands in the way", "name another folder"
+        else:
+            reason = error.strerror or str(error)
+            hint = "free space, or name another folder; what stood there before is unchanged"
+        raise DataError(f"cannot be written: {reason}", where=str(out), hint=hint) from error

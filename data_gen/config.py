@@ -84,7 +84,7 @@ class TaskConfig(Strict):
 
 class AugmentConfig(Strict):
     """Copies of training questions under other names, so that structure and not names is learnt; `reworded` is the
-    part of those with several hops that are also asked in other words (data_gen.rewording)."""
+    part of those with several hops that are also asked in other words (data_gen.augment.rewording)."""
 
     copies: Annotated[int, Field(ge=1)] = 1
     names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped

@@ -9,10 +9,12 @@ from __future__ import annotations
 import hashlib
 import re
 import unicodedata
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
 
+from data_gen.questions import AnnotatedQuestion
 from revelator.errors import DataError
 from revelator.files import sha256_text
 
@@ -110,3 +112,24 @@ class Gate:
         self._ids.add(identity)
         self._texts.add(text)
         return None
+
+
+class Admission:
+    """Lets each question through once, and none that is held out for measuring."""
+
+    def __init__(self, held_out: str | None) -> None:
+        self._held_out = load_held_out(Path(held_out)) if held_out else {}
+        self._gate = Gate()
+
+    def fault(self, question: AnnotatedQuestion) -> str | None:
+        """None if the question is new, or the reason why it is not wanted."""
+        if found := leaks(self._held_out, *question.asked()):
+            return f"held out ({found})"
+        return self._gate.admit(digest(question.id), question_digest(question.question))
+
+    def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
+        """Whether a question is let through; a reason against it is counted."""
+        reason = self.fault(question)
+        if reason:
+            dropped[reason] += 1
+        return reason is None

@@ -14,16 +14,18 @@ from pathlib import Path
 
 import pyarrow
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import fraction, records, sub_questions
+from data_gen.annotate.validation import first_fault
+from data_gen.augment.rewording import reworded
+from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
 from data_gen.leakage import digest, leaks, load_held_out, question_digest
-from data_gen.rewording import reworded
-from data_gen.sources import READERS
-from data_gen.sources.logic import read_logic
+from data_gen.questions import AnnotatedQuestion
+from data_gen.records import fraction, records, sub_questions
+from data_gen.sources.formats import READERS
+from data_gen.sources.logic_questions import (
+    read_logic,
+)
 from data_gen.sources.rows import Outcome, Refused, Skipped
-from data_gen.substitution import load_names, substitute_names
-from data_gen.validators import first_fault
 from revelator.errors import DataError
 from revelator.rows import Row, table_of
 

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.annotate.validation import coverage_fault, plan_fault
 from data_gen.leakage import normalise
-from data_gen.validators import coverage_fault, plan_fault
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import ExpressionError
 from revelator.plans import Expression, doubts, leaves, letters_key, parse, render
 from revelator.plans import Sequence as Parallel

@@ -15,7 +15,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 import data_gen
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS

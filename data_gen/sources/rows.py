@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion, checked
-from data_gen.annotation import UnplannableError
-from data_gen.sources.files import file_rows
-from data_gen.sources.hub import hub_rows, is_dataset
-from data_gen.sources.json_rows import Malformed
+from data_gen.annotate.plan import UnplannableError
+from data_gen.questions import AnnotatedQuestion, checked
+from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
 from revelator.errors import DataError
 
 MALFORMED = "malformed row:"
@@ -56,7 +54,7 @@ def read_annotated(
     """Each row of `path` through `annotate`. Raises DataError when the file itself is broken.
 
     `path` is a file or its address (`data_gen.sources.files`), a data set on the Hub or a folder
-    (`data_gen.sources.hub`). `unfold` gives the questions of a row that holds several, `member` is the list of rows in
+    (there, too). `unfold` gives the questions of a row that holds several, `member` is the list of rows in
     a file that is one object.
     """
     place, usable = str(path), False
@@ -112,3 +110,9 @@ def count(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
             dropped[f"{MALFORMED} {outcome.file}, line {outcome.line}: {outcome.reason}"] += 1
         case Refused():
             dropped["more malformed rows"] += 1
+
+
+def read_world(path: Path | str) -> Iterator[Outcome]:
+    """The questions of the world in folder `path` (or of one `questions.jsonl`)."""
+    folder = Path(path)
+    return read_annotated(folder / "questions.jsonl" if folder.is_dir() else path, AnnotatedQuestion.from_json)

@@ -1,29 +1,147 @@
 """Asks an OpenAI-compatible endpoint: from the cache, or over the network within rates and budget, with retries.
 
-Only the configured address is asked: redirects are not followed, and proxies of the environment are not used.
+Only the configured address is asked: redirects are not followed, and proxies of the environment are not used. The cache
+is one SQLite file in WAL mode; an answer is on the disk before it is used, so a process that is killed loses only calls
+that had no answer yet. Its key is a digest of what decides an answer: model, prompt and parameters, not the address. A
+call is only made when its dearest outcome still fits the budget, so the budget is never exceeded.
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import os
 import random
-from collections.abc import Awaitable, Callable
+import sqlite3
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any
 
 import openai
 from aiolimiter import AsyncLimiter
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from data_gen.teacher.budget import TEMPLATE_TOKENS, Budget
-from data_gen.teacher.cache import Cache, Reply
-from data_gen.teacher.config import EndpointConfig
+from data_gen.teacher.config import BudgetConfig, EndpointConfig
 from revelator.endpoint import checked_key, without_key
-from revelator.errors import RevelatorError, ServingError, Unavailable
+from revelator.errors import DataError, RevelatorError, ServingError, Unavailable
+from revelator.files import sha256_text
+
+WAIT = 30.0  # seconds for another process that is writing
+
+
+@dataclass(frozen=True)
+class Reply:
+    """A model's text, the tokens that it was charged for, and why it ended (`stop`, or `length` if it was cut)."""
+
+    text: str
+    tokens_in: int
+    tokens_out: int
+    finish: str
+
+
+class Cache:
+    """Replies by request. One event loop, or one thread, at a time; several processes may share the file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with self._clear_errors():
+            self._store = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
+            self._store.execute("PRAGMA journal_mode=WAL")
+            self._store.execute("PRAGMA synchronous=FULL")
+            self._store.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, request TEXT, reply TEXT)")
+
+    def get(self, request: Mapping[str, Any]) -> Reply | None:
+        with self._clear_errors():
+            row = self._store.execute("SELECT reply FROM calls WHERE key = ?", (_key(request),)).fetchone()
+        return Reply(**json.loads(row[0])) if row else None
+
+    def put(self, request: Mapping[str, Any], reply: Reply) -> None:
+        """Returns when the reply is on the disk."""
+        values = (_key(request), _canonical(request), json.dumps(vars(reply), ensure_ascii=False))
+        with self._clear_errors():
+            self._store.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", values)
+
+    def __len__(self) -> int:
+        with self._clear_errors():
+            return int(self._store.execute("SELECT count(*) FROM calls").fetchone()[0])
+
+    def close(self) -> None:
+        self._store.close()
+
+    @contextmanager
+    def _clear_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            hint = "free space if the disk is full; a damaged file must be moved away, its answers are then asked again"
+            raise DataError(f"the cache of answers: {error}", where=str(self.path), hint=hint) from error
+
+
+def _key(request: Mapping[str, Any]) -> str:
+    return sha256_text(_canonical(request))
+
+
+def _canonical(request: Mapping[str, Any]) -> str:
+    return json.dumps(request, sort_keys=True, ensure_ascii=False)
+
+
+MILLION = 1_000_000
+TEMPLATE_TOKENS = 64  # that a chat template adds to each message, at most
+
+
+class BudgetSpentError(RevelatorError):
+    """The next call does not fit into the budget any more."""
+
+
+class Budget:
+    """Counts tokens and money; `hold` sets aside what a call may cost at most until it is `charge`d."""
+
+    def __init__(self, config: BudgetConfig) -> None:
+        self.config = config
+        self.tokens_in = self.tokens_out = 0
+        self._held: list[tuple[int, int]] = []
+        self._settled = asyncio.Condition()
+
+    @property
+    def money(self) -> float:
+        return self._price(self.tokens_in, self.tokens_out)
+
+    def charge(self, reply: Reply) -> None:
+        self.tokens_in += reply.tokens_in
+        self.tokens_out += reply.tokens_out
+
+    @asynccontextmanager
+    async def hold(self, most_in: int, most_out: int) -> AsyncIterator[None]:
+        """Waits for calls under way where their outcome decides; raises BudgetSpentError when it does not fit."""
+        call = (most_in, most_out)
+        async with self._settled:
+            while not self._fits(call):
+                if not self._held:
+                    raise BudgetSpentError("the budget is spent")
+                await self._settled.wait()
+            self._held.append(call)
+        try:
+            yield
+        finally:
+            self._held.remove(call)
+            async with self._settled:
+                self._settled.notify_all()
+
+    def _fits(self, call: tuple[int, int]) -> bool:
+        calls = [(self.tokens_in, self.tokens_out), *self._held, call]
+        tokens_in, tokens_out = (sum(side) for side in zip(*calls, strict=True))
+        within_tokens = self.config.tokens is None or tokens_in + tokens_out <= self.config.tokens
+        return within_tokens and (self.config.money is None or self._price(tokens_in, tokens_out) <= self.config.money)
+
+    def _price(self, tokens_in: int, tokens_out: int) -> float:
+        return (tokens_in * self.config.price_in + tokens_out * self.config.price_out) / MILLION
+
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 MESSAGE_CHARACTERS = 300  # of a server's own error text

@@ -17,17 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
-from data_gen.builder import fraction
-from data_gen.leakage import normalise
-from data_gen.sources.files import file_rows
-from data_gen.sources.json_rows import Malformed
-from data_gen.teacher import reading
+from data_gen.leakage import Admission, normalise
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
+from data_gen.records import fraction
+from data_gen.sources.files import Malformed, file_rows
+from data_gen.teacher import replies
+from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
-from data_gen.teacher.prompting import Prompts
-from data_gen.teacher.reading import Simple
-from data_gen.teacher.sampling import Decision, DroppedError, decide
-from data_gen.teacher.work import QUESTIONS, Admission, Progress, Work, build_set, opened, rows
+from data_gen.teacher.replies import Decision, DroppedError, Simple, decide
+from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
@@ -58,7 +56,7 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     writer = _Writer(config, work)
     admission = Admission(config.held_out)
     topics = _topics(config)
-    with rows(out / QUESTIONS) as write:
+    with write_questions(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
             async for question in work.each(own, writer.question, partial(_short_of, work, work.kept + size)):
@@ -130,7 +128,7 @@ class _Writer:
         chosen = sorted(rng.sample(range(len(simple)), min(count, len(simple))))
         parts = [simple[i] for i in chosen]
         data = {"title": topic.title, "questions": [part.question for _, part in parts]}
-        read = reading.combined(topic.title, [part for _, part in parts])
+        read = replies.combined(topic.title, [part for _, part in parts])
         written = await self._ask("combine", data, read)
         return self._annotated(topic, written, parts)
 
@@ -146,7 +144,7 @@ class _Writer:
     async def _of_document(self, topic: Topic, text: str, most: int) -> list[Simple]:
         data = {"title": topic.title, "text": text, "at_most": most}
         try:
-            return (await self._ask("simple", data, reading.simple_questions(topic.title, text, most))).value
+            return (await self._ask("simple", data, replies.simple_questions(topic.title, text, most))).value
         except DroppedError:
             if len(topic.documents) == 1:
                 raise

@@ -10,9 +10,7 @@ Nothing but the answers is needed to make the rest again, and that asks the endp
 from __future__ import annotations
 
 import asyncio
-import json
 import math
-import os
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -20,17 +18,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.leakage import Gate, digest, leaks, load_held_out, question_digest
-from data_gen.teacher.budget import Budget, BudgetSpentError
-from data_gen.teacher.cache import Cache
-from data_gen.teacher.client import Client, RefusedError
+from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
-from data_gen.teacher.sampling import DroppedError
+from data_gen.teacher.replies import DroppedError
 from revelator.errors import ConfigError, DataError, RevelatorError
-from revelator.files import hold_lock, sync_folder
+from revelator.files import hold_lock
 
 ANSWERS = "calls.sqlite"
 QUESTIONS = "questions.jsonl"
@@ -107,27 +101,6 @@ class Work:
         }
 
 
-class Admission:
-    """Lets each question through once, and none that is held out for measuring."""
-
-    def __init__(self, held_out: str | None) -> None:
-        self._held_out = load_held_out(Path(held_out)) if held_out else {}
-        self._gate = Gate()
-
-    def fault(self, question: AnnotatedQuestion) -> str | None:
-        """None if the question is new, or the reason why it is not wanted."""
-        if found := leaks(self._held_out, *question.asked()):
-            return f"held out ({found})"
-        return self._gate.admit(digest(question.id), question_digest(question.question))
-
-    def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
-        """Whether a question is let through; a reason against it is counted."""
-        reason = self.fault(question)
-        if reason:
-            dropped[reason] += 1
-        return reason is None
-
-
 @contextmanager
 def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Work]:
     """Work in the folder `out`, which one process at a time may hold.
@@ -144,18 +117,6 @@ def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Wor
     with hold_lock(out / ".lock", "working in this folder", out):
         yield Work(Client(config.endpoint, cache, Budget(config.budget), config.sampling.max_tokens), progress)
         cache.close()
-
-
-@contextmanager
-def rows(path: Path) -> Iterator[Callable[[AnnotatedQuestion], None]]:
-    """Writes annotated questions to `path`, which appears whole when the block ends."""
-    aside = path.with_name(f".{path.name}")
-    with aside.open("w", encoding="utf-8") as file:
-        yield lambda row: print(json.dumps(row.to_json(), ensure_ascii=False), file=file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync_folder(path.parent)
 
 
 def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> dict[str, Any]:

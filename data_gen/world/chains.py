@@ -1,10 +1,11 @@
-"""Questions with one answer at the end of a chain: leaves in a row, and relations between two found things."""
+"""Questions along one chain of leaves, and over lists: each member, the extreme one, how many, what two lists share."""
 
 from __future__ import annotations
 
+from data_gen.world.comparisons import of_three, reworded
 from data_gen.world.drawing import Draft, Drawing
-from data_gen.world.relations import relations
-from data_gen.world.terms import Asked, Term, ask, fill, ids, names_in, phrase
+from data_gen.world.graph import Relation, Value, relations
+from data_gen.world.terms import Asked, Term, ask, echoing, fill, ids, names_in, phrase
 
 
 def chain(d: Drawing, length: int) -> Draft | None:
@@ -79,3 +80,132 @@ def _with_pronoun(d: Drawing, term: Asked, top: Term, start: int) -> str:
     first, second = (0, 1) if form.index("{x}") < form.index("{y}") else (1, 0)
     texts = {first: phrase(term.args[first], d.rng), second: d.about(term.args[second], top, reference)}
     return fill(form, [texts[0], texts[1]])
+
+
+def listed(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
+    relation = d.rng.choice(d.lists)
+    head = d.rng.choice(d.view.lists[relation.id])
+    subject = d.up(head, depth)
+    term = ask(d.view, relation, (subject,), d.rng) if subject else None
+    return (relation, term) if term else None
+
+
+def fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
+    """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
+    found = listed(d, depth)
+    if found is None:
+        return None
+    items = found[1]
+    options = [r for r in d.view.single(ids(items)[0]) if all(r in d.view.single(i) for i in ids(items))]
+    table = relations()
+    wanted = {"extreme": "compare", "count_is": "where", "count_after": "after"}.get(kind)
+    options = [r for r in options if not wanted or getattr(table[r], wanted)]
+    if not options:
+        return None
+    term = ask(d.view, table[d.rng.choice(options)], (items,), d.rng)
+    if term is None or set(ids(items)) & set(ids(term)):
+        return None
+    if kind == "each":
+        return _each(d, term, chain)
+    return _extreme(d, term, items) if kind == "extreme" else _counted(d, term, items, kind)
+
+
+def _each(d: Drawing, term: Asked, chain: int) -> Draft | None:
+    for _ in range(chain - 1):
+        options = [r for v in ids(term) for r in d.view.single(v)]
+        shared = sorted({r for r in options if options.count(r) == len(term.values)}) if ids(term) else []
+        following = ask(d.view, relations()[d.rng.choice(shared)], (term,), d.rng) if shared else None
+        if following is None:
+            return None
+        term = following
+    rng, plural = d.rng, phrase(_innermost(term), d.rng)
+    if chain == 1 and term.relation.all and rng.random() < 0.5:
+        verb = "Who" if term.type == "person" else "What"
+        named_all = term.relation.all.replace("{x}", plural)
+        text = rng.choice((f"{verb} are {named_all}?", f"List {named_all}.", f"Name {named_all}."))
+        (term,) = echoing([term], term.relation.all)
+    else:
+        text = _each_of(d, term, f"each of {plural}")
+    return Draft(text, (term,), "list", d.text(term.values))
+
+
+def _each_of(d: Drawing, term: Asked, subject: str) -> str:
+    def inner(t: Term) -> str:
+        assert isinstance(t, Asked)
+        if t.relation.is_list and len(t.values) > 1:
+            return subject
+        usable = [p for p in t.wording.phrases if "'s}" not in p]
+        return fill(d.rng.choice(usable or list(t.wording.phrases)), [inner(t.args[0])])
+
+    return fill(term.wording.question, [inner(term.args[0])])
+
+
+def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
+    pairs = [(v.key, i) for i in ids(items) for v in d.view.tails(i, term.relation.id) if isinstance(v, Value)]
+    keys = sorted(k for k, _ in pairs)
+    which, said = d.rng.choice(term.relation.compare)
+    changed = of_three(said)
+    if len(set(keys)) != len(keys):
+        return None
+    best = min(pairs)[1] if which == "min" else max(pairs)[1]
+    plural = phrase(items, d.rng)
+    text = d.rng.choice(
+        (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
+    )
+    return Draft(text, echoing([term], said), f"arg{which}", d.text([best]), changed)
+
+
+def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
+    per_item = [d.view.tails(i, term.relation.id)[0] for i in ids(items)]
+    plural = phrase(items, d.rng)
+    if kind == "count_is":
+        value = d.rng.choice(per_item)
+        number, argument = per_item.count(value), d.graph.text(value)
+        said = d.rng.choice(term.relation.where)
+        condition = said.replace("{y}", argument)
+    else:
+        years = sorted(int(v.key) for v in per_item if isinstance(v, Value))
+        threshold = d.rng.choice(years) - d.rng.choice((0, 1, 3))
+        number, argument = sum(y > threshold for y in years), str(threshold)
+        said = d.rng.choice(term.relation.after)
+        condition = said.replace("{n}", argument)
+    text = f"How many of {plural} {condition}?"
+    return Draft(text, echoing([term], said), f"{kind} {argument}", (str(number),), condition)
+
+
+def count(d: Drawing, depth: int) -> Draft | None:
+    relation = d.rng.choice([r for r in d.lists if r.count])
+    subject = d.up(d.rng.choice(d.view.lists[relation.id]), depth)
+    term = ask(d.view, relation, (subject,), d.rng) if subject else None
+    if term is None:
+        return None
+    said = d.rng.choice(relation.count)
+    text = fill(said, [phrase(term.args[0], d.rng)])
+    return Draft(text, echoing([term], said), "count", (str(len(term.values)),))
+
+
+def intersect(d: Drawing) -> Draft | None:
+    relation = d.rng.choice([r for r in d.lists if r.common])
+    first = d.rng.choice(d.view.lists[relation.id])
+    mine = d.view.tails(first, relation.id)
+    pool = [h for h in d.rng.sample(d.view.lists[relation.id], min(60, len(d.view.lists[relation.id]))) if h != first]
+    meeting = [h for h in pool if len(set(d.view.tails(h, relation.id)) & set(mine)) == 1]
+    if not meeting:
+        return None
+    terms = [ask(d.view, relation, (d.mention(h),), d.rng) for h in (first, d.rng.choice(meeting))]
+    found = reworded(d, [t for t in terms if t])
+    if len(found) != 2:
+        return None
+    shared = [v for v in found[0].values if v in found[1].values]
+    text = said = d.rng.choice(relation.common)
+    for mark, term in zip("ab", found, strict=True):
+        text = text.replace(f"{{{mark}}}", phrase(term.args[0], d.rng))
+    return Draft(text, echoing(found, said), "intersect", d.text(shared))
+
+
+def _innermost(term: Asked) -> Asked:
+    """The list that a term fans out over."""
+    inner = term.args[0]
+    if isinstance(inner, Asked) and not (term.relation.is_list and len(term.values) > 1):
+        return _innermost(inner) if not (inner.relation.is_list and len(inner.values) > 1) else inner
+    return term

@@ -7,10 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from data_gen.world.graph import Value
-from data_gen.world.relations import Relation, relations
+from data_gen.world.documents import View
+from data_gen.world.graph import Relation, Value, relations
 from data_gen.world.terms import Asked, Named, Term, ask, fill, ids, named, phrase, question
-from data_gen.world.view import View
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
 OF = re.compile(r"the ([a-z ]+) of \{x\}")

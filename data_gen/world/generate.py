@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from data_gen.questions import check_place
+from data_gen.world.documents import Document, View, write
 from data_gen.world.graph import Graph
 from data_gen.world.names import Names
 from data_gen.world.populate import populate
-from data_gen.world.prose import Document, write
 from data_gen.world.questions import ROUTES, Made, Questions
-from data_gen.world.view import View
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
@@ -76,25 +76,6 @@ def generate(
         manifest = _manifest(world, size, seed, folder)
         write_json(folder / "manifest.json", manifest)
     return manifest
-
-
-def check_place(out: Path, force: bool, kind: str = "world") -> None:
-    """Refuses a folder that holds something other than what was made as this `kind`."""
-    if out.is_dir() and any(out.iterdir()) and not (force or _kind(out) == kind):
-        raise ConfigError(
-            f"{out} is not empty and not a {kind}",
-            where="--out",
-            hint="name another folder, or give --force to replace it",
-        )
-    if out.exists() and not out.is_dir():
-        raise ConfigError(f"{out} is a file", where="--out", hint="name a folder")
-
-
-def _kind(folder: Path) -> str | None:
-    try:
-        return json.loads((folder / "manifest.json").read_text(encoding="utf-8")).get("kind")
-    except (OSError, ValueError, AttributeError):
-        return None
 
 
 def parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import random
 
+from data_gen.world.facts import (
+    add_careers,
+    add_events,
+    add_families,
+    add_music,
+    add_organisations,
+    add_people,
+    add_places,
+    add_works,
+)
 from data_gen.world.graph import Graph, add_inverses, qualify
 from data_gen.world.making import Making
 from data_gen.world.names import Names
-from data_gen.world.organisations import add_events, add_organisations
-from data_gen.world.people import add_careers, add_families, add_people
-from data_gen.world.places import add_places
-from data_gen.world.works import add_music, add_works
 
 SHARES = {
     "country": 0.03,

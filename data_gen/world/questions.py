@@ -1,21 +1,162 @@
-"""Annotated questions of all four routes from one part of a world."""
+"""Annotated questions of all four routes from one part of a world.
+
+A complex question is of one of the `KINDS`, drawn by weight. Its tree of atomic operators follows from its terms: each
+leaf is one step along its relation; what the operation asks of the leaves' answers becomes a `[DR]` node; "how many of
+them …" filters the list and counts.
+"""
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
-from data_gen.annotated import AnnotatedQuestion, Evidence
-from data_gen.world.compound import compound
+from data_gen.annotate import trees
+from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.world.chains import chain, count, fan_out, intersect, joint, listed, shared_joint
+from data_gen.world.comparisons import compare, compare_counts, difference, same, with_own
+from data_gen.world.compound import compound, pair, two_facts
+from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
-from data_gen.world.kinds import draw_kind, single
 from data_gen.world.names import Names
 from data_gen.world.straightforward import draw
-from data_gen.world.terms import Plan, ids, inputs_below, names_in, plan
-from data_gen.world.trees import tree_of
-from data_gen.world.view import View
-from revelator.plans import Atomic, leaves, render, to_letters
+from data_gen.world.terms import Asked, Named, Plan, Term, ids, inputs_below, names_in, plan, question
+from revelator.plans import Atomic, Expression, leaves, render, to_letters
+from revelator.plans.art import Art, Filter, Relate
+
+# how often each kind of complex question is drawn
+KINDS: dict[str, tuple[float, Callable[[Drawing], Draft | None]]] = {
+    "chain 2": (12, lambda d: chain(d, 2)),
+    "chain 3": (9, lambda d: chain(d, 3)),
+    "chain 4": (5, lambda d: chain(d, 4)),
+    "chain 5": (1.5, lambda d: chain(d, 5)),
+    "chain 6": (0.7, lambda d: chain(d, 6)),
+    "joint 1 0": (3, lambda d: joint(d, 1, 0)),
+    "joint 0 1": (3, lambda d: joint(d, 0, 1)),
+    "joint 1 1": (5, lambda d: joint(d, 1, 1)),
+    "joint 2 1": (3, lambda d: joint(d, 2, 1)),
+    "joint 1 2": (3, lambda d: joint(d, 1, 2)),
+    "joint 2 2": (1.5, lambda d: joint(d, 2, 2)),
+    "joint 3 1": (1, lambda d: joint(d, 3, 1)),
+    "joint 1 1 then 1": (2.5, lambda d: joint(d, 1, 1, 1)),
+    "joint 2 1 then 1": (1.5, lambda d: joint(d, 2, 1, 1)),
+    "joint 1 1 then 2": (0.7, lambda d: joint(d, 1, 1, 2)),
+    "joint 2 2 then 1": (0.5, lambda d: joint(d, 2, 2, 1)),
+    "shared joint 0": (1.5, lambda d: shared_joint(d, 0)),
+    "shared joint 1": (2.5, lambda d: shared_joint(d, 1)),
+    "shared joint 2": (1, lambda d: shared_joint(d, 2)),
+    "shared joint 1, longer": (1.5, lambda d: shared_joint(d, 1, 1)),
+    "compare 1 1": (4, lambda d: compare(d, (1, 1))),
+    "compare 2 2": (6, lambda d: compare(d, (2, 2))),
+    "compare 3 3": (2, lambda d: compare(d, (3, 3))),
+    "compare 1 2": (2, lambda d: compare(d, (1, 2))),
+    "compare 2 1": (2, lambda d: compare(d, (2, 1))),
+    "compare 3 2": (1, lambda d: compare(d, (3, 2))),
+    "compare 1 3": (0.7, lambda d: compare(d, (1, 3))),
+    "compare 1 1 1": (1.5, lambda d: compare(d, (1, 1, 1))),
+    "compare 2 2 2": (1, lambda d: compare(d, (2, 2, 2))),
+    "same 1 1": (3, lambda d: same(d, (1, 1))),
+    "same 2 2": (3, lambda d: same(d, (2, 2))),
+    "same 1 2": (1, lambda d: same(d, (1, 2))),
+    "difference 1 1": (1.5, lambda d: difference(d, (1, 1))),
+    "difference 2 2": (1, lambda d: difference(d, (2, 2))),
+    "own 0": (2, lambda d: with_own(d, 0)),
+    "own 1": (2, lambda d: with_own(d, 1)),
+    "own 2": (1, lambda d: with_own(d, 2)),
+    "two facts 1": (3, lambda d: two_facts(d, 1)),
+    "two facts 2": (2, lambda d: two_facts(d, 2)),
+    "two facts 3": (0.7, lambda d: two_facts(d, 3)),
+    "two facts 1, deeper": (1.5, lambda d: two_facts(d, 1, 1)),
+    "two facts 2, deeper": (0.7, lambda d: two_facts(d, 2, 1)),
+    "pair 2 1": (2, lambda d: pair(d, chain(d, 2), chain(d, 1))),
+    "pair 1 2": (1, lambda d: pair(d, chain(d, 1), chain(d, 2))),
+    "pair 2 2": (1.5, lambda d: pair(d, chain(d, 2), chain(d, 2))),
+    "pair 3 1": (1, lambda d: pair(d, chain(d, 3), chain(d, 1))),
+    "pair joint": (0.7, lambda d: pair(d, joint(d, 1, 1), chain(d, 1))),
+    "pair joint 2": (0.5, lambda d: pair(d, chain(d, 2), joint(d, 1, 1))),
+    "pair two facts": (0.5, lambda d: pair(d, chain(d, 1), two_facts(d, 1))),
+    "each": (4, lambda d: fan_out(d, 0, "each")),
+    "each of found": (2, lambda d: fan_out(d, 1, "each")),
+    "each, chained": (1.5, lambda d: fan_out(d, 0, "each", 2)),
+    "extreme": (4, lambda d: fan_out(d, 0, "extreme")),
+    "extreme of found": (1.5, lambda d: fan_out(d, 1, "extreme")),
+    "count which": (2, lambda d: fan_out(d, 0, "count_is")),
+    "count which, found": (0.7, lambda d: fan_out(d, 1, "count_is")),
+    "count after": (2, lambda d: fan_out(d, 0, "count_after")),
+    "count": (2, lambda d: count(d, 1)),
+    "count deeper": (1, lambda d: count(d, 2)),
+    "more": (1.5, lambda d: compare_counts(d, 0)),
+    "more of found": (1, lambda d: compare_counts(d, 1)),
+    "in both": (2, lambda d: intersect(d)),
+}
+
+
+_CHOICES = [make for _, make in KINDS.values()]
+_WEIGHTS = list(accumulate(weight for weight, _ in KINDS.values()))
+
+
+def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
+    """A kind of complex question, drawn by weight."""
+    return rng.choices(_CHOICES, cum_weights=_WEIGHTS)[0]
+
+
+def single(drawing: Drawing) -> Draft | None:
+    """One fact."""
+    if drawing.rng.random() < 0.15 and drawing.lists:
+        found = listed(drawing, 0)
+        return (
+            Draft(question(found[1], drawing.rng), (found[1],), "list", drawing.text(found[1].values))
+            if found
+            else None
+        )
+    return joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else chain(drawing, 1)
+
+
+def tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> str:
+    """Canonical text. `expression` is the plan of `made`, the question itself for a single one."""
+    numbers = {id(term): number for number, term in enumerate(made.terms, start=1)}
+    calls = [_call(term, numbers) for term in made.terms]
+    if len(calls) == 1:
+        [leaf] = trees.nodes(expression, calls)
+        return trees.tree(question, [leaf, trees.how_many(1)] if draft.operation == "count" else [leaf])
+    return trees.tree(question, _judged(draft, trees.nodes(expression, calls), numbers))
+
+
+def _call(term: Asked, numbers: dict[int, int]) -> Relate:
+    head, *second = (_shown(arg, numbers) for arg in term.args)
+    return Relate(head, " ".join([term.relation.id, *second]))
+
+
+def _shown(term: Term, numbers: dict[int, int]) -> str:
+    return term.called if isinstance(term, Named) else f"[{numbers[id(term)]}]"
+
+
+def _judged(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
+    """The leaves, and what is asked of their answers."""
+    operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
+    if operation in ("count_is", "count_after"):
+        [items] = (_shown(arg, numbers) for arg in draft.roots[0].args)
+        kept = replace(children[ends[0] - 1], question=f"Which of {items} {said}?", call=Filter((items,), said))
+        return [*children[: ends[0] - 1], kept, trees.how_many(ends[0])]
+    if operation == "count":
+        return [*children, trees.how_many(ends[0])]
+    if operation == "same":
+        return [*children, trees.same(draft.question, *ends)]
+    if operation == "difference":
+        return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
+    if operation == "intersect":
+        return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
+    if operation.startswith("arg") and len(ends) == 1:
+        return [*children, Art(f"Which of {_shown(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
+    if operation.startswith("arg"):
+        source = operation.endswith("_source")
+        things = [names_in(root)[0] if source else root.args[0] for root in draft.roots]
+        shown = {_shown(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
+        return [*children, trees.which(said, shown)]
+    return children
+
 
 LICENCE = "Apache-2.0"
 ROUTES = {"straightforward": 0.14, "single": 0.18, "compound": 0.18, "complex": 0.5}

@@ -12,11 +12,9 @@ from collections.abc import Sequence as Items
 from dataclasses import dataclass, replace
 from itertools import product
 
-from data_gen.annotated import AnnotatedStep
-from data_gen.world.graph import ARTICLE, Entity, Value
-from data_gen.world.prose import possess
-from data_gen.world.relations import Relation, Wording
-from data_gen.world.view import View
+from data_gen.questions import AnnotatedStep
+from data_gen.world.documents import View, possess
+from data_gen.world.graph import ARTICLE, Entity, Relation, Value, Wording
 from revelator.plans import Atomic, Dependent, Expression, Sequence, bind, leaves, substitute
 
 SLOT = re.compile(r"\{(x's|y's|x|y)\}")

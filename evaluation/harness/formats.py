@@ -9,10 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion, Evidence
-from data_gen.sources import READERS, fields
+from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.sources import fields
 from data_gen.sources.files import file_rows
-from data_gen.sources.hotpot import read_hotpot
+from data_gen.sources.formats import READERS
+from data_gen.sources.multi_hop import read_hotpot
 from data_gen.sources.rows import Outcome, Refused, read_annotated
 from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError

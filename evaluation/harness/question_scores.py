@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import chain, zip_longest
 from typing import Any
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion

@@ -13,11 +13,15 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from data_gen.logic.templates import Truth, combinations, filled, templates
-from data_gen.world.graph import Entity, Fact, Graph
+from data_gen.sources.logic_questions import (
+    Truth,
+    combinations,
+    filled,
+    templates,
+)
+from data_gen.world.documents import write
+from data_gen.world.graph import Entity, Fact, Graph, Relation, relations
 from data_gen.world.populate import populate
-from data_gen.world.prose import write
-from data_gen.world.relations import Relation, relations
 from revelator.plans.logic import And, Not, Or, Query, Term, negations
 
 KINDS = ("person", "film", "novel", "company", "city")

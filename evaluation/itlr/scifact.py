@@ -21,7 +21,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from data_gen.logic.templates import filled, templates
+from data_gen.sources.logic_questions import (
+    filled,
+    templates,
+)
 from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
 from revelator.plans.logic import holds

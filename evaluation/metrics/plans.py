@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from data_gen.mention import mention
-from data_gen.substitution import NAME_SPAN
+from data_gen.annotate.names import NAME_SPAN, mention
 from evaluation.metrics.answers import normalise
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text

@@ -12,8 +12,8 @@ from click.core import ParameterSource
 from rich.console import Console
 
 from data_gen.config import load_config
-from data_gen.inspection import counts_table, dropped_table
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
+from data_gen.tables import counts_table, dropped_table
 from evaluation.options import Adapter, open_engine
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE

@@ -21,14 +21,15 @@ from typing import Any
 import numpy as np
 import torch
 
-from data_gen.annotated import AnnotatedQuestion
 from data_gen.build import build
-from data_gen.builder import shuffled
 from data_gen.config import SetConfig
+from data_gen.leakage import Admission
+from data_gen.questions import AnnotatedQuestion, write_questions
+from data_gen.records import shuffled
 from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, likeliest, states, support_fault
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count
-from data_gen.teacher.work import QUESTIONS, Admission, rows
+from data_gen.teacher.work import QUESTIONS
 from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
@@ -258,7 +259,7 @@ def write_kept_questions(
     dropped: Counter[str],
 ) -> None:
     """Writes the questions whose leaves find the known answer; without an index, all of them."""
-    with rows(out / QUESTIONS) as write:
+    with write_questions(out / QUESTIONS) as write:
         for question, plan in chosen:
             asked = executions[question.id].asked if settings.index else []
             if settings.index and (fault := support_fault(plan.plan, asked)):
@@ -315,9 +316,14 @@ def write_card(name: str, known: dict[str, Any]) -> str:
         f"The set is `set/`, digest `{known['digest'][:12]}`.",
     ]
     if gain := known.get("gain"):
-        rows = f"dev rows of set `{gain['set'][:12]}`" + (f" from `{gain['source']}`" if gain["source"] else "")
+        write_questions = f"dev rows of set `{gain['set'][:12]}`" + (
+            f" from `{gain['source']}`" if gain["source"] else ""
+        )
         adapters = f"before (`{gain['before'][:12]}`) and after (`{gain['after'][:12]}`) training on it"
-        lines += [f"## Gain\n\nThe {rows}, {adapters}; 95 % paired bootstrap intervals.", _gains(gain["tasks"])]
+        lines += [
+            f"## Gain\n\nThe {write_questions}, {adapters}; 95 % paired bootstrap intervals.",
+            _gains(gain["tasks"]),
+        ]
     return "\n\n".join(lines) + "\n"
 
 

@@ -49,7 +49,7 @@ class Choice:
     def agrees(self, other: Choice) -> bool:
         return all(self.picked[leaf] == other.picked[leaf] for leaf in self.picked.keys() & other.picked.keys())
 
-    def joined(self, other: Choice) -> Choice:
+    def combine(self, other: Choice) -> Choice:
         return Choice(
             {**self.values, **other.values},
             {**self.inputs, **other.inputs},
@@ -96,31 +96,31 @@ def choose(
     if not all(calls.values()):
         return Chosen([], False)
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
-    kept, taken = _belonging({producer: calls[producer] for producer in names if producer not in lists})
-    whole = {producer: _together(names[producer], calls[producer], frames[producer]) for producer in lists}
+    kept, taken = _find_matching_calls({producer: calls[producer] for producer in names if producer not in lists})
+    whole = {producer: _make_list_choice(names[producer], calls[producer], frames[producer]) for producer in lists}
     order = list(names)
     found: list[Choice] = []
     steps = 0
 
     def extend(choice: Choice, position: int) -> bool:
-        """Whether the search goes on."""
+        """Adds the choices that extend `choice`; returns whether the search goes on."""
         nonlocal steps
         if position == len(order):
             found.append(choice)
             return len(found) <= width
         producer = order[position]
         if producer in lists:
-            return extend(choice.joined(whole[producer]), position + 1)
+            return extend(choice.combine(whole[producer]), position + 1)
         for one in kept[producer]:
             steps += 1
             if not one.choice.agrees(choice):
                 continue
-            for number in _numbers(one, taken.get(producer)):
+            for number in _usable_answers(one, taken.get(producer)):
                 steps += 1
                 if steps > MOST_STEPS:
                     return False
-                option = _option(names[producer], one, number, producer)
-                if not extend(choice.joined(option) if position else option, position + 1):
+                option = _make_choice(names[producer], one, number, producer)
+                if not extend(choice.combine(option) if position else option, position + 1):
                     return False
         return steps <= MOST_STEPS
 
@@ -128,8 +128,8 @@ def choose(
     return Chosen(found[:width], not is_whole)
 
 
-def _belonging(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
-    """The calls of each producer whose picks every other producer has, too, and the picks that all have, by leaf."""
+def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
+    """The calls of each producer whose picks every other producer shares, and the shared picks by leaf."""
     taken: Picks = {}
     for _ in range(MOST_PASSES):
         taken = {}
@@ -142,7 +142,7 @@ def _belonging(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answere
                 one
                 for one in ended
                 if all(pick in taken.get(leaf, (pick,)) for leaf, pick in one.choice.picked.items())
-                and _numbers(one, taken.get(producer))
+                and _usable_answers(one, taken.get(producer))
             ]
             for producer, ended in calls.items()
         }
@@ -152,14 +152,14 @@ def _belonging(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answere
     return calls, taken
 
 
-def _numbers(one: Answered, taken: set[tuple[str, int]] | None) -> Sequence[int]:
-    """Which of a call's answers can be taken; `taken`: what other producers come of, None where none does."""
+def _usable_answers(one: Answered, taken: set[tuple[str, int]] | None) -> Sequence[int]:
+    """Indices of the answers of a call that can be used; `taken`: picks of the other producers, None without any."""
     if taken is None:
         return range(len(one.answers))
     return sorted(number for id, number in taken if id == one.node.id and number < len(one.answers))
 
 
-def _option(names: Sequence[str], one: Answered, number: int, producer: int) -> Choice:
+def _make_choice(names: Sequence[str], one: Answered, number: int, producer: int) -> Choice:
     values = dict.fromkeys(names, one.answers[number])
     return Choice(
         values,
@@ -169,20 +169,20 @@ def _option(names: Sequence[str], one: Answered, number: int, producer: int) -> 
     )
 
 
-def _together(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Choice:
-    text = listed(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
+def _make_list_choice(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Choice:
+    text = join_with_and(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
     return Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
 
 
 def wants_all(text: str, name: str) -> bool:
     """Whether a question takes the whole list for a placeholder: "which of {films}", "between {a}", or an aggregate
     over a placeholder named in the plural ("how many … {films}"); otherwise it is asked for each value."""
-    gathered, aggregates = _listing(text)
+    gathered, aggregates = _read_wording(text)
     return name in gathered or (aggregates and is_plural(name))
 
 
 @lru_cache(maxsize=128)  # a leaf may have many placeholders
-def _listing(text: str) -> tuple[frozenset[str], bool]:
+def _read_wording(text: str) -> tuple[frozenset[str], bool]:
     """The placeholders that stand behind a word that takes a whole list, and whether the question is an aggregate."""
     gathered = set()
     for match in _GATHERS.finditer(text):
@@ -193,13 +193,13 @@ def _listing(text: str) -> tuple[frozenset[str], bool]:
 
 
 def is_plural(name: str) -> bool:
-    """By its last word; a number or a single letter after it only tells two of a kind apart ("films_b", "films2")."""
+    """Whether the last word of a name is a plural; a number or letter after it is ignored ("films_b", "films2")."""
     words = [word for word in _SEPARATOR.split(name.lower().rstrip("0123456789_")) if len(word) > 1]
     last = words[-1] if words else ""
     irregular = last in ("people", "children", "men", "women")
     return irregular or (len(last) > 3 and last.endswith("s") and not last.endswith(("ss", "us", "is", "series")))
 
 
-def listed(values: Sequence[str]) -> str:
-    """Values as a sentence names them: "A, B and C"."""
+def join_with_and(values: Sequence[str]) -> str:
+    """Joins values as a sentence does: "A, B and C"."""
     return " and ".join(filter(None, [", ".join(values[:-1]), values[-1]]))

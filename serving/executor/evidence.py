@@ -37,17 +37,17 @@ class Models:
     logical: Retriever | None = None
 
     async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
-        """At most `k` passages; `node` counts the search and its retries."""
+        """Finds at most `k` passages; counts the search and its retries in `node`."""
         node.usage += Usage(retrievals=1)
         asked = retriever or self.retriever
-        with _timed(node, "search"):
-            return await self.searching.call(lambda: asked.search(query, k), lambda: _retried(node, "retriever"))
+        with _record_call(node, "search"):
+            return await self.searching.call(lambda: asked.search(query, k), lambda: _count_retry(node, "retriever"))
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
-        """Puts the generator's reading into `node`; a reading without answers leaves it failed."""
-        with _timed(node, request.mode) as call:
+        """Writes the generator's reading into `node`; a reading without answers makes the node failed."""
+        with _record_call(node, request.mode) as call:
             reading = await self.reading.call(
-                lambda: self.generator.answer(request), lambda: _retried(node, "generator")
+                lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
             )
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
         node.usage += Usage(tokens_in=reading.tokens_in, tokens_out=reading.tokens_out, generator_calls=1)
@@ -63,9 +63,9 @@ class Models:
             node.status, node.error = "failed", "no answer was found"
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
-        """The outputs of one batched call; `node.detail` keeps the probabilities of a label task, one dict a prompt."""
+        """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
         prompts = [TASKS[task].render(value) for value in inputs]
-        with _timed(node, task, len(prompts)) as call:
+        with _record_call(node, task, len(prompts)) as call:
             completions = await self.revelator.complete(task, prompts, temperature=temperature)
             tokens_in, tokens_out = sum(c.tokens_in for c in completions), sum(c.tokens_out for c in completions)
             call |= {"tokens_in": tokens_in, "tokens_out": tokens_out}
@@ -78,8 +78,8 @@ class Models:
 
 
 @contextmanager
-def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
-    """Notes a call in the node's detail, also one that fails: its task, prompts, milliseconds with retries, tokens."""
+def _record_call(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
+    """Records a call in the node's detail, also one that fails: task, prompts, milliseconds with retries, tokens."""
     call: dict[str, Any] = {"task": task, "count": count}
     node.detail.setdefault("calls", []).append(call)
     began = time.perf_counter()
@@ -90,7 +90,7 @@ def _timed(node: Node, task: str, count: int = 1) -> Iterator[dict[str, Any]]:
         call["ms"] = round((time.perf_counter() - began) * 1000, 3)
 
 
-def _retried(node: Node, service: str) -> None:
+def _count_retry(node: Node, service: str) -> None:
     retries = node.detail.setdefault("retries", {})
     retries[service] = retries.get(service, 0) + 1
 
@@ -98,12 +98,11 @@ def _retried(node: Node, service: str) -> None:
 async def answer_from_documents(
     models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
 ) -> None:
-    """Answers `node.asked` and fills the node: documents with relevance, sentence, answers, usage; tells of each.
+    """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
 
-    Documents are looked for with the question, or with a logical `query`.
-
-    Of the passages with P(yes) of at least the threshold the first `limits.kept` in the retriever's order are read;
-    when none reaches it, the first ones of all are, and the node's detail says so.
+    The question, or a logical `query`, finds the documents. The generator reads the first `limits.kept` of those whose
+    P(yes) reaches the threshold, in the retriever's order; where none does, the first of all, and the node's detail
+    says so.
     """
     question = node.asked or node.question
     logical = models.logical if query else None
@@ -117,7 +116,7 @@ async def answer_from_documents(
     yes = [p["yes"] for p in node.detail.pop("probabilities")]
     judged = [Passage(p.id, p.title, p.text, p.score, y) for p, y in zip(found, yes, strict=True)]
     node.documents = judged
-    kept = _kept(judged, limits)
+    kept = _select_relevant(judged, limits)
     node.detail["kept"] = [p.id for p in kept]
     if (kept[0].relevance or 0.0) < limits.relevance_threshold:
         node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
@@ -125,13 +124,13 @@ async def answer_from_documents(
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
 
 
-def _kept(passages: list[Passage], limits: Limits) -> list[Passage]:
+def _select_relevant(passages: list[Passage], limits: Limits) -> list[Passage]:
     relevant = [p for p in passages if (p.relevance or 0.0) >= limits.relevance_threshold]
     return relevant[: limits.kept] or passages[: limits.kept]
 
 
 def copy_answer(node: Node, other: Node, how: str) -> None:
-    """Gives `node` what `other` found, at no cost; `node.detail[how]` names it."""
+    """Copies into `node` what `other` found, at no cost; `node.detail[how]` names `other`."""
     node.documents = list(other.documents)
     node.sentence = other.sentence
     node.answers = list(other.answers)
@@ -141,10 +140,10 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
 
 
 def reusable_nodes(trace: Trace) -> Mapping[str, Node]:
-    """The leaves of a trace that ended with an answer from documents, by what was asked, and the operators of a tree
-    that sources answered, by their key.
+    """The leaves of a trace that were answered from documents, by question, and the operators of a tree that sources
+    answered, by key.
 
-    What was computed from other leaves' answers is left out: the same words may mean other values now.
+    Leaves that were computed from the answers of others are left out: the same words may mean other values now.
     """
     ended = [node for node in trace.nodes if node.kind == "atomic" and node.status == "ok" and node.answers]
     leaves = {n.asked: n for n in ended if n.asked and n.detail.get("method", "generator") == "generator"}

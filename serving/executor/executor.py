@@ -38,8 +38,8 @@ class Options(TypedDict, total=False):
 
     `plan`: an expression to run instead of the model's own, for "atomic" a tree as JSON, for "logic" a logical query.
     `strategy`: "auto" asks the revelator for the route. `deadline_ms` bounds the question end to end, up to the limit
-    of the same name. `limits` stand in for the executor's own. `reuse`: an earlier trace; a leaf that asks, after
-    substitution, what a leaf there was asked and answered takes its documents and answers.
+    of the same name. `limits` replace the executor's own. `reuse`: an earlier trace; a leaf that asks, after
+    substitution, what a leaf there was asked and answered takes over its documents and answers.
     """
 
     plan: str | None
@@ -82,7 +82,7 @@ class Executor:
         self._turn = turn
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
-        """The trace of one question; `Options` says what may be asked for.
+        """Answers one question and returns its trace.
 
         What fails inside is in the trace: outcome "partial" or "failed". Cancelling it cancels every call under way.
         Raises ExpressionError and PlanError for a plan that cannot be run, InvalidRequest, Unavailable when nothing
@@ -91,7 +91,7 @@ class Executor:
         return await self._run(question, None, **options)
 
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
-        """The same question as events, each when it happens; the last is `finished`. Raises what `run` raises.
+        """Answers one question and yields its events as they happen; the last is `finished`. Raises what `run` raises.
 
         `revelator.trace_events.replay` makes the trace of them. Closing the iterator cancels the question:
 
@@ -123,16 +123,7 @@ class Executor:
         limits = limits or self.limits
         limits.check_question(question)
         limits.check_size(plan)
-        if strategy not in STRATEGIES:
-            raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
-        if strategy == "atomic" and self.sources is None:
-            hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
-            raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
-        if strategy == "logic" and self.models.logical is None:
-            hint = "hand the executor a retriever for logical queries, or take another strategy"
-            raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
-        if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
-            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
+        self._check_options(strategy, deadline_ms)
         run, expression = None, None
         deadline = min(deadline_ms or limits.deadline_ms, limits.deadline_ms)
         try:
@@ -150,17 +141,30 @@ class Executor:
                     share=self.share_leaves,
                 )
                 async with self._turn():
-                    await _travel(run, expression, strategy)
+                    await _take_route(run, expression, strategy)
         except TimeoutError:
             if not scope.expired():
                 raise
-            run = await _settled(run, deadline)
+            run = await _answer_at_deadline(run, deadline)
         trace = run.recorder.finish()
         self._ended(trace)
         return trace
 
+    def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
+        """Raises InvalidRequest for a strategy that is unknown or not configured, and for a deadline that is none."""
+        if strategy not in STRATEGIES:
+            raise InvalidRequest(f"there is no strategy {strategy!r:.60}", hint=f"one of {', '.join(STRATEGIES)}")
+        if strategy == "atomic" and self.sources is None:
+            hint = "serve with a graph, text or web source, or take another strategy: compile plans over documents"
+            raise InvalidRequest("the strategy atomic needs knowledge sources, and none is configured", hint=hint)
+        if strategy == "logic" and self.models.logical is None:
+            hint = "hand the executor a retriever for logical queries, or take another strategy"
+            raise InvalidRequest("the strategy logic needs logical retrieval, and none is configured", hint=hint)
+        if deadline_ms is not None and not (isinstance(deadline_ms, int | float) and deadline_ms > 0):
+            raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {deadline_ms!r:.60}")
 
-async def _travel(run: Run, expression: Expression | None, strategy: str) -> None:
+
+async def _take_route(run: Run, expression: Expression | None, strategy: str) -> None:
     if expression is not None:
         await routes.run_plan(run, expression, "given")
         return
@@ -168,8 +172,8 @@ async def _travel(run: Run, expression: Expression | None, strategy: str) -> Non
     await ROUTES[run.kind](run)
 
 
-async def _settled(run: Run | None, deadline_ms: float) -> Run:
-    """A question that ran out of time, with the answer that follows from what has been found; without any, an error."""
+async def _answer_at_deadline(run: Run | None, deadline_ms: float) -> Run:
+    """Answers a question whose time ran out from what has been found. Raises DeadlineExceeded where that is nothing."""
     if run is None or not any(node.answers for node in run.recorder.nodes() if node.kind == "atomic"):
         raise DeadlineExceeded(
             f"no part of the question was answered within {deadline_ms:g} ms",

@@ -51,12 +51,12 @@ def chains_from(expression: Expression, leaf: int, producers: Collection[int]) -
 
 
 class Plan(Protocol):
-    """What is read of a `PlanRun`: its leaves, the calls of each that gave answers, and whether that is all of it."""
+    """What operations read of a `PlanRun`: leaves, the calls of a leaf that gave answers, and whether all calls did."""
 
     expression: Expression
     leaves: tuple[Atomic, ...]
 
-    def answered(self, leaf: int) -> list[Answered]: ...
+    def answered_calls(self, leaf: int) -> list[Answered]: ...
 
     def is_whole(self, leaf: int) -> bool: ...
 
@@ -66,8 +66,8 @@ def parts_of(plan: Plan, chains: Sequence[Sequence[int]]) -> list[Part]:
     return [_part(plan, chain, [plan.leaves[leaf].text for leaf in chain]) for chain in chains]
 
 
-async def operate(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
-    """The answer of a leaf that compares, counts or adds up what came before it, by code; None where it is not sure."""
+async def compute_leaf(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
+    """Computes a leaf that compares, counts or adds up earlier answers; None where code is not sure."""
     text = plan.leaves[leaf].text
     values = {
         name: _values(plan, producer)
@@ -86,17 +86,17 @@ def _part(plan: Plan, chain: Sequence[int], questions: Sequence[str]) -> Part:
 
 
 def _values(plan: Plan, producer: int) -> Part:
-    """What a whole list of values stands for."""
+    """The part that a whole list of values stands for."""
     behind = {leaf for chain in chains_before(plan.expression, producer) for leaf in chain}
     whole = all(map(plan.is_whole, (*behind, producer)))
     return Part((_question(plan, producer),), _members(plan, producer), whole)
 
 
 def _question(plan: Plan, leaf: int) -> str:
-    """What a leaf was asked, where it was asked one thing; otherwise what was planned."""
-    calls = plan.answered(leaf)
+    """The question that a leaf was asked, or its planned text where it was asked for several values."""
+    calls = plan.answered_calls(leaf)
     return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text
 
 
 def _members(plan: Plan, leaf: int) -> tuple[Member, ...]:
-    return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered(leaf)])
+    return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered_calls(leaf)])

@@ -45,8 +45,8 @@ class Recorder:
     def open(
         self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = (), id: str | None = None
     ) -> Node:
-        """A new node, waiting, with the next number unless `id` is given; `after` are the ids of the nodes that had to
-        end before it could start."""
+        """Opens a waiting node, with the next number unless `id` is given. `after`: ids of the nodes that must end
+        before it can start."""
         if id is None:
             self._last = number = self._last + 1
             id = str(number)
@@ -59,16 +59,16 @@ class Recorder:
         return node
 
     def open_members(self, node: Node, count: int) -> list[Node]:
-        """The nodes of a fan-out, numbered below `node`."""
+        """Opens the nodes of a fan-out, numbered below `node`."""
         self._has_members = True
         ids = [f"{node.id}.{n}" for n in range(1, count + 1)]
         return [self.open(node.kind, node.question, parent=node.id, id=id) for id in ids]
 
-    def follows(self, node: Node, after: Sequence[str]) -> None:
+    def set_predecessors(self, node: Node, after: Sequence[str]) -> None:
         self._after[node.id] = after
 
     def enclose(self, node: Node, held: Sequence[Node]) -> None:
-        """Makes `node` a frame around other nodes: it takes their span of time and none of its own."""
+        """Makes `node` a frame around other nodes: its times are theirs, and it takes no time of its own."""
         self._enclosing.add(node.id)
         self._after[node.id] = [inner.id for inner in held]
         ran = [inner for inner in held if inner.status != "skipped"]
@@ -76,31 +76,31 @@ class Recorder:
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
 
     def running(self, node: Node) -> Running:
-        """Times the work on `node`; an error marks it failed and goes on."""
+        """A context manager that times the work on `node`; an error marks the node failed and is raised again."""
         return Running(self, node)
 
-    def ended(self, node: Node) -> None:
-        """Tells how `node` ended, by its status."""
+    def report_end(self, node: Node) -> None:
+        """Reports by its status how `node` ended."""
         self.tell("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
 
     def skip(self, node: Node, reason: str) -> None:
         node.status, node.error = "skipped", reason
-        self.ended(node)
+        self.report_end(node)
 
     def nodes(self) -> list[Node]:
-        """All of them by number, the members of a fan-out right after the node that they stand below."""
+        """All nodes by number; the members of a fan-out follow the node that they stand below."""
         if not self._has_members:
             return list(self._nodes.values())
         return [self._nodes[id] for id in in_order(self._nodes)]
 
     def finish(self) -> Trace:
-        """The trace, whole. What still waits is skipped, and what nothing has been told of is told."""
+        """Completes the trace and returns it: skips nodes that still wait, and reports nodes that were not reported."""
         trace = self.trace
         for node in self._nodes.values():
             if node.status == "waiting":
                 node.status, node.error = "skipped", "not reached"
             if self._teller and not self._teller.is_told(node):
-                self.ended(node)
+                self.report_end(node)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
@@ -110,7 +110,7 @@ class Recorder:
         return trace
 
     def _critical_path_ms(self) -> float:
-        """The longest sum of own times along `after`: how long the question takes with endless parallel capacity."""
+        """The longest sum of the nodes' own times along `after`: the latency with unlimited parallel capacity."""
         longest = {id: node.ended_ms - node.started_ms for id, node in self._nodes.items()}
         longest.update(dict.fromkeys(self._enclosing, 0.0))
         behind = dict(self._after)
@@ -126,8 +126,8 @@ class Recorder:
 
 
 def _outcome(trace: Trace) -> Outcome:
-    """Complete when there is an answer and every leaf and merge gave its own, whole; partial when any leaf did. That
-    there is nothing is an answer too."""
+    """Complete when there is an answer and every leaf and merge gave its own whole; partial when any leaf did. The
+    knowledge that there is nothing is an answer too."""
     counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
     answered = trace.answers or any("none" in node.detail for node in counted)
     whole = all(node.status == "ok" and "truncated" not in node.detail for node in counted)
@@ -138,7 +138,7 @@ def _outcome(trace: Trace) -> Outcome:
 
 @dataclass(slots=True)
 class Running:
-    """Work on a node: a context manager that keeps its times and its error."""
+    """Work on a node: a context manager that records its times and its error."""
 
     recorder: Recorder
     node: Node
@@ -166,11 +166,14 @@ class Running:
             node.status, node.error = "failed", "stopped before it was done"
         elif isinstance(error, Exception):
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
-        self.recorder.ended(node)
+        self.recorder.report_end(node)
 
 
 class PlanNodes:
-    """Opened before the plan runs, so that their numbers follow the plan; closed when it has ended or was stopped."""
+    """The nodes of a plan: one a leaf, a frame around each operator, members below a leaf that fans out.
+
+    They are opened before the plan runs, so that their numbers follow the plan, and closed when it ended or stopped.
+    """
 
     def __init__(self, expression: Expression, recorder: Recorder, after: Sequence[str]) -> None:
         self.leaves: list[Node] = []
@@ -186,7 +189,7 @@ class PlanNodes:
         return members
 
     def close(self) -> None:
-        """Gives each frame the span, answers and status of what it holds; what was opened last lies innermost."""
+        """Gives each frame the times, answers and status of the nodes inside, the innermost frame first."""
         fanned = {node.id for node, _ in self._fans}
         for node in [*self.leaves, *(member for _, members in self._fans for member in members)]:
             if node.status == "waiting" and node.id not in fanned:
@@ -221,4 +224,4 @@ class PlanNodes:
             node.status, node.error = "skipped", NOT_REACHED
         else:
             node.status, node.error = "failed", f"no answer from {', '.join(faulty)}"
-        self._recorder.ended(node)
+        self._recorder.report_end(node)

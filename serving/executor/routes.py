@@ -46,7 +46,7 @@ async def direct(run: Run) -> None:
 
 
 async def straightforward(run: Run) -> None:
-    """The generator alone; what it cannot answer without documents goes through one step of retrieval."""
+    """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
     await direct(run)
     if not run.recorder.trace.answers:
         run.degrade("the generator had no answer without documents")
@@ -85,8 +85,8 @@ async def compile_plan(run: Run) -> None:
 
 
 async def logical(run: Run) -> None:
-    """One step whose documents are found by a logical query (ITLR): the caller's, which must be one that can be run, or
-    the model's, else by the question's words."""
+    """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
+    model's; else the words of the question find them."""
     if run.given is not None:
         query = await offload(len(run.given), partial(_read_query, run.given))
     else:
@@ -106,7 +106,7 @@ async def logical(run: Run) -> None:
 
 
 async def iterate(run: Run) -> None:
-    """refine → one step → end?, until the model says that enough is known or `limits.steps` is reached."""
+    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
         question = await _refine(run)
@@ -133,7 +133,7 @@ async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None
 
 
 async def read_plan(text: str, limits: Limits) -> Expression:
-    """A caller's own plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or the limit that it exceeds)."""
+    """Reads a caller's plan. Raises ExpressionError (syntax) or PlanError (diagnostics, or a limit that it exceeds)."""
 
     def read() -> Expression:
         expression = parse(text)
@@ -150,7 +150,7 @@ def _read_query(text: str) -> logic.Query:
 
 
 async def _step(run: Run, question: str, query: str | None = None) -> Node:
-    """One leaf outside a plan, its documents found with the question or a logical query.
+    """Answers one question outside a plan; the question or a logical query finds its documents.
 
     A service that is down is raised while nothing has been answered yet.
     """
@@ -167,7 +167,7 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
 
 
 async def translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
-    """The model's first plan that parses and passes `require`, or None; what was wrong with one is a diagnostic."""
+    """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
@@ -223,7 +223,7 @@ async def _enough(run: Run) -> bool:
 
 
 def last_fault(run: Run) -> str:
-    """What was wrong with the last plan of the model's."""
+    """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
 

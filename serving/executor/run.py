@@ -26,14 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Run:
-    """What it may use, what it has written, and how far it has come."""
+    """The state of one question: what it may use, what it has written, and how far it has come."""
 
     question: str
     models: Models
     limits: Limits
     recorder: Recorder
     kind: str = "complex"  # the route that was taken; a given plan goes as a complex question does
-    last: tuple[str, ...] = ()  # ids of the nodes that the next box comes after
+    last: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
     sources: Sources | None = None  # those of the strategy `atomic`
@@ -42,15 +42,15 @@ class Run:
     share: bool = True  # whether leaves that ask the same are asked once
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
-        """A box that comes after the one before it."""
+        """Opens a node of the trace that comes after the last one."""
         node = self.recorder.open(kind, question or self.question, after=self.last)
         self.last = (node.id,)
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
-        """Fills a leaf: as it ended in the earlier trace, if that is given and asked the same, or by one step.
+        """Answers a leaf: with its answer in the earlier trace, if it was asked there, else from documents.
 
-        What a logical `query` found is never taken from an earlier trace.
+        What a logical `query` found is never reused.
         """
         earlier = None if query else self.earlier.get(node.asked or "")
         if earlier:
@@ -59,60 +59,65 @@ class Run:
             await answer_from_documents(self.models, node, self.limits, self.recorder.tell, query)
 
     def answer(self, answers: Sequence[str], sentence: str = "") -> None:
+        """Makes these the answers of the question, shown as `sentence`."""
         self.recorder.trace.answers = list(answers)
         self.recorder.trace.answer = sentence or ", ".join(answers)
 
     def degrade(self, reason: str) -> None:
+        """Says in the trace that a fallback answered, and why."""
         self.recorder.trace.degraded = True
         self.recorder.trace.reason = reason
 
 
 async def merge_plan(run: Run, plan: PlanRun) -> None:
-    """A chain answers with its last stage, a list with its parts' answers one after the other, unless the question
-    compares, counts or judges them: then by code, and where code is not sure, by the generator. Code is not sure of a
-    fan-out that a limit cut or that failed in part."""
+    """Makes the answer of a plan from those of its leaves.
+
+    A chain answers with its last stage, a list with the answers of its parts. Where the question compares, counts or
+    judges them, code answers if it is sure, else the generator. Code is not sure of a fan-out that a limit cut or that
+    failed in part.
+    """
     node = run.open("merge")
     with run.recorder.running(node):
         parts = parts_of(plan, branches_of(plan.expression))
-        merged = await _by_code(run.question, parts)
+        merged = await _answer_by_code(run.question, parts)
         if merged is None and run.kind != "compound" and needs_judgement(run.question):
-            merged = await _by_generator(run, node, _steps(plan))
-        _write(run, node, merged or _listed(parts))
+            merged = await _answer_by_generator(run, node, _answered_steps(plan))
+        _write_answer(run, node, merged or _list_answers(parts))
 
 
 async def merge_steps(run: Run) -> None:
-    """The answer of the loop: an operation over its steps, the generator, or the last step's own answer."""
+    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own."""
     node = run.open("merge")
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
     with run.recorder.running(node):
-        merged = await _computed(run.question, parts) if len(parts) > 1 else None
-        merged = merged or await _by_generator(run, node, tuple(known))
-        _write(run, node, merged or _listed(parts[-1:]))
+        merged = await _try_operations(run.question, parts) if len(parts) > 1 else None
+        merged = merged or await _answer_by_generator(run, node, tuple(known))
+        _write_answer(run, node, merged or _list_answers(parts[-1:]))
 
 
 async def settle(run: Run) -> None:
-    """The answer from what there is, without another call: for a question whose time ran out."""
+    """Makes an answer from what has been found, without another call, for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
         with run.recorder.running(node):
             parts = parts_of(run.plan, branches_of(run.plan.expression))
-            _write(run, node, await _by_code(run.question, parts) or _listed(parts))
+            _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 
-def _steps(plan: PlanRun) -> tuple[Step, ...]:
-    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered(leaf)]
+def _answered_steps(plan: PlanRun) -> tuple[Step, ...]:
+    ended = [one for leaf in range(len(plan.leaves)) for one in plan.answered_calls(leaf)]
     return tuple(Step(one.node.asked or one.node.question, one.answers) for one in ended)
 
 
-async def _by_code(question: str, parts: list[Part]) -> Merged | None:
-    merged = await _computed(question, parts)
+async def _answer_by_code(question: str, parts: list[Part]) -> Merged | None:
+    merged = await _try_operations(question, parts)
     if merged is None and len(parts) == 1 and (parts[0].whole or not parts[0].answers):
         return Merged(parts[0].answers, "last stage")
     return merged
 
 
-async def _computed(question: str, parts: list[Part]) -> Merged | None:
+async def _try_operations(question: str, parts: list[Part]) -> Merged | None:
     try:
         return await offload(size_of(parts), partial(compute, question, parts))
     except Exception:  # values come from documents: what no operation is ready for is judged or listed
@@ -120,11 +125,11 @@ async def _computed(question: str, parts: list[Part]) -> Merged | None:
         return None
 
 
-def _listed(parts: list[Part]) -> Merged:
+def _list_answers(parts: list[Part]) -> Merged:
     return Merged(tuple(answer for part in parts for answer in part.answers), "all parts")
 
 
-async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
+async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged | None:
     if not steps:
         return None
     try:
@@ -134,12 +139,12 @@ async def _by_generator(run: Run, node: Node, steps: tuple[Step, ...]) -> Merged
         node.status, node.error = "failed", f"{type(error).__name__}: {error}"
         return None
     if not node.answers:
-        node.status, node.error = "ok", None  # nothing was lost: what the parts answered is listed instead
+        node.status, node.error = "ok", None  # nothing was lost: the answers of the parts are listed instead
         return None
     return Merged(tuple(node.answers), "generator")
 
 
-def _write(run: Run, node: Node, merged: Merged) -> None:
+def _write_answer(run: Run, node: Node, merged: Merged) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
     run.answer(merged.answers, node.sentence)

@@ -22,7 +22,7 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import chains_from, operate
+from serving.executor.operations import chains_from, compute_leaf
 from serving.executor.recording import PlanNodes, Recorder
 from serving.merge import is_operation
 
@@ -33,7 +33,7 @@ Answer = Callable[[Node], Awaitable[None]]  # answers `node.asked` and fills the
 
 @dataclass(frozen=True)
 class Fan:
-    """A leaf asked for several values: its members, each on its own way."""
+    """A leaf that is asked for several values: one task a value."""
 
     members: tuple[asyncio.Task[Answered | Fan], ...]
 
@@ -41,7 +41,7 @@ class Fan:
 class PlanRun:
     """One execution of an expression that has passed `check`.
 
-    After `run`, also when it was stopped, the results stand in `answered(leaf)` and the nodes are closed.
+    After `run`, also when it was stopped, the results stand in `answered_calls(leaf)` and the nodes are closed.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class PlanRun:
         self.nodes = PlanNodes(expression, recorder, after)
 
     async def run(self) -> None:
-        """Returns when every leaf has ended. A leaf's error is in its node and in `errors`, and is not raised.
+        """Runs every leaf to its end. A leaf's error stands in its node and in `errors`, and is not raised.
 
         Leaves without placeholders go first: the plan is bound while they are answered.
         """
@@ -96,21 +96,21 @@ class PlanRun:
     def _sources(self) -> tuple[Mapping[str, int], ...]:
         return bind(self.expression).sources
 
-    def answered(self, leaf: int) -> list[Answered]:
-        """The calls of a leaf that gave answers, in the order of the values that they were asked with."""
-        return [one for one in _ended(self._tasks[leaf]) if one.answers] if self._tasks else []
+    def answered_calls(self, leaf: int) -> list[Answered]:
+        """The calls of a leaf that gave answers, in the order of the values that they asked about."""
+        return [one for one in _ended_calls(self._tasks[leaf]) if one.answers] if self._tasks else []
 
     def is_whole(self, leaf: int) -> bool:
-        """Whether a leaf was asked with every value that there was, and each call gave an answer."""
+        """Whether a leaf was asked for every value that there was, and each call gave an answer."""
         return leaf not in self._cut and bool(self._tasks) and _all_answered(self._tasks[leaf])
 
     def unavailable(self) -> Unavailable | None:
-        """The error, if every call that was made met a service that is down."""
+        """The error to raise if every call met a service that is down."""
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
     def _begin(self, work: Coroutine[None, None, Answered | Fan]) -> asyncio.Task[Answered | Fan]:
-        """A task that `run` waits for. Made by hand: a task group's callbacks and names would cost a leaf 3 µs more."""
+        """Starts a task that `run` waits for. Made by hand: a task group would cost each leaf 3 µs more."""
         task = asyncio.Task(work, loop=self._loop, name="leaf")
         self._begun.append(task)
         return task
@@ -135,7 +135,7 @@ class PlanRun:
     async def _follow(
         self, leaf: int, node: Node, producer: int, outcome: Answered | Fan, width: int
     ) -> Answered | Fan:
-        """Goes on from each member of the producer as soon as that member is done; `width` is shared among them."""
+        """Continues from each member of the producer as soon as it is done; the members share `width`."""
         if isinstance(outcome, Answered):
             return await self._fan(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
@@ -172,18 +172,18 @@ class PlanRun:
         return Fan(tuple(self._begin(self._ask(leaf, member, choice)) for member, choice in pairs))
 
     def _leading_up_to(self, leaf: int) -> list[int]:
-        """The leaves of the chains that an operation's values come of."""
+        """The leaves of the chains that produce the values of an operation."""
         chains = chains_from(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
 
     async def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
-        """By code, where the leaf is an operation over earlier answers and code is sure of it."""
+        """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
         text, sources = self.leaves[leaf].text, self._sources[leaf]
         if not sources or not is_operation(text, len(sources) > 1):
             return None
         asked = substitute(text, choice.values)
         try:
-            computed = await operate(self, leaf, sources, choice, asked)
+            computed = await compute_leaf(self, leaf, sources, choice, asked)
         except Exception:  # values come from documents: what no operation is ready for is asked as any leaf is
             log.exception("operation of node %s", node.id)
             computed = None
@@ -191,7 +191,7 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        self._recorder.follows(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
+        self._recorder.set_predecessors(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
         with self._recorder.running(node):
             return Answered(node, choice, computed.answers)
 
@@ -200,10 +200,10 @@ class PlanRun:
         after = self._after
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
-            self._recorder.follows(node, after)
+            self._recorder.set_predecessors(node, after)
         first = self._asked.setdefault(node.asked, node) if self._share else node
         if first is not node:
-            self._recorder.follows(node, (*after, first.id))
+            self._recorder.set_predecessors(node, (*after, first.id))
             if first.status in ("waiting", "running"):
                 await self._shared.setdefault(node.asked, asyncio.Event()).wait()
             with self._recorder.running(node):
@@ -225,7 +225,7 @@ class PlanRun:
 
 
 async def _stop(tasks: Sequence[asyncio.Task[Answered | Fan]]) -> None:
-    """Returns when each has ended."""
+    """Cancels the tasks and waits until each has ended."""
     for task in tasks:
         task.cancel()
     if tasks:
@@ -239,13 +239,13 @@ async def _members(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
     return [one for member in outcome.members for one in await _members(member)]
 
 
-def _ended(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
+def _ended_calls(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
     if not task.done() or task.cancelled() or task.exception():
         return []
     outcome = task.result()
     if isinstance(outcome, Answered):
         return [outcome]
-    return [one for member in outcome.members for one in _ended(member)]
+    return [one for member in outcome.members for one in _ended_calls(member)]
 
 
 def _all_answered(task: asyncio.Task[Answered | Fan]) -> bool:

@@ -28,8 +28,8 @@ _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
-async def operate(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
-    """Runs a node's operator (or, without one, direct RAG) and fills the node; gives what the sources knew.
+async def run_operator(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
+    """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
 
     A node without an answer is left failed, with the reason.
     """
@@ -37,14 +37,14 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
     if isinstance(query.call, Filter):
         left = await offload(size, partial(exclude_named, query.call.condition, query.call.entities))
         if left is not None:
-            _write(node, left, "other than", decided=True)
+            _write_answer(node, left, "other than", decided=True)
             return None
     gathered = await sources.gather(query, PASSAGES)
     node.usage += Usage(retrievals=sum(report.searches for report in gathered.reports))
     node.detail["sources"] = [report.to_json() for report in gathered.reports]
     node.detail["source_scores"] = dict(gathered.scores)
     if found := gathered.typed:
-        _write(node, gathered.answers, gathered.by, decided=found.decided)
+        _write_answer(node, gathered.answers, gathered.by, decided=found.decided)
         if found.truncated:
             node.detail["truncated"] = found.note
         return gathered
@@ -52,10 +52,10 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
         node.detail["truncated"] = f"{len(query.texts)} of {len(query.heads)} entities were searched for"
     judged = gathered.passages if isinstance(query.call, Filter) else ()
     said = sum(len(passage.text) for group in judged for passage in group)
-    passages = await offload(said, partial(_read, node, query, gathered))
+    passages = await offload(said, partial(_select_passages, node, query, gathered))
     node.documents = passages
     if not passages:
-        node.status, node.error = "failed", _why(gathered, node)
+        node.status, node.error = "failed", _explain_failure(gathered, node)
         return gathered
     await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
     if isinstance(query.call, Filter):
@@ -64,9 +64,9 @@ async def operate(models: Models, sources: Sources, node: Node, query: Query) ->
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
-    """A sub-question with its answers; `is_last` when no other one that is reasoned over used them. `count`: how many
-    things a graph found, which may share a name or be more than are listed."""
+class KnownAnswer:
+    """A sub-question with its answers. `is_last`: no other sub-question of the set used them. `count`: how many things
+    a graph found, which may share a name or be more than are listed."""
 
     question: str
     answers: tuple[str, ...]
@@ -74,12 +74,12 @@ class Known:
     count: int | None = None
 
 
-def beside(question: str) -> dict[int, str]:
-    """What a `[DR]` question names each answer for: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
+def names_beside(question: str) -> dict[int, str]:
+    """The name that a `[DR]` question gives each answer: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
     return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
 
 
-async def reason(models: Models, node: Node, question: str, known: Sequence[Known]) -> None:
+async def reason(models: Models, node: Node, question: str, known: Sequence[KnownAnswer]) -> None:
     """Answers from the answers of other nodes (one or more): child and sibling answer reasoning.
 
     An operation that code is sure of (count, compare, intersect, …); else the generator where several answers are to
@@ -89,24 +89,24 @@ async def reason(models: Models, node: Node, question: str, known: Sequence[Know
     if merged := await offload(len(question) + size_of(parts), partial(compute, question, parts)):
         counts = [one.count for one in known if one.is_last]
         exact = merged.method == "count" and len(counts) == 1 and counts[0] is not None
-        _write(node, (str(counts[0]),) if exact else merged.answers, merged.method)
+        _write_answer(node, (str(counts[0]),) if exact else merged.answers, merged.method)
     elif needs_judgement(question) and len(parts) > 1:
         steps = tuple(Step(one.question, one.answers) for one in known)
         await models.generate(node, GenerateRequest("merge", question, steps=steps))
     else:
-        _write(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
+        _write_answer(node, tuple(dict.fromkeys(a for part in parts for a in part.answers)), "last step")
 
 
 def reason_over_none(node: Node, question: str) -> None:
-    """Answers from sets that are known to be empty: how many there are is 0, and all else is empty too."""
+    """Answers from sets that are known to be empty: a count is 0, any other answer is empty too."""
     if asks_count(question):
-        _write(node, ("0",), "count")
+        _write_answer(node, ("0",), "count")
     else:
-        _write(node, (), "last step", decided=True)
+        _write_answer(node, (), "last step", decided=True)
 
 
-def _write(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
-    """`decided`: that there is no answer is the answer, and `detail["none"]` says so."""
+def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: bool = False) -> None:
+    """Writes answers and a sentence into the node. `decided`: an empty list is an answer; `detail["none"]` says so."""
     node.answers = list(answers)
     node.sentence = f"{node.asked or node.question} {', '.join(answers) or 'None'}." if answers or decided else ""
     node.detail["method"] = method
@@ -116,8 +116,8 @@ def _write(node: Node, answers: Sequence[str], method: str, *, decided: bool = F
         node.status, node.error = "failed", "no answer was found"
 
 
-def _read(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
-    """The passages for the generator. Of a filter's entities those whose passages say too little are dropped."""
+def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
+    """Selects the passages for the generator; drops the entities of a filter whose passages share too little."""
     groups = gathered.passages
     if isinstance(query.call, Filter):
         shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
@@ -132,14 +132,14 @@ def _read(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
 
 
 def _keep_entities(node: Node, call: Filter) -> None:
-    """A filter's answer is a part of its entities, whatever a reply says."""
+    """Keeps those entities of a filter that the reply names: its answer is always a subset of them."""
     said = {key_of(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if key_of(entity) in said]
     if not node.answers and node.status != "failed":
         node.status, node.error = "failed", "the reply names none of the entities"
 
 
-def _why(gathered: Gathered, node: Node) -> str:
+def _explain_failure(gathered: Gathered, node: Node) -> str:
     if any(gathered.passages):
         best = max(node.detail["overlap"].values())
         return f"overlap below {OVERLAP:g} between every entity's passages and its query (at most {best:g})"

@@ -37,7 +37,7 @@ from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.tree_answers import Known, beside, operate, reason, reason_over_none
+from serving.executor.tree_answers import KnownAnswer, names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, digest_of, direct_query, query_of
 from serving.knowledge.sources import Sources
 from serving.merge import needs_judgement
@@ -97,7 +97,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
 
 
 async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
-    """The trace of a tree that is run on its own, without a model that plans."""
+    """Runs a tree on its own, without a model that plans, and returns the trace."""
     models = Models(NoModel(), NoModel(), generator)
     run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
     await run_tree(run, art)
@@ -109,7 +109,7 @@ def _size_of(query: Query) -> int:
 
 
 class NoModel:
-    """Stands where a tree that is given needs nothing: no plan is compiled and nothing is judged."""
+    """Stands for models that a given tree never calls: no plan is compiled and nothing is judged."""
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise NotImplementedError(task)
@@ -138,7 +138,7 @@ class TreeRun:
         self._places = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
-        """The root's trace node, once every node has ended."""
+        """Runs every node and returns the root's trace node."""
         async with asyncio.TaskGroup() as group:
             for at in self.nodes:
                 self._tasks.append(group.create_task(self._node(at)))
@@ -149,10 +149,10 @@ class TreeRun:
         box.detail["art"] = at.number
         if before:
             await asyncio.wait([self._tasks[i] for i in before])
-        self.recorder.follows(box, [self.boxes[i].id for i in before] or self.first)
+        self.recorder.set_predecessors(box, [self.boxes[i].id for i in before] or self.first)
         answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
         box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
-        if self._over_none(at.needs):
+        if self._is_over_none(at.needs):
             with self.recorder.running(box):
                 reason_over_none(box, at.node.question)
             return
@@ -163,7 +163,7 @@ class TreeRun:
             self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         box.asked = substitute(at.node.question, answers)
-        asked = partial(query_of, at.node, answers, self._known(at.needs))
+        asked = partial(query_of, at.node, answers, self._ids_of(at.needs))
         query = await offload(size, asked) if at.node.call else None
         if query is not None and await self._take_over(at, query):
             return
@@ -183,7 +183,7 @@ class TreeRun:
                 self.unavailable = error
 
     async def _take_over(self, at: Numbered, query: Query) -> bool:
-        """Whether an operator that was called alike gave its answer: one of this tree, or of the earlier trace."""
+        """Copies the answer of an equal call of this tree or of the earlier trace; returns whether there is one."""
         box = self.boxes[at.number]
         box.detail |= {
             "call": spelled(query.call) if query.call else "",
@@ -194,7 +194,7 @@ class TreeRun:
         if first != at.number:
             await asyncio.wait([self._tasks[first]])
             other, how = self.boxes[first], "shared_from"
-            self.recorder.follows(box, [*(self.boxes[i].id for i in at.needs), other.id])
+            self.recorder.set_predecessors(box, [*(self.boxes[i].id for i in at.needs), other.id])
         if other is None:
             return False
         with self.recorder.running(box):
@@ -203,24 +203,24 @@ class TreeRun:
 
     async def _operate(self, at: Numbered, query: Query) -> None:
         box = self.boxes[at.number]
-        gathered = await operate(self.models, self.sources, box, query)
+        gathered = await run_operator(self.models, self.sources, box, query)
         if gathered and gathered.typed and gathered.typed.count is not None:
             box.detail["count"] = gathered.typed.count
         # without sources a part of the entities was taken: they are who they were
-        self._identify(box, gathered.ids if gathered else self._known(at.needs))
+        self._keep_ids(box, gathered.ids if gathered else self._ids_of(at.needs))
 
     async def _reason(self, at: Numbered) -> None:
-        """From the children, or, of a `[DR]` node, from the earlier nodes that it names."""
+        """Answers from the children, or, for a `[DR]` node, from the earlier nodes that it names."""
         box, over = self.boxes[at.number], at.children or at.needs
         used = {j for i in at.children for j in self.nodes[i].needs}
-        if self._over_none([i for i in over if i not in used]):
+        if self._is_over_none([i for i in over if i not in used]):
             reason_over_none(box, box.asked or box.question)
             return
-        names = {} if at.children else beside(at.node.question)
+        names = {} if at.children else names_beside(at.node.question)
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
-            Known(
-                self._asked(i, names, at.needs),
+            KnownAnswer(
+                self._question_of(i, names, at.needs),
                 tuple(self.boxes[i].answers),
                 i not in used,
                 self.boxes[i].detail.get("count"),
@@ -231,19 +231,19 @@ class TreeRun:
             box.status, box.error = "failed", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
-        self._identify(box, self._known(over))
+        self._keep_ids(box, self._ids_of(over))
 
-    def _asked(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
-        """The question of a node, and what a comparison names its answer for."""
+    def _question_of(self, number: int, names: Mapping[int, str], needs: Sequence[int]) -> str:
+        """The question of a node, with the name that a comparison gives to its answer."""
         name = substitute(names.get(number, ""), {i: self.boxes[i].answers for i in needs})
         return f"{self.boxes[number].asked or ''} {name}".strip()
 
-    def _over_none(self, numbers: Sequence[int]) -> bool:
-        """Whether nodes, one at least, have all ended in the knowledge that there is nothing."""
+    def _is_over_none(self, numbers: Sequence[int]) -> bool:
+        """Whether all of the nodes, at least one, know that there is no answer."""
         return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
 
     async def _direct_rag(self, at: Numbered) -> None:
-        """The fallback: retrieval with the sub-question itself, as a node below the one that has no answer."""
+        """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer."""
         box = self.boxes[at.number]
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
@@ -255,15 +255,15 @@ class TreeRun:
             box.status, box.error = "ok", None
 
     async def _retrieve(self, node: Node, query: Query) -> None:
-        await operate(self.models, self.sources, node, query)
+        await run_operator(self.models, self.sources, node, query)
 
     @staticmethod
-    def _identify(box: Node, ids: Ids) -> None:
-        """Keeps who the answers are, in the trace: a tree that is run again may take them over."""
+    def _keep_ids(box: Node, ids: Ids) -> None:
+        """Writes the identifiers of the answers into the trace, so that a tree that is run again can reuse them."""
         if any(ids.values()):
             box.detail["ids"] = {source: {name: list(iris) for name, iris in of.items()} for source, of in ids.items()}
 
-    def _known(self, numbers: Sequence[int]) -> Ids:
+    def _ids_of(self, numbers: Sequence[int]) -> Ids:
         """The identifiers of what the nodes answered, by source and name."""
         merged: dict[str, dict[str, tuple[str, ...]]] = {}
         for number in numbers:
@@ -273,7 +273,7 @@ class TreeRun:
 
 
 async def _write_tree(run: Run) -> Art:
-    """The model's first tree that can be run, about the question as it was asked; else the tree of its first plan.
+    """Returns the model's first tree that can be run, about the question as asked; else the tree of its first plan.
 
     Raises PlanError where it writes neither.
     """
@@ -289,15 +289,20 @@ async def _write_tree(run: Run) -> Art:
             f"neither a tree ({wrong}) nor a plan ({routes.last_fault(run)}) that the model wrote could be run"
         )
     run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
-    return tree_of(run.question, plan)
+    return derive_tree(run.question, plan)
 
 
-def tree_of(question: str, expression: Expression) -> Art:
-    """The tree of a plan that checks: its leaves as children of the question, in order; a plan of one leaf is one
-    node."""
+def derive_tree(question: str, expression: Expression) -> Art:
+    """Derives a tree from a valid plan: its leaves become children of the question, in order; a single leaf, one node.
+
+    A question about one entity, named or found earlier, becomes `Relate` with the rest of its words; one that only asks
+    who or what that is, `Search`; one that judges earlier answers, `[DR]`; any other is searched for as it stands.
+    """
     found, sources = leaves(expression), bind(expression).sources
     nodes = [
-        _node(substitute_names(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()}))
+        _derive_node(
+            substitute_names(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
+        )
         for leaf, needs in zip(found, sources, strict=True)
     ]
     if len(nodes) == 1:
@@ -305,14 +310,14 @@ def tree_of(question: str, expression: Expression) -> Art:
     return Art(escape(question), children=tuple(nodes))
 
 
-def _node(text: str) -> Art:
+def _derive_node(text: str) -> Art:
     named = references(text)
     if len(named) > 1 or (named and needs_judgement(text)):
         return Art(text)
-    return Art(text, _call(text, [f"[{number}]" for number in named] or ask(text).names))
+    return Art(text, _derive_call(text, [f"[{number}]" for number in named] or ask(text).names))
 
 
-def _call(text: str, heads: Sequence[str]) -> Call:
+def _derive_call(text: str, heads: Sequence[str]) -> Call:
     if len(heads) != 1:
         return Search(text)
     before, _, after = text.partition(heads[0])

@@ -68,8 +68,8 @@ def judge_entities(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[
     one of these round, for entities that have such facts at all. What is more than this (two negations, one in the
     middle, "or" beside "and") is decided for no entity.
     """
-    read = _read(condition, facts)
-    return {entity: read.met_by(known) if read else None for entity, known in facts.items()}
+    read = _read_condition(condition, facts)
+    return {entity: read.is_met_by(known) if read else None for entity, known in facts.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +85,9 @@ class _Condition:
     either: bool
     negated: bool
 
-    def met_by(self, facts: Sequence[Fact]) -> bool | None:
+    def is_met_by(self, facts: Sequence[Fact]) -> bool | None:
         own = [fact for fact in facts if key_of(fact.relation) in self.relations]
-        parts = [_within(own if self.bounds_of else facts, bound) for bound in self.bounds]
+        parts = [_is_within(own if self.bounds_of else facts, bound) for bound in self.bounds]
         for value in self.values:
             among = own if value in self.of else facts
             parts.append(value in {key_of(fact.value) for fact in among} if among else None)
@@ -96,7 +96,7 @@ class _Condition:
         return met if met is None else met != self.negated
 
 
-def _read(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | None:
+def _read_condition(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | None:
     """What the condition says, or None when it names no bound and no value, or more than code is sure of."""
     if len(condition) > CONDITION_CHARACTERS:
         return None
@@ -119,21 +119,21 @@ def _read(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Condition | N
         return None
     if negations and (NAMED in rest[: negations[0].start()] or (rest.count(NAMED) > 1 and not either)):
         return None
-    if (negations or (either and "," in condition)) and _unread(_NEGATION.sub(" ", rest), names):
+    if (negations or (either and "," in condition)) and _has_unread_words(_NEGATION.sub(" ", rest), names):
         return None
     of = frozenset(values & {key_of(fact.value) for fact in own})
-    bounds_of = any(_within(own, bound) is not None for bound in bounds)
+    bounds_of = any(_is_within(own, bound) is not None for bound in bounds)
     return _Condition(bounds, values, relations, of, bounds_of, either, bool(negations))
 
 
-def _unread(text: str, relations: Collection[str]) -> bool:
+def _has_unread_words(text: str, relations: Collection[str]) -> bool:
     """Whether a word is left that is neither grammar nor part of a relation's name."""
     known = {word for name in relations for word in name.split()}
     words = [word for word in text.replace(NAMED, " ").split() if word not in GRAMMAR]
     return not all(any(is_alike(word, other) for other in known) for word in words)
 
 
-def _within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:
+def _is_within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:
     """Whether any date (or, after "more than" and the like, any number) lies within; None when there is none."""
     word = bound["word"].lower()
     read = _quantity if word in QUANTITIES else _year

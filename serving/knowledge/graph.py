@@ -71,12 +71,12 @@ class GraphSource:
     async def _search(self, call: Search) -> Found:
         labels = await self.graph.entities(call.name)
         if call.descriptor and len(labels) > 1:
-            labels = await self._described(labels, call.descriptor)
-        labels = _certain(labels, call.name)
-        return _named([(NamedNode(label.iri), label.text) for label in labels], "label")
+            labels = await self._select_described(labels, call.descriptor)
+        labels = _certain_labels(labels, call.name)
+        return _found_names([(NamedNode(label.iri), label.text) for label in labels], "label")
 
-    async def _described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
-        """Those whose facts share most words with the descriptor; all of them when none shares any."""
+    async def _select_described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
+        """Selects the labels whose facts share most words with the descriptor; all of them when none shares any."""
         facts, _ = await self._facts([NamedNode(label.iri) for label in labels])
         wanted = key_of(descriptor).split()
         said = {
@@ -100,17 +100,17 @@ class GraphSource:
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
-                found = await _apart(len(rows), partial(_answers, rows[:ROWS], note))
+                found = await _offload_rows(len(rows), partial(_found_rows, rows[:ROWS], note))
                 if len(rows) <= ROWS:
                     return found
-                [counted] = await self.graph.select(sparql.related_count(heads, predicates, inverse))
+                [counted] = await self.graph.select(sparql.count_related(heads, predicates, inverse))
                 count = int(sparql.text_of(counted["count"]))
                 return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
     async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = [NamedNode(label.iri) for label in _certain(await self.graph.entities(call.to), call.to)]
+        tails = [NamedNode(label.iri) for label in _certain_labels(await self.graph.entities(call.to), call.to)]
         rows = await self.graph.select(sparql.relations_between(heads, tails, ROWS)) if tails else []
         if not rows:
             return Found(note=f"no {call.to!r}"[:200])
@@ -129,7 +129,7 @@ class GraphSource:
             return Found(note="no node is called so")
         facts, whole = await self._facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
-        met = await _apart(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
+        met = await _offload_rows(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
         kept = tuple(name for name, verdict in met.items() if verdict)
         unknown = sum(verdict is None for verdict in met.values())
         passages = _as_passages(query.heads, known)
@@ -150,11 +150,11 @@ class GraphSource:
         read = [await self._fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
         rows = [row for some, _ in read for row in some]
         names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
-        facts = await _apart(len(rows), partial(_facts_of, rows, names))
+        facts = await _offload_rows(len(rows), partial(_facts_of, rows, names))
         return facts, all(whole for _, whole in read)
 
     async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
-        """One node of very many facts does not push out those of the others."""
+        """Reads facts, so that a node with very many does not push out those of the others."""
         rows = await self.graph.select(sparql.facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
         if len(rows) <= FACT_ROWS:
             return rows, True
@@ -173,7 +173,7 @@ class GraphSource:
         known = query.ids.get(self.name, {})
         strange = [name for name in dict.fromkeys(names) if name not in known]
         linked = await asyncio.gather(*map(self.graph.entities, strange))
-        found = {name: _certain(labels, name) for name, labels in zip(strange, linked, strict=True)}
+        found = {name: _certain_labels(labels, name) for name, labels in zip(strange, linked, strict=True)}
         return {
             name: [NamedNode(iri) for iri in known[name]]
             if name in known
@@ -182,14 +182,14 @@ class GraphSource:
         }
 
 
-def _certain(labels: list[Label], name: str) -> list[Label]:
-    """Labels that are the name; of others, which only hold its words, one alone is taken for it."""
+def _certain_labels(labels: list[Label], name: str) -> list[Label]:
+    """Labels that equal the name; else the label that holds its words, if it is the only one."""
     same = [label for label in labels if key_of(label.text) == key_of(name)]
     return same or (labels if len({label.iri for label in labels}) == 1 else [])
 
 
-async def _apart(rows: int, work: Callable[[], Result]) -> Result:
-    """Work on what a graph gave, which may be thousands of rows."""
+async def _offload_rows(rows: int, work: Callable[[], Result]) -> Result:
+    """Offloads work on the rows of a graph, which may be thousands."""
     return await offload(ROW_CHARACTERS * rows, work)
 
 
@@ -201,11 +201,11 @@ def _facts_of(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[F
     return facts
 
 
-def _answers(rows: Sequence[Row], note: str) -> Found:
-    return _named([(row["x"], sparql.shown(row)) for row in rows], note)
+def _found_rows(rows: Sequence[Row], note: str) -> Found:
+    return _found_names([(row["x"], sparql.shown(row)) for row in rows], note)
 
 
-def _named(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
+def _found_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
     """Distinct texts in their order, each with its nodes."""
     ids: dict[str, list[str]] = {}
     for term, text in pairs:

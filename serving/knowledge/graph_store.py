@@ -93,7 +93,7 @@ def _load(store: ox.Store, path: Path) -> None:
             "neither N-Triples nor TSV by its name", where=str(path), hint="name it .nt, .tsv, .nt.gz or .tsv.gz"
         )
     try:
-        with _opened(path) as file:
+        with _open(path) as file:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:
@@ -102,7 +102,7 @@ def _load(store: ox.Store, path: Path) -> None:
         raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
 
 
-def _opened(path: Path) -> IO[bytes]:
+def _open(path: Path) -> IO[bytes]:
     with path.open("rb") as raw:
         gzipped = raw.read(2) == GZIP_MAGIC
     return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
@@ -120,7 +120,7 @@ def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
         head, relation, tail = parts
         nodes = (entity(head), NamedNode(RELATION + quote(relation, safe="")), entity(tail))
         yield Quad(*nodes)
-        for node, text in zip(nodes, (head, readable(relation), tail), strict=True):
+        for node, text in zip(nodes, (head, make_readable(relation), tail), strict=True):
             if node.value not in named:
                 named.add(node.value)
                 yield Quad(node, RDFS_LABEL, Literal(text))
@@ -131,7 +131,7 @@ def entity(name: str) -> NamedNode:
     return NamedNode(ENTITY + quote(name, safe=""))
 
 
-def readable(name: str) -> str:
+def make_readable(name: str) -> str:
     """`directed_by`, `directedBy` → `directed by`."""
     return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
 
@@ -146,7 +146,7 @@ def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
         if predicate in naming:
             continue
         texts = _names(store, predicate, [v.label], v)
-        main = texts[0] if texts else readable(local_name(predicate.value))
+        main = texts[0] if texts else make_readable(local_name(predicate.value))
         found.append(Label(predicate.value, main, "relation"))
         others = _names(store, predicate, v.aliases, v)
         found += [Label(predicate.value, other, "relation", False) for other in others]
@@ -155,7 +155,7 @@ def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
 
 def _names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
     terms = [quad.object for predicate in by for quad in store.quads_for_pattern(node, predicate, None)]
-    return [term.value for term in terms if isinstance(term, Literal) and _speaks(term, v)]
+    return [term.value for term in terms if isinstance(term, Literal) and _is_in_language(term, v)]
 
 
 def _aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
@@ -180,18 +180,18 @@ def _all_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> I
             if (
                 isinstance(node, NamedNode)
                 and isinstance(name, Literal)
-                and _speaks(name, v)
+                and _is_in_language(name, v)
                 and node.value not in known
             ):
                 yield Label(node.value, name.value, "entity", main)
 
 
-def _speaks(name: Literal, v: Vocabulary) -> bool:
+def _is_in_language(name: Literal, v: Vocabulary) -> bool:
     return (name.language or "") in ("", v.language)
 
 
 def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """The manifest of a graph folder after a look at every file's size, with `verify` at its digest too.
+    """Reads the manifest of a graph folder and checks every file's size; with `verify`, its digest too.
 
     Raises ArtifactError when there is none, and for a file that is missing or not as it was built.
     """
@@ -225,7 +225,7 @@ class GraphStore:
         self.vocabulary = Vocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
         self.timeout = timeout
         self._where = str(folder)
-        with self._sound():
+        with self._refuse_damage():
             self._store = ox.Store.read_only(str(folder / "store"))
             self._labels = LabelIndex(folder / "labels.sqlite")
             self._relations = self._labels.relations()
@@ -245,8 +245,8 @@ class GraphStore:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @contextmanager
-    def _sound(self) -> Iterator[None]:
-        """What the libraries say of a damaged file, as an ArtifactError."""
+    def _refuse_damage(self) -> Iterator[None]:
+        """Turns what the libraries raise for a damaged file into an ArtifactError."""
         try:
             yield
         except (OSError, RuntimeError, sqlite3.DatabaseError) as error:
@@ -265,8 +265,8 @@ class GraphStore:
         return rows
 
     async def _run(self, work: Any, argument: str) -> Any:
-        return await asyncio.get_running_loop().run_in_executor(self._threads, self._checked, work, argument)
+        return await asyncio.get_running_loop().run_in_executor(self._threads, self._run_checked, work, argument)
 
-    def _checked(self, work: Any, argument: str) -> Any:
-        with self._sound():
+    def _run_checked(self, work: Any, argument: str) -> Any:
+        with self._refuse_damage():
             return work(argument)

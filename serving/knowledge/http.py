@@ -61,7 +61,7 @@ class HttpEndpoint:
             for _ in range(MAX_REDIRECTS + 1):
                 status, location, body = await self._send(request)
                 if location is None:
-                    return self._accepted(status, body)
+                    return self._accept(status, body)
                 request.url = self._target(request.url, location)
         except httpx.TimeoutException as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
@@ -88,7 +88,7 @@ class HttpEndpoint:
         finally:
             await response.aclose()
 
-    def _accepted(self, status: int, body: bytes) -> bytes:
+    def _accept(self, status: int, body: bytes) -> bytes:
         if status == 200:
             return body
         said = self.without_key(body[: 4 * MESSAGE_CHARACTERS].decode(errors="replace"))[:MESSAGE_CHARACTERS]

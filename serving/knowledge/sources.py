@@ -35,7 +35,7 @@ Outcome = Literal["answered", "passages", "nothing", "failed", "late", "not need
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What became of one source: `ms` until it ended or was left, `note` the graph's word on it, `error` why not."""
+    """What became of one source: `ms` until it ended or was left out; `note` from the graph; `error`, why it failed."""
 
     source: str
     outcome: Outcome
@@ -157,7 +157,7 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
 
 
 async def _find(source: Source, query: Query, k: int) -> Found:
-    """Searches by words are made a few at a time; a graph is asked once for all of them."""
+    """Makes searches by words a few at a time; asks a graph once for all of them."""
     if source.kind == "graph" or len(query.texts) <= AT_ONCE:
         return await source.find(query, k)
     passages: list[tuple[Passage, ...]] = []

@@ -56,7 +56,7 @@ def related(
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def related_count(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
+def count_related(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
     """How many nodes `related` would find without its limit, as `?count`."""
     return f"SELECT (COUNT(DISTINCT ?x) AS ?count) WHERE {{ {_steps(heads, relations, inverse)} }} LIMIT 1"
 

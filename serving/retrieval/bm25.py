@@ -52,7 +52,7 @@ def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
         raise DataError("no passage holds a word that can be searched")
     frequencies, lengths = np.zeros(len(vocabulary), np.int64), []
     for shard, global_number in zip(shards, numbers, strict=True):
-        _, words, _ = _counted(shard, global_number)
+        _, words, _ = _count_terms(shard, global_number)
         frequencies += np.bincount(words, minlength=len(vocabulary))
         lengths.append(shard.lengths)
     count, mean = sum(map(len, lengths)), float(np.concatenate(lengths).mean())
@@ -82,7 +82,7 @@ def _vocabulary(shards: list[Shard]) -> tuple[dict[str, int], list[np.ndarray]]:
     return vocabulary, numbers
 
 
-def _counted(shard: Shard, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _count_terms(shard: Shard, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(passage in the shard, term, how often), by term and then passage: each pair once."""
     lengths, words = shard.lengths, shard.words
     passages = np.repeat(np.arange(len(lengths)), lengths)
@@ -105,7 +105,7 @@ def _write_columns(
     indices = create_mapped(stage / "indices.csc.index.npy", np.int32, (int(starts[-1]),))
     filled, first = starts[:-1].copy(), 0
     for shard, global_number in zip(shards, numbers, strict=True):
-        passages, words, times = _counted(shard, global_number)
+        passages, words, times = _count_terms(shard, global_number)
         lengths = shard.lengths
         here = np.bincount(words, minlength=len(frequencies))
         rank = np.arange(len(words)) - (np.cumsum(here) - here)[words]

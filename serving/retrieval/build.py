@@ -97,11 +97,11 @@ def _survey(corpora: Sequence[Path], progress: Progress) -> int:
     ids = np.frombuffer(seen, np.uint64)
     distinct, times = np.unique(ids, return_counts=True)
     if len(distinct) < len(ids):
-        _refuse_twice(corpora, frozenset(distinct[times > 1].tolist()))
+        _refuse_duplicate_ids(corpora, frozenset(distinct[times > 1].tolist()))
     return len(ids)
 
 
-def _refuse_twice(corpora: Sequence[Path], suspects: frozenset[int]) -> None:
+def _refuse_duplicate_ids(corpora: Sequence[Path], suspects: frozenset[int]) -> None:
     """Names both places of an id that is used twice. Ids of one hash that differ pass."""
     places: dict[str, str] = {}
     for path in corpora:
@@ -133,7 +133,7 @@ def _write_shards(
     for number in range(-(-count // size)):
         here = list(islice(passages, size))
         shard = Shard(work / f"{number:06}.npz")
-        if not shard.whole():
+        if not shard.is_whole():
             vectors = encoder.documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
             write_shard(shard.path, here, settings, vectors)
         shards.append(shard)

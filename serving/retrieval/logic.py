@@ -100,7 +100,7 @@ class Bound:
     summed: bool = False
 
     def compared(self, rows: np.ndarray) -> np.ndarray:
-        """What is compared, of vectors or cosines by term: (terms, n) to (products, n)."""
+        """The rows that are compared, of vectors or cosines by term: (terms, n) to (products, n)."""
         return rows[self.terms].sum(0, keepdims=True) if self.summed else rows[self.terms]
 
     def limit(self, reached: float) -> float:
@@ -129,10 +129,10 @@ def find_bounds(
     def highest(part: Query, limited: Sequence[int] = ()) -> np.ndarray:
         """The highest score of a document in which no limited term has a cosine above that of the grid."""
         known = {name: f"{'limited' if place in limited else 'any'} {place}" for place, name in enumerate(names)}
-        return compose(_renamed(part, known, away), values, operators)
+        return compose(_rename_terms(part, known, away), values, operators)
 
     def by(terms: list[int]) -> Bound:
-        return Bound(terms, GRID, np.broadcast_to(_rounded(highest(normal, terms), normal), GRID.shape))
+        return Bound(terms, GRID, np.broadcast_to(_round_up(highest(normal, terms), normal), GRID.shape))
 
     asked = {text for text, negated in literals(normal) if not negated}
     positive = [place for place, name in enumerate(names) if name in asked]
@@ -170,11 +170,11 @@ def _by_sum(
         table = operators.both(table, highest(part))
     # sums begin at -n; each cosine counts as the next of the grid, by which the sum rises by less than n steps
     sums = -len(terms) + (np.arange(len(table)) - len(terms)) * (COARSE[1] - COARSE[0])
-    yield Bound([names.index(term.text) for term in terms], sums, _rounded(table, conjunction), summed=True)
+    yield Bound([names.index(term.text) for term in terms], sums, _round_up(table, conjunction), summed=True)
 
 
-def _rounded(highest: np.ndarray, query: Query) -> np.ndarray:
-    """What float32 may make of these scores at most."""
+def _round_up(highest: np.ndarray, query: Query) -> np.ndarray:
+    """The highest values that float32 may give these scores."""
     return highest * (1 + ROUNDING * len(literals(query)))
 
 
@@ -186,7 +186,7 @@ def _best_by_sum(values: np.ndarray) -> np.ndarray:
     return wide.reshape(-1)[:-rows].reshape(rows, -1).max(0)  # row i is now i places to the right
 
 
-def _renamed(query: Query, plain: Mapping[str, str], negated: Mapping[str, str]) -> Query:
+def _rename_terms(query: Query, plain: Mapping[str, str], negated: Mapping[str, str]) -> Query:
     """The query with a name for a term where it is asked for, and another where it is excluded: there its lowest score
     is its best."""
     if isinstance(query, Term):
@@ -195,7 +195,7 @@ def _renamed(query: Query, plain: Mapping[str, str], negated: Mapping[str, str])
         assert isinstance(query.operand, Term)
         return Not(Term(negated[query.operand.text]))
     kind = And if isinstance(query, And) else Or
-    return kind(tuple(_renamed(operand, plain, negated) for operand in query.operands))
+    return kind(tuple(_rename_terms(operand, plain, negated) for operand in query.operands))
 
 
 def search_bounded(
@@ -216,7 +216,7 @@ def search_bounded(
     if len(spread) == len(matrix):
         return found.scores, found.places
     reached, top = found.least, Top(k)  # what is reached at the least, at the end
-    bound = _chosen(normal, names, sample, reached, score, operators)
+    bound = _choose_bound(normal, names, sample, reached, score, operators)
     if bound is None:
         for start, block in product_blocks(matrix, terms):
             top.add_block(composed(np.ascontiguousarray(block.T)), start)
@@ -251,7 +251,7 @@ def search_bounded(
     return top.scores, top.places
 
 
-def _chosen(
+def _choose_bound(
     normal: Query, names: Sequence[str], sample: np.ndarray, reached: float, score: Score, operators: Operators
 ) -> Bound | None:
     """The first that leaves few of the sample, or the one that leaves fewest; None if that leaves many."""

@@ -155,10 +155,10 @@ def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSett
         asked = "plain weighs a cosine" if settings.plain else "candidates are proposed by vectors"
         raise ConfigError(f"{asked}, and source bm25 has none", hint="leave it out, or take source dense or both")
     terms = logic.terms(query)
-    vectors = _embedded(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
+    vectors = _embed(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
     places = _candidates(index, query, terms, vectors, settings) if source != "bm25" else None
     if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
-        return _bounded(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
+        return _search_exactly(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
     cosines = _cosines(index, vectors, places)
     scores = {
         term: _score(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
@@ -194,11 +194,13 @@ def _source(index: Index, how: LogicalSettings) -> Source:
     return source
 
 
-def _bounded(index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings) -> Ranking:
+def _search_exactly(
+    index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings
+) -> Ranking:
     assert index.vectors is not None
 
     def score(term: str, cosines: np.ndarray) -> np.ndarray:
-        return _likely(term, cosines, how)
+        return _calibrate(term, cosines, how)
 
     total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, how.operators)
     return Ranking(total[total > 0], places[total > 0], True, len(index))
@@ -219,7 +221,7 @@ def positive_text(query: Query) -> str:
     return ", ".join(dict.fromkeys(text for text, negated in literals(query) if not negated))
 
 
-def _embedded(index: Index, query: Query, terms: tuple[str, ...], plain: bool) -> np.ndarray:
+def _embed(index: Index, query: Query, terms: tuple[str, ...], plain: bool) -> np.ndarray:
     """Unit vectors of the terms, and of the positive terms together if they are wanted, in one batch."""
     if index.vectors is None:
         raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
@@ -242,7 +244,7 @@ def _score(
     scores = raw_scores(index, term, cosines, source, places)
     if how.calibration == "self":
         return calibrate_unlabelled(scores)(scores)
-    return _likely(term, scores, how)
+    return _calibrate(term, scores, how)
 
 
 def raw_scores(
@@ -256,7 +258,7 @@ def raw_scores(
     return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
 
-def _likely(term: str, scores: np.ndarray, how: LogicalSettings) -> np.ndarray:
+def _calibrate(term: str, scores: np.ndarray, how: LogicalSettings) -> np.ndarray:
     """Scores in [0, 1] by the calibration that is given, or none."""
     if isinstance(how.calibration, Calibration):
         return how.calibration(scores)
@@ -293,6 +295,6 @@ def _candidates(
 
 
 def standardise(scores: np.ndarray) -> np.ndarray:
-    """In standard deviations from the mean; 0 where all are equal."""
+    """Scores in standard deviations from the mean; 0 where all are equal."""
     spread = float(scores.std())
     return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.sources import READERS
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome
 from revelator.errors import DataError
 

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotation import GoldStep, UnplannableError, leaf_order, plan, shape
-from data_gen.mention import mention, recased
-from data_gen.wording import ask, names_of, tidy
+from data_gen.annotate.names import mention, recased
+from data_gen.annotate.plan import GoldStep, UnplannableError, leaf_order, plan, shape
+from data_gen.annotate.wording import ask, names_of, tidy
 from revelator.plans import bind, check, leaves, parse, to_letters
 
 
@@ -99,7 +99,7 @@ def test_a_relation_without_wordings_is_asked_for_plainly() -> None:
 def test_every_wording_asks_a_question_about_its_subject() -> None:
     from importlib.resources import files
 
-    wordings = yaml.safe_load(files("data_gen").joinpath("wordings.yaml").read_text(encoding="utf-8"))
+    wordings = yaml.safe_load(files("data_gen.annotate").joinpath("wordings.yaml").read_text(encoding="utf-8"))
     for relation, ways in wordings.items():
         for name, template in ways:
             assert template.count("{x}") == 1 and template.endswith("?"), relation

@@ -12,12 +12,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.annotate.names import mention
 from data_gen.build import build
-from data_gen.builder import examples, records, sub_questions
 from data_gen.config import SetConfig, load_config
 from data_gen.leakage import normalise, question_hash
-from data_gen.mention import mention
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.records import examples, records, sub_questions
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError
 from revelator.rows import SPLITS, Row, read_manifest, stream_rows
@@ -63,7 +63,7 @@ def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuest
 
 
 def test_refine_asks_for_every_next_step_and_end_says_when_to_stop(two_wiki: Path) -> None:
-    from data_gen.sources import read_two_wiki
+    from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
     refined = {example.input.steps: example.gold for example in examples(question, "refine", 1)}
@@ -76,7 +76,7 @@ def test_refine_asks_for_every_next_step_and_end_says_when_to_stop(two_wiki: Pat
 
 
 def test_relevance_is_balanced_and_agrees_with_the_supporting_facts(two_wiki: Path) -> None:
-    from data_gen.sources import read_two_wiki
+    from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
     made = examples(question, "relevance", 1)
@@ -90,7 +90,7 @@ def test_relevance_is_balanced_and_agrees_with_the_supporting_facts(two_wiki: Pa
 
 
 def test_steps_of_a_complex_question_are_single_questions(two_wiki: Path) -> None:
-    from data_gen.sources import read_two_wiki
+    from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
     singles = sub_questions(question, 2, 1)

@@ -13,15 +13,14 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.clauses import DID, DOES, clause
-from data_gen.commands import data
-from data_gen.compose import ComposeConfig
-from data_gen.composition import Composer
+from data_gen.annotate.wording import DOERS, asked_relations, words_of
+from data_gen.augment.clauses import DID, DOES, clause
+from data_gen.augment.composition import ComposeConfig, Composer
 from data_gen.leakage import question_hash
-from data_gen.sources import read_world
-from data_gen.wording import DOERS, asked_relations, words_of
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.rows import read_world
 from revelator import plans
+from revelator.cli import revelator
 from revelator.config import read_config
 from revelator.errors import DataError, RevelatorError
 
@@ -132,7 +131,9 @@ def test_the_shipped_configurations_load(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_command_writes_a_source_and_nothing_of_what_is_held_out(config: Path, tmp_path: Path) -> None:
     outs = [tmp_path / "one", tmp_path / "two"]
     for out in outs:
-        run = CliRunner().invoke(data, ["compose", str(config), "--out", str(out), "--json"], catch_exceptions=False)
+        run = CliRunner().invoke(
+            revelator, ["data", "compose", str(config), "--out", str(out), "--json"], catch_exceptions=False
+        )
         assert run.exit_code == 0
     manifest = json.loads(run.stdout)
     assert manifest["questions"] == sum(manifest["graphs"].values()) == 60
@@ -158,7 +159,7 @@ def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(
     config: Path, tmp_path: Path, old: str, new: str, said: str
 ) -> None:
     config.write_text(config.read_text().replace(old, new, 1))
-    run = CliRunner().invoke(data, ["compose", str(config), "--out", str(tmp_path / "out")])
+    run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
     assert isinstance(run.exception, RevelatorError) and said in str(run.exception)
     assert not [path for path in tmp_path.iterdir() if "out" in path.name]
 
@@ -174,24 +175,24 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
     leaves = []
     for out, held in ((tmp_path / "free", {"0" * 64}), (tmp_path / "held", relations)):
         (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(held)))
-        run = CliRunner().invoke(data, ["compose", str(config), "--out", str(out)], catch_exceptions=False)
+        run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(out)], catch_exceptions=False)
         assert run.exit_code == 0
-        plans = [plans.parse(row.expression) for row in read_world(out)]
-        leaves.append({question_hash(leaf.text) for plan in plans for leaf in plans.leaves(plan)})
+        expressions = [plans.parse(row.expression) for row in read_world(out)]
+        leaves.append({question_hash(leaf.text) for each in expressions for leaf in plans.leaves(each)})
     assert leaves[0] & relations and not leaves[1] & relations
 
 
 def test_fewer_questions_than_asked_for_are_said_to_be_fewer(config: Path, relations: set[str], tmp_path: Path) -> None:
     (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(relations)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("data_gen.compose.PATIENCE", 1)
-        run = CliRunner().invoke(data, ["compose", str(config), "--out", str(tmp_path / "out")])
+        patched.setattr("data_gen.augment.composition.PATIENCE", 1)
+        run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
     assert run.exit_code == 0 and "60 were asked for" in run.stderr
 
 
 def test_a_place_that_cannot_be_written_is_one_clear_error(config: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    run = CliRunner().invoke(data, ["compose", str(config), "--out", str(tmp_path / "file/out")])
+    run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "file/out")])
     assert isinstance(run.exception, DataError) and "stands in the way" in run.exception.message
 
 
@@ -199,7 +200,10 @@ def test_a_folder_of_something_else_is_replaced_by_force_alone(config: Path, tmp
     (tmp_path / "out").mkdir()
     (tmp_path / "out/mine").touch()
     asked = ["compose", str(config), "--out", str(tmp_path / "out")]
-    refused = CliRunner().invoke(data, asked)
+    refused = CliRunner().invoke(revelator, ["data", *asked])
     assert "not a set of composed questions" in str(refused.exception) and (tmp_path / "out/mine").exists()
-    for replaced in (CliRunner().invoke(data, [*asked, "--force"]), CliRunner().invoke(data, asked)):
+    for replaced in (
+        CliRunner().invoke(revelator, ["data", *asked, "--force"]),
+        CliRunner().invoke(revelator, ["data", *asked]),
+    ):
         assert replaced.exit_code == 0 and not (tmp_path / "out/mine").exists()

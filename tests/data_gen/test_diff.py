@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.diff import diff
+from data_gen.inspection import diff
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.errors import DataError

@@ -10,15 +10,28 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.annotate.validation import query_fault
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.leakage import normalise
-from data_gen.logic.questions import FREE, SOURCE, Shares, logical_questions
-from data_gen.logic.templates import combinations, drawn, filled, templates
-from data_gen.logic.topics import Topic, read_topics
-from data_gen.logic.wording import word
-from data_gen.validators import query_fault
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.logic_questions import (
+    FREE,
+    SOURCE,
+    Shares,
+    combinations,
+    drawn,
+    filled,
+    logical_questions,
+    templates,
+)
+from data_gen.sources.logic_topics import (
+    Topic,
+    read_topics,
+)
+from data_gen.sources.logic_wording import (
+    word,
+)
 from revelator.errors import DataError
 from revelator.plans.logic import Query, check, holds, parse, terms
 from revelator.rows import stream_rows

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotation import UnplannableError, plan
-from data_gen.nouns import plural, singular
-from data_gen.qdmr import gold_steps
+from data_gen.annotate.plan import UnplannableError, plan
+from data_gen.annotate.qdmr import gold_steps
+from data_gen.annotate.wording import plural, singular
 from revelator.plans import bind, check, leaves, parse, render
 
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.rewording import ORDERS, in_other_words, reworded
-from data_gen.rewording import QUESTIONS as ASKED_WITH
+from data_gen.augment.rewording import ORDERS, in_other_words, reworded
+from data_gen.augment.rewording import QUESTIONS as ASKED_WITH
+from data_gen.questions import AnnotatedQuestion
 
 
 def asked(question: str, expression: str) -> AnnotatedQuestion:

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.annotate.validation import first_fault
+from data_gen.questions import AnnotatedQuestion
 from data_gen.self_training import Agreed, Asked, agreed, annotate, likeliest, states, support_fault
-from data_gen.validators import first_fault
 
 QUESTION = AnnotatedQuestion(
     "q", "mine", "CC0-1.0", "", "Where was the director of Lantern Row born?", "single", answers=("Port Velm",)

@@ -9,11 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
-from data_gen.sources import read_musique, read_two_wiki, read_world
-from data_gen.sources.files import file_rows
-from data_gen.sources.json_rows import Malformed
-from data_gen.sources.rows import Refused, Skipped
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.multi_hop import read_musique, read_two_wiki
+from data_gen.sources.rows import Refused, Skipped, read_world
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
 from tests.data_gen.published import VALUES, places, put

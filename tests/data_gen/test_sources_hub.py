@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 import yaml
 
-from data_gen.sources import READERS
+from data_gen.sources.formats import READERS
 from revelator.rows import read_manifest
 from tests.data_gen.read_main import told
 from tests.hub_server import Hub, running

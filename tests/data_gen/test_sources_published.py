@@ -17,12 +17,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.annotate.validation import first_fault
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
-from data_gen.sources import READERS
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome, Refused, Skipped
-from data_gen.validators import first_fault
 from revelator.errors import DataError
 from tests.data_gen.published import ROWS, VALUES, places, put
 from tests.loopback import serving

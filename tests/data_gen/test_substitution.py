@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
-from data_gen.substitution import load_names, shared_names, substitute_names
-from data_gen.validators import replay_fault
+from data_gen.annotate.names import shared_names
+from data_gen.annotate.validation import replay_fault
+from data_gen.augment.substitution import load_names, substitute_names
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
 

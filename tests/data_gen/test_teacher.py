@@ -16,7 +16,7 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.leakage import question_hash
-from data_gen.teacher.prompting import Prompts
+from data_gen.teacher.chats import Prompts
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
 from revelator.files import hold_lock

@@ -12,11 +12,11 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.sources.world import read_world
+from data_gen.annotate.validation import first_fault
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.rows import read_world
+from data_gen.teacher.chats import Prompts, last_line
 from data_gen.teacher.config import CompoundConfig, TeachConfig
-from data_gen.teacher.prompting import Prompts, last_line
-from data_gen.validators import first_fault
 from revelator.cli import revelator
 from revelator.config import read_config
 from revelator.rows import SPLITS, Row, stream_rows

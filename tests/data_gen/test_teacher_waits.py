@@ -18,9 +18,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.teacher.budget import Budget
-from data_gen.teacher.cache import Cache
-from data_gen.teacher.client import LONGEST_WAIT, Client
+from data_gen.teacher.client import LONGEST_WAIT, Budget, Cache, Client
 from data_gen.teacher.config import BudgetConfig, EndpointConfig
 from revelator.cli import revelator
 from revelator.errors import Unavailable

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.builder import sub_questions
-from data_gen.sources import read_musique, read_two_wiki, read_world
-from data_gen.substitution import substitute_names
-from data_gen.trees import call_of, is_writable, tree
-from data_gen.validators import tree_fault
+from data_gen.annotate.trees import call_of, is_writable, tree
+from data_gen.annotate.validation import tree_fault
+from data_gen.augment.substitution import substitute_names
+from data_gen.questions import AnnotatedQuestion
+from data_gen.records import sub_questions
+from data_gen.sources.multi_hop import read_musique, read_two_wiki
+from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree

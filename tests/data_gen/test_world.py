@@ -12,12 +12,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.commands import data
+from data_gen.questions import OPERATIONS, AnnotatedQuestion
 from data_gen.world.generate import generate
-from data_gen.world.operations import OPERATIONS
-from data_gen.world.relations import relations
+from data_gen.world.graph import relations
 from data_gen.world.terms import Asked, echoing
+from revelator.cli import revelator
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file
 from revelator.plans import Sequence, bind, check, leaves, parse, placeholders, render, substitute
@@ -399,20 +398,24 @@ def test_what_is_refused_at_once_is_said_without_a_progress_bar(tmp_path: Path) 
     (tmp_path / "file").write_text("")
     refused = {"19": tmp_path / "w", "20": tmp_path / "file/deep/w"}
     for size, out in refused.items():
-        ran = CliRunner().invoke(data, ["world", "--size", size, "--out", str(out)])
+        ran = CliRunner().invoke(revelator, ["data", "world", "--size", size, "--out", str(out)])
         assert isinstance(ran.exception, RevelatorError) and ran.exception.hint and ran.output == ""
     assert f"{tmp_path / 'file'} is a file and stands in the way" in str(ran.exception)
 
 
 def test_the_command_prints_the_manifest_as_json(tmp_path: Path) -> None:
-    ran = CliRunner().invoke(data, ["world", "--size", "20", "--seed", "5", "--out", str(tmp_path / "w"), "--json"])
+    ran = CliRunner().invoke(
+        revelator, ["data", "world", "--size", "20", "--seed", "5", "--out", str(tmp_path / "w"), "--json"]
+    )
     assert ran.exit_code == 0
     assert json.loads(ran.stdout)["counts"]["split"] == {"dev": 2, "test": 2, "train": 16}
 
 
 def test_compound_questions_come_alone_in_splits_of_any_size_that_share_no_entity(tmp_path: Path) -> None:
     arguments = ["world", "--route", "compound", "--size", "70", "--dev", "25", "--test", "5"]
-    ran = CliRunner().invoke(data, [*arguments, "--out", str(tmp_path / "w"), "--json"], catch_exceptions=False)
+    ran = CliRunner().invoke(
+        revelator, ["data", *arguments, "--out", str(tmp_path / "w"), "--json"], catch_exceptions=False
+    )
     counts = json.loads(ran.stdout)["counts"]
     assert counts["split"] == {"train": 40, "dev": 25, "test": 5} and counts["route"] == {"compound": 70}
     rows = [json.loads(line) for line in (tmp_path / "w/questions.jsonl").read_text().splitlines()]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from data_gen.teacher.prompting import _text as prompt_text
+from data_gen.teacher.chats import _text as prompt_text
 from tests.chat_server import Handler, Server, says
 
 PROMPTS = ("route", "translate_bnf", "decompose", "refine", "end", "relevance", "answer", "simple", "combine")

@@ -10,7 +10,7 @@ from typing import Any
 from click.testing import CliRunner
 from rich.console import Console
 
-from data_gen.annotated import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion
 from evaluation.chain import Chain
 from evaluation.demo import Asked, ask_each, list_steps, summarise, write_next
 from revelator.cli import revelator

@@ -8,7 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.logic.templates import filled, templates
+from data_gen.sources.logic_questions import (
+    filled,
+    templates,
+)
 from evaluation.itlr.cases import make_world_cases, say_query
 from evaluation.itlr.scifact import make_scifact_cases, read_abstracts
 from revelator.errors import DataError

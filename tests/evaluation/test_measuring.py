@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from evaluation.demo import score_answer
 from evaluation.harness.question_scores import find_gold_titles
 

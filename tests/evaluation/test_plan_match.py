@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion
-from data_gen.sources import read_world
-from data_gen.substitution import planned_names
+from data_gen.annotate.names import planned_names
+from data_gen.questions import AnnotatedQuestion
+from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, tree_score
 from revelator.plans import leaves

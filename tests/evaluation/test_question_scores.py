@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotated import AnnotatedQuestion, AnnotatedStep
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.demo import choose_one_of_each_kind, read_questions
 from evaluation.harness.formats import KINDS, fans_out, has_parentheses
 from revelator.errors import DataError

@@ -21,7 +21,7 @@ from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.trees import NoModel, atomic, tree_of
+from serving.executor.trees import NoModel, atomic, derive_tree
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
@@ -79,7 +79,7 @@ def run_of(
     ],
 )
 def test_each_leaf_gets_the_operator_that_its_words_call_for(plan: str, calls: list[str]) -> None:
-    tree = tree_of("q?", parse_expression(plan))
+    tree = derive_tree("q?", parse_expression(plan))
     nodes = tree.children or (tree,)
     assert [spelled(node.call) if node.call else "[DR]" for node in nodes] == calls
 
@@ -92,7 +92,7 @@ def test_every_plan_that_checks_gives_a_tree_that_checks(a: str, b: str, c: str)
         Dependent(first, Atomic(f"{b} {{x}}".replace("[", "("))),
         ListOf((first, Atomic(c.replace("{", "(")))),
     ):
-        tree = tree_of("Is it [3]?", plan)
+        tree = derive_tree("Is it [3]?", plan)
         assert check(tree) == (), to_tree(tree)
         assert parse(render(tree)) == tree
 

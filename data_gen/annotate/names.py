@@ -1,0 +1,117 @@
+"""Where a question names something, and how it spells it: a plan keeps the question's spelling, so it can be copied."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from functools import lru_cache
+
+from data_gen.questions import AnnotatedQuestion
+from revelator import plans
+
+NAME_SPAN = re.compile(r"[^\W\d_a-z][\w'.&-]*(?: (?:of|of the|de|von) [^\W\d_a-z][\w'.&-]*| [^\W_a-z][\w'.&-]*)*")
+NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
+TYPES = (
+    r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school|company"
+)
+SMALL = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
+PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“”", '"'), ("‐‑‒–—", "-")) for mark in marks}
+
+
+def mention(name: str, text: str) -> str | None:
+    """The spelling of `name` in `text` between word boundaries, up to case, accents and kinds of marks; or None."""
+    wanted, said = folded(name), folded(text)
+    start = said.find(wanted)
+    while start >= 0:
+        end = start + len(wanted)
+        if not _in_word(said[start - 1 : start]) and not _in_word(said[end : end + 1]):
+            return text[start:end]
+        start = said.find(wanted, start + 1)
+    return None
+
+
+def _in_word(character: str) -> bool:
+    """False for "", which stands beyond both ends."""
+    return character.isalnum() or character == "_"
+
+
+@lru_cache(maxsize=4096)
+def folded(text: str) -> str:
+    """`text` without case and accents, character by character: offsets stay as they are."""
+    return "".join(_plain(character) for character in text.translate(PUNCTUATION))
+
+
+def _plain(character: str) -> str:
+    base = unicodedata.normalize("NFKD", character)[0].casefold()
+    return base if len(base) == 1 else character
+
+
+def recased(text: str, question: str) -> str:
+    """`text` with each small word that the question writes with a capital, and never small, written so too."""
+    written = re.findall(r"[^\W_]+", question)[1:]
+    small = {word for word in written if word.islower()}
+    capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small}
+
+    def spelt(match: re.Match[str]) -> str:
+        if match[0] in SMALL and not _stands_so(match, text, question.casefold()):
+            return match[0]  # "the first album" of a question that writes "The Boarding House"
+        return capital.get(match[0], match[0])
+
+    return re.sub(r"(?<![{\w])[^\W_]+", spelt, text)
+
+
+def _stands_so(match: re.Match[str], text: str, question: str) -> bool:
+    """Whether the question has the word beside the same neighbour."""
+    before = re.search(r"(?<!\w)\w++\W++$", text[: match.start()])
+    after = re.match(r"\W+\w+", text[match.end() :])
+    pairs = [before[0] + match[0] if before else "", match[0] + after[0] if after else ""]
+    return any(pair and pair.casefold() in question for pair in pairs)
+
+
+def introduced(subjects: list[str], question: str) -> list[str]:
+    """The subjects as the question introduces them: "… distributed the film UHF" makes "UHF" "the film UHF".
+
+    All of them or none, so that the parts of a comparison are asked alike.
+    """
+    types = [_type(subject, question) for subject in subjects]
+    if not all(types):
+        return subjects
+    return [f"the {kind} {subject}" for kind, subject in zip(types, subjects, strict=True)]
+
+
+def _type(subject: str, question: str) -> str | None:
+    name, text = re.escape(folded(subject)), folded(question)
+    match = re.search(rf"\b({TYPES})s?:?,? [\"']?{name}", text) or re.search(rf"\b({TYPES})s\b.+ and {name}", text)
+    return match[1] if match else None
+
+
+def shared_names(question: str, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+    """Names that stand in the question and in at least one of `texts`, longest first, none inside another.
+
+    `known` names come first; further ones are runs of capitalised words.
+    """
+    found = [name for name in known if mention(name, question)]
+    for text in texts:
+        for match in NAME_SPAN.finditer(text):
+            name = match[0].removesuffix("'s")
+            if match.start() > 0 and mention(name, question) and not any(mention(k, name) for k in known):
+                found.append(name)
+    names: list[str] = []
+    for name in sorted(dict.fromkeys(found), key=lambda n: (-len(n), n)):
+        in_plan = any(mention(name, text) for text in texts)
+        if in_plan and not any(mention(name, longer) for longer in names):
+            names.append(name)
+    return names
+
+
+def planned_names(question: AnnotatedQuestion) -> list[str]:
+    """The names that a question shares with its plan or parts, longest first."""
+    leaves = [leaf.text for leaf in plans.leaves(plans.parse(question.expression))] if question.expression else []
+    return shared_names(question.question, [*leaves, *question.parts], question.entities)
+
+
+def capitalised(text: str) -> tuple[str, ...]:
+    """Words that look like names: capitals or digits, the first word of the text aside."""
+    words = NAME_WORD.findall(text)[1:]
+    return tuple(dict.fromkeys(word.removesuffix("'s") for word in words if word[0].isupper() or word[0].isdigit()))

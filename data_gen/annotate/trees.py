@@ -1,0 +1,183 @@
+"""Gold trees of atomic operators (AtomR, section 3.2), made by rule from a gold plan and what its source tells of it.
+
+A tree is flat: the leaves of the plan are the children of the question, in their order, so that `[i]` is the answer of
+leaf i. What a comparison, a count or an intersection asks of these answers is one more child, `[DR]`. Under a flat
+tree every answer can be named by a decoder (`revelator.plans.json_decoding`), and a short one costs a small model
+least.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from data_gen.annotate.wording import STOP_WORDS
+from revelator.plans import Expression, bind, leaves
+from revelator.plans import Sequence as ListOf
+from revelator.plans import substitute as filled
+from revelator.plans.art import (
+    Art,
+    Call,
+    Filter,
+    Relate,
+    Search,
+    check,
+    depth,
+    escape,
+    numbered,
+    parse,
+    references,
+    render,
+    substitute,
+)
+from revelator.plans.json_decoding import DEEPEST
+
+NAME = re.compile(
+    r"[^\W\d_a-z][\w'.&-]*(?:(?: (?:of|the|and|de|von|for|in|&))* (?:[^\W_a-z]|\d)[\w'.&-]*)*"
+)  # a run of capitalised words with small ones between them
+UNWRITABLE = re.compile(r"[\[\]\x00-\x1f\x7f-\x9f\u2028\u2029]")  # what the decoder's grammar bars from texts
+NAMEABLE = re.compile(r"\[[1-9]\]")
+ENDS = STOP_WORDS | {"many", "much", "'s", "", "also"}  # words at the ends of a text that say nothing of a relation
+SAME = re.compile(r"\b(?:same|shared?|both|alike|common)\b")
+SAME_THING = re.compile(r"\b(?:same|share (?:a|an|the)) ([a-z]+)")
+LEADING = "is|was|are|were|came|come|died|lived|born|has|have|had|released|published|founded|established|started|opened"
+EXTREME = (
+    "first|earlier|earliest|before|later|latest|last|older|oldest|younger|youngest|(?:more |most )?recent(?:ly)?|longer"
+    "|longest|shorter|shortest|more|most|fewer|fewest|less|least|larger|largest|smaller|smallest|higher|highest|lower"
+    "|lowest|taller|tallest|bigger|biggest|newer|newest"
+)
+SAID = re.compile(rf"\b((?:(?:{LEADING})\b(?: [a-z]+){{0,3}}? )?(?:{EXTREME}))\b")
+
+
+def nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Art]:
+    """The leaves of a plan that binds, as nodes; `calls` has the operator of each, None to read it from the words."""
+    texts = [
+        filled(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
+        for leaf, needs in zip(leaves(expression), bind(expression).sources, strict=True)
+    ]
+    return [Art(text, call or call_of(text)) for text, call in zip(texts, calls, strict=True)]
+
+
+def tree(question: str, children: Sequence[Art]) -> str:
+    """The canonical text of a question over these nodes, a single one being the question itself; "" where a decoder
+    could not write it: brackets in a text, an answer after the ninth that is named, or nothing to name."""
+    whole = Art(question, children[0].call) if len(children) == 1 else Art(question, children=tuple(children))
+    return render(whole) if is_writable(whole) else ""
+
+
+def is_writable(art: Art) -> bool:
+    """Whether a tree checks and lies in the decoder's grammar: a node below the k-th child of the root names `[i]` for
+    i < k, up to `[9]`, and texts hold no other brackets."""
+    if check(art) or depth(art) > DEEPEST:
+        return False
+    for at in numbered(art):
+        before = at.path[0] if at.path else 0
+        texts = [NAMEABLE.sub("", text) for text in at.node.texts]
+        if any(map(UNWRITABLE.search, texts)) or max(at.needs, default=0) > before:
+            return False
+    return True
+
+
+def call_of(text: str) -> Call:
+    """The operator that a question in free words calls for: one step from the answer or else the name in it, by the
+    rest of its words; a search where there is no name, or nothing but one."""
+    named = [f"[{number}]" for number in references(text)] or names_in(text)
+    if not named:
+        return Search(_trimmed(text) or text)
+    head = named[0]
+    before, _, after = text.partition(head)
+    relation = " ".join(part for part in map(_trimmed, (before, after)) if part)
+    return Relate(head, relation) if relation else Search(head)
+
+
+def names_in(text: str) -> list[str]:
+    """What is written with a capital, longest first; the capital of the sentence is none."""
+    found = []
+    for match in NAME.finditer(text):
+        words = match[0].split()
+        while words and (words[0].casefold() in STOP_WORDS or (match.start() == 0 and len(words) == 1)):
+            words = words[1:]
+        if words:
+            found.append(" ".join(words).removesuffix("'s").rstrip(".,'"))
+    return sorted(dict.fromkeys(found), key=lambda name: -len(name))
+
+
+def _trimmed(text: str) -> str:
+    """Without the words at both ends that only ask."""
+    words = [word.strip('?!,;:"') for word in text.removeprefix("'s ").split()]
+    while words and words[0].casefold() in ENDS:
+        words = words[1:]
+    while words and words[-1].rstrip(".").casefold() in ENDS:
+        words = words[:-1]
+    return " ".join(words)
+
+
+# ---- what is drawn from earlier answers
+
+
+def compared(question: str, expression: Expression, children: Sequence[Art]) -> Art | None:
+    """The `[DR]` node of a comparison of named things: the answers of each branch beside the name that it begins with.
+    None where the question's words do not say what is compared."""
+    answers: dict[str, list[int]] = {}
+    end = 0
+    for branch in expression.items if isinstance(expression, ListOf) else ():
+        first, end = children[end].call, end + len(leaves(branch))
+        answers.setdefault(first.head if isinstance(first, Relate) else "", []).append(end)
+    small = question
+    for name in answers:
+        small = small.replace(name, " ")
+    if len(answers) != 2 or "" in answers:
+        return None
+    if SAME.search(small) and all(len(found) == 1 for found in answers.values()):
+        return same(small, *(found[0] for found in answers.values()))
+    said = SAID.search(small)
+    return which(said[1], {name: marks(found) for name, found in answers.items()}) if said else None
+
+
+def same(question: str, one: int, other: int) -> Art:
+    thing = SAME_THING.search(question)
+    return Art(f"Are [{one}] and [{other}] the same{' ' + thing[1] if thing else ''}?")
+
+
+def which(said: str, answers: dict[str, str]) -> Art:
+    """`answers`: what is known of each thing that is compared, by its name."""
+    shown = [f"{name} ({known})" for name, known in answers.items()]
+    was = "was " if said.startswith("born") else "is " if " " not in said else ""
+    return Art(f"Which {was}{said}, {', '.join(shown[:-1])} or {shown[-1]}?")
+
+
+def how_many(number: int) -> Art:
+    return Art(f"How many are in [{number}]?")
+
+
+def marks(numbers: Sequence[int]) -> str:
+    return ", ".join(f"[{number}]" for number in numbers)
+
+
+# ---- the same tree about other things
+
+
+def rewritten(art: Art, rewrite: Callable[[str], str]) -> Art:
+    """The tree with every text rewritten."""
+    match art.call:
+        case Search(name, descriptor):
+            call: Call | None = Search(rewrite(name), descriptor and rewrite(descriptor))
+        case Relate(head, to):
+            call = replace(art.call, head=rewrite(head), to=rewrite(to))
+        case Filter(entities, condition):
+            call = Filter(tuple(map(rewrite, entities)), rewrite(condition))
+        case None:
+            call = None
+    return Art(rewrite(art.question), call, tuple(rewritten(child, rewrite) for child in art.children))
+
+
+def tree_of_step(text: str, index: int, answers: Sequence[str], question: str) -> str:
+    """The tree of step `index` (from 0) asked on its own as `question`, from the tree of the whole and the answers of
+    all steps; "" where the whole has none, or where steps and leaves do not pair up."""
+    whole = parse(text) if text else None
+    if whole is None or sum(not child.is_direct for child in whole.children) != len(answers):
+        return ""
+    known = {number: (answer,) for number, answer in enumerate(answers, start=1)}
+    node = rewritten(whole.children[index], lambda written: substitute(written, known))
+    return tree(question, [node]) if node.call else ""

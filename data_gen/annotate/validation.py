@@ -1,0 +1,126 @@
+"""What can be executed is executed: a gold plan is checked, bound and replayed before anything is learnt from it.
+
+Each validator gives None or the reason for which the question is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+from data_gen.annotate.names import capitalised
+from data_gen.annotate.trees import is_writable
+from data_gen.leakage import normalise
+from data_gen.questions import AnnotatedQuestion
+from revelator import plans
+from revelator.errors import ExpressionError
+from revelator.plans import art, logic
+
+
+def plan_fault(question: AnnotatedQuestion) -> str | None:
+    """The plan parses, is canonical, checks and binds. A chain of steps, or a route alone, may have none, and a logical
+    question has its query instead."""
+    if not question.expression:
+        return "no plan" if question.route == "single" and not question.query else None
+    if fault := _text_fault("plan", question.expression, plans):
+        return fault
+    plans.bind(plans.parse(question.expression))
+    return None
+
+
+def query_fault(question: AnnotatedQuestion) -> str | None:
+    """A logical query parses, is canonical, can be run, and each of its terms stands in the question."""
+    if not question.query:
+        return None
+    if fault := _text_fault("query", question.query, logic):
+        return fault
+    asked, terms = question.question.casefold(), logic.terms(logic.parse(question.query))
+    return None if all(term.casefold() in asked for term in terms) else "a term is not in the question"
+
+
+def tree_fault(question: AnnotatedQuestion) -> str | None:
+    """The tree parses, is canonical, checks, and is one that a decoder can write."""
+    if not question.tree:
+        return None
+    if fault := _text_fault("tree", question.tree, art):
+        return fault
+    return None if is_writable(art.parse(question.tree)) else "tree names what a decoder cannot"
+
+
+def _text_fault(kind: str, text: str, verbs: ModuleType) -> str | None:
+    """The same verbs for each language of plans: the text parses, is canonical, and checks."""
+    try:
+        value = verbs.parse(text)
+    except ExpressionError as error:
+        return f"{kind} does not parse ({error.code})"
+    if verbs.render(value) != text:
+        return f"{kind} is not canonical"
+    if diagnostics := verbs.check(value):
+        return f"{kind} does not check ({diagnostics[0].code})"
+    return None
+
+
+def replay_fault(question: AnnotatedQuestion) -> str | None:
+    """Filling each leaf with the answers of the leaves it is bound to gives the steps, and the last one the answer.
+
+    A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with.
+    A plan of a source that tells no answers of its steps has none, and is not replayed.
+    """
+    if question.route != "complex" or not question.expression or not question.steps:
+        return None
+    expression = plans.parse(question.expression)
+    leaves, steps = plans.leaves(expression), question.steps
+    if len(steps) == len(leaves):
+        sources = plans.bind(expression).sources
+        for leaf, wired, step in zip(leaves, sources, steps, strict=True):
+            filled = plans.substitute(leaf.text, {name: steps[source].answer for name, source in wired.items()})
+            if filled != step.question:
+                return "steps do not replay the plan"
+    elif len(steps) < len(leaves):
+        return "fewer steps than leaves"
+    if any(not step.answer.strip() for step in steps):
+        return "a step has no answer"
+    chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.operation
+    if chained and not _same(steps[-1].answer, question.answers):
+        return "steps do not reach the answer"
+    return None
+
+
+def _same(answer: str, gold: tuple[str, ...]) -> bool:
+    wanted = {normalise(value) for value in gold}
+    return normalise(answer) in wanted or bool(wanted & {normalise(value) for value in answer.split(";")})
+
+
+def relevance_fault(question: AnnotatedQuestion) -> str | None:
+    """Every step's page is among the passages marked relevant, where there are passages."""
+    relevant = {passage.title for passage in question.passages if passage.relevant}
+    missing = [step.title for step in question.steps if step.title and step.title not in relevant]
+    return "a step's page is not marked relevant" if question.passages and missing else None
+
+
+def coverage(question: AnnotatedQuestion) -> float:
+    """Part of the question's names whose words all occur in its plan or parts; 1.0 if it names nothing."""
+    planned = normalise(" ".join([question.expression, *question.parts])).split()
+    names = question.entities or capitalised(question.question)
+    covered = [name for name in names if set(normalise(name).split()) <= set(planned)]
+    return len(covered) / len(names) if names else 1.0
+
+
+def coverage_fault(threshold: float) -> Callable[[AnnotatedQuestion], str | None]:
+    """The plan or the parts keep the names of the question."""
+
+    def fault(question: AnnotatedQuestion) -> str | None:
+        planned = question.expression or question.parts
+        return (
+            f"plan covers less than {threshold:.0%} of the names"
+            if planned and coverage(question) < threshold
+            else None
+        )
+
+    return fault
+
+
+def first_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
+    """The first reason against a question, or None."""
+    faults = (plan_fault, query_fault, tree_fault, replay_fault, relevance_fault, coverage_fault(threshold))
+    return next((reason for fault in faults if (reason := fault(question))), None)

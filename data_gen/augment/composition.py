@@ -1,0 +1,259 @@
+"""Questions with several hops, composed of single ones: the noun phrase for one question's answer takes the place of a
+span of the next, so the plan of the whole is known, and keeps the words of the single questions.
+
+Published plans with several hops are few; single questions are many. What a composed question asks is mostly nonsense,
+and nobody knows its answer: it teaches where a question divides and that its words are copied, which names alone
+(`data_gen.augment.substitution`) do not. Drawn are the six graphs of MuSiQue (Trivedi et al. 2022, table 1).
+
+OUT/questions.jsonl   annotated questions, a source of format `world`
+OUT/manifest.json     the configuration, what was read and drawn, and the digest of the questions; written last
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from data_gen.annotate.plan import GoldStep, UnplannableError, plan
+from data_gen.annotate.wording import asked_relations, names_of, tidy
+from data_gen.augment.clauses import UNREADABLE, Clause, clause
+from data_gen.augment.substitution import load_names
+from data_gen.config import QuestionSource
+from data_gen.leakage import Admission
+from data_gen.questions import AnnotatedQuestion, check_place, write_questions
+from data_gen.sources.formats import READERS
+from data_gen.sources.rows import count
+from data_gen.teacher.work import QUESTIONS
+from revelator import plans
+from revelator.config import FilePath
+from revelator.errors import DataError
+from revelator.files import sha256_file, staged_folder, write_json
+from revelator.plans import doubts, parse
+
+# How many single questions stand in each chain, and whether another question follows the one that joins two chains.
+GRAPHS: dict[tuple[tuple[int, ...], bool], float] = {
+    ((2,), False): 0.40,  # A * B
+    ((3,), False): 0.22,  # A * B * C
+    ((4,), False): 0.08,
+    ((1, 1), False): 0.14,  # (A + B) * C
+    ((2, 1), False): 0.09,  # (A * B + C) * D
+    ((1, 1), True): 0.07,  # (A + B) * C * D
+}
+RELATIONS = 0.3  # of the questions of a chain ask for a relation, in the words that plans have for it
+RENAMED = 0.5  # of the spans that stay get another name
+AT_THE_END = 0.75  # of the phrases take the place of the last span
+LONGEST = 44  # words of a composed question
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A noun phrase and the steps that lead to what it stands for."""
+
+    phrase: str
+    steps: tuple[GoldStep, ...]
+
+
+class Composer:
+    """Draws questions from clauses and from relations; `names` are put where spans stay."""
+
+    def __init__(self, clauses: Sequence[Clause], names: Sequence[str], random: Random) -> None:
+        self._random = random
+        self._names = [name for name in names if name.isprintable()]
+        self._speakable = [name for name in self._names if not UNREADABLE.search(name)]
+        self._relations = [ask for ask in asked_relations() if _asked_of("Ost", ask)]
+        self._first = [c for c in clauses if c.phrases]
+        self._middle = [c for c in self._first if c.spans]
+        self._last = [c for c in clauses if c.spans]
+        self._joins = [c for c in clauses if len(c.spans) > 1]
+        self._joins_said = [c for c in self._joins if c.phrases]
+        for kind, found in (("answers of which one can speak", self._middle), ("two names", self._joins_said)):
+            if not found:
+                raise DataError(f"no question with {kind}", hint="give more single questions")
+
+    def draw(self, identity: str, source: str, licence: str) -> AnnotatedQuestion | None:
+        """A question with its plan; None where it came out too long, or its plan does not bind or leaves a doubt."""
+        (chains, followed), *_ = self._random.choices(list(GRAPHS), list(GRAPHS.values()))
+        parts = [self._chain(length - (len(chains) == 1)) for length in chains]
+        if followed:
+            parts = [self._said(self._random.choice(self._joins_said), parts)]
+        link = self._one(self._last) if len(parts) == 1 else self._random.choice(self._joins)
+        asked, steps = self._filled(link, parts, link.question)
+        question = tidy(f"{asked}?")
+        if len(question.split()) > LONGEST:
+            return None
+        try:
+            planned = plan(question, [replace(step, text=f"{step.text}?") for step in steps], identity)
+        except UnplannableError:
+            return None
+        if doubts(parse(planned.expression)):
+            return None
+        return AnnotatedQuestion(
+            id=identity,
+            source=source,
+            licence=licence,
+            split="train",
+            question=question,
+            route="complex",
+            expression=planned.expression,
+            teacher="composed",
+        )
+
+    def _one(self, pool: Sequence[Clause]) -> Clause:
+        """One of the pool, or the question for a relation of a name, which can be spoken of and put into."""
+        if self._random.random() < RELATIONS:
+            found = _asked_of(self._random.choice(self._speakable), self._random.choice(self._relations))
+            if found:
+                return found
+        return self._random.choice(pool)
+
+    def _chain(self, length: int) -> _Part:
+        part = self._said(self._one(self._first), [])
+        for _ in range(length - 1):
+            part = self._said(self._one(self._middle), [part])
+        return part
+
+    def _said(self, link: Clause, parts: Sequence[_Part]) -> _Part:
+        """The phrase for a clause's answer, with the phrases of `parts` in it."""
+        noun, phrase = self._random.choice(link.phrases)
+        said, steps = self._filled(link, parts, phrase)
+        last = GoldStep("", text=steps[-1].text, names=tuple(dict.fromkeys([noun, *names_of(steps[-1].text)])))
+        return _Part(said, (*steps[:-1], last))
+
+    def _filled(self, link: Clause, parts: Sequence[_Part], said: str) -> tuple[str, tuple[GoldStep, ...]]:
+        """`said`, which has the clause's spans, with a part's phrase in the place of one span each; and the steps."""
+        chosen = self._chosen(link, len(parts), said)
+        steps, phrases, references = list[GoldStep](), {}, {}
+        for span in link.spans:
+            kept = span if self._random.random() >= RENAMED else self._random.choice(self._names)
+            phrases[span] = references[span] = kept
+        for span, part in zip(chosen, parts, strict=True):
+            steps += [_moved(step, len(steps)) for step in part.steps]
+            phrases[span], references[span] = part.phrase, f"#{len(steps)}"
+        return _put(said, phrases), (*steps, GoldStep("", text=_put(link.question, references)))
+
+    def _chosen(self, link: Clause, count: int, said: str) -> list[str]:
+        """The spans that give way, as they stand; mostly the last, for what follows a phrase may seem part of it."""
+        spans = sorted(link.spans, key=said.index)
+        if count == 1 and self._random.random() < AT_THE_END:
+            return spans[-1:]
+        return sorted(self._random.sample(spans, count), key=said.index)
+
+
+def _asked_of(name: str, ask: str) -> Clause | None:
+    found = clause(ask.replace("{x}", name))
+    return found if found and found.phrases and found.spans == (name,) else None
+
+
+def _put(text: str, values: Mapping[str, str]) -> str:
+    """The text with every span replaced, all at once."""
+    return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], text) if values else text
+
+
+def _moved(step: GoldStep, by: int) -> GoldStep:
+    return GoldStep("", text=re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)
+
+
+KIND = "set of composed questions"
+PATIENCE = 100  # draws for each question wanted
+
+
+class SingleSource(QuestionSource):
+    """A source of single questions; what only a set asks of its sources is refused."""
+
+    @model_validator(mode="after")
+    def _is_no_part_of_a_set(self) -> SingleSource:
+        if unused := self.model_fields_set & {"tasks", "sub_questions", "size"}:
+            raise ValueError(f"composing takes no {', '.join(sorted(unused))} of a source")
+        return self
+
+
+class ComposeConfig(BaseModel):
+    """What to compose. Of the sources the questions of route single are taken; `names` is as in a set's `augment`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str
+    seed: int = 13
+    size: Annotated[int, Field(ge=1)] = 20_000  # questions to write
+    sources: tuple[SingleSource, ...] = Field(min_length=1)
+    names: FilePath
+    held_out: FilePath | None = None
+
+
+def compose(
+    config: ComposeConfig, out: Path, force: bool = False, progress: Callable[[], None] = lambda: None
+) -> dict[str, Any]:
+    """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called after each.
+
+    The same configuration and files give the same bytes. Raises DataError where the sources have too few questions,
+    ConfigError for a folder that holds something else, unless `force` is given.
+    """
+    check_place(out, force, KIND)
+    dropped, licences = Counter[str](), dict[str, None]()
+    clauses = list(_clauses(config, dropped, licences))
+    names = load_names(Path(config.names))
+    try:
+        composer = Composer(clauses, names, Random(config.seed))
+    except DataError as error:
+        raise DataError(
+            error.message, hint=f"{error.hint}; left out of these: {list_counts(dropped) or 'none'}"
+        ) from None
+    graphs: Counter[str] = Counter()
+    admission = Admission(config.held_out)
+    with staged_folder(out) as folder:
+        with write_questions(folder / QUESTIONS) as write:
+            for draw in range(config.size * PATIENCE):
+                if graphs.total() == config.size:
+                    break
+                question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
+                if question is None or admission.fault(question):
+                    continue
+                write(question)
+                graphs[plans.to_letters(plans.parse(question.expression))] += 1
+                progress()
+        manifest = {
+            "kind": KIND,
+            "config": config.model_dump(mode="json"),
+            "clauses": len(clauses),
+            "dropped": dict(sorted(dropped.items())),
+            "graphs": dict(graphs.most_common()),
+            "questions": graphs.total(),
+            "sha256": sha256_file(folder / QUESTIONS),
+        }
+        write_json(folder / "manifest.json", manifest)
+    return manifest
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} {count:,}" for name, count in counts.items())
+
+
+def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
+    """Of the questions of all sources, each once, those that are not held out and that the rules can read."""
+    admission = Admission(config.held_out)
+    for source in config.sources:
+        read = 0
+        for row in READERS[source.format](source.path):
+            if read == source.limit:
+                break
+            if not isinstance(row, AnnotatedQuestion):
+                count(row, dropped)
+                continue
+            if row.route != "single":
+                dropped["no single question"] += 1
+                continue
+            read += 1
+            licences[source.licence or row.licence] = None
+            if not admission.admits(row, dropped):
+                continue
+            if found := clause(row.question):
+                yield found
+            else:
+                dropped["no rule reads it"] += 1

@@ -1,0 +1,93 @@
+"""The same question under other names: what a plan copies from its question is replaced in both, consistently.
+
+A model that sees a structure under ever new names learns the structure; one that sees each name once learns the names.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+from data_gen.annotate.names import planned_names
+from data_gen.annotate.trees import rewritten
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from revelator import plans
+from revelator.errors import DataError, ExpressionError
+from revelator.plans.art import parse, render
+
+MAX_NAME = 48  # characters
+SAFE_NAME = re.compile(r"[^\W\d_][\w '.,:&!-]*[\w.!](?: \([\w .,'-]+\))?")  # nothing that a plan would have to quote
+
+
+def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Random) -> AnnotatedQuestion | None:
+    """The question with every name that it shares with its plan, parts or steps replaced by one drawn from `pool`.
+
+    Passages are left out: they speak of the old names. None when nothing is shared, or when a new name would change
+    the plan's shape.
+    """
+    names = planned_names(question)
+    if not names:
+        return None
+    new = dict(zip([name.casefold() for name in names], rng.sample(pool, len(names)), strict=True))
+    pattern = re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(name) for name in names)})(?!\w)", re.IGNORECASE)
+
+    def renamed(text: str) -> str:
+        return pattern.sub(lambda match: new[match[0].casefold()], text)
+
+    expression = _renamed_plan(question.expression, renamed)
+    if expression is None:
+        return None
+    return replace(
+        question,
+        question=renamed(question.question),
+        expression=expression,
+        parts=tuple(map(renamed, question.parts)),
+        steps=tuple(AnnotatedStep(renamed(s.question), renamed(s.answer), renamed(s.title)) for s in question.steps),
+        answers=tuple(map(renamed, question.answers)),
+        passages=(),
+        entities=tuple(map(renamed, question.entities)),
+        tree=render(rewritten(parse(question.tree), renamed)) if question.tree else "",
+    )
+
+
+def _renamed_plan(text: str, renamed: Callable[[str], str]) -> str | None:
+    if not text:
+        return ""
+    before = plans.parse(text)
+    after = _mapped(before, renamed)
+    try:
+        same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
+    except ExpressionError:
+        return None
+    return plans.render(after) if same and plans.bind(after) == plans.bind(before) else None
+
+
+def _mapped(expression: plans.Expression, renamed: Callable[[str], str]) -> plans.Expression:
+    if isinstance(expression, plans.Atomic):
+        return plans.Atomic(renamed(expression.text))
+    if isinstance(expression, plans.Dependent):
+        return plans.Dependent(_mapped(expression.left, renamed), _mapped(expression.right, renamed))
+    return plans.Sequence(tuple(_mapped(item, renamed) for item in expression.items))
+
+
+def load_names(path: Path) -> list[str]:
+    """Names from a file: one a line, or JSON lines with a `title`. Sorted, each once, short and free of syntax."""
+    try:
+        opened = gzip.open if path.suffix == ".gz" else open
+        with opened(path, "rt", encoding="utf-8") as file:
+            names = {json.loads(line)["title"] if line.startswith("{") else line.strip() for line in file}
+    except (OSError, EOFError, ValueError, KeyError) as error:
+        raise DataError(
+            f"names cannot be read: {error}", where=str(path), hint="one name a line, or JSON lines with a title"
+        ) from error
+    usable = sorted(name for name in names if 2 < len(name) <= MAX_NAME and SAFE_NAME.fullmatch(name))
+    if len(usable) < 100:
+        raise DataError(
+            f"only {len(usable)} usable names", where=str(path), hint="give a file with a hundred names or more"
+        )
+    return usable

@@ -1,1 +1,0 @@
-"""Logical questions over a corpus: topics, queries from templates, wordings, documents that flip a term."""

@@ -1,0 +1,225 @@
+"""From one annotated question to the records of the tasks.
+
+route            the question → its route
+decompose        a compound question → its parts; a single one → itself
+refine           the question and each proper prefix of its steps → the next step; a single one → itself
+relevance        a step's question (or the whole one) and a passage → yes or no, as many of each
+end              all steps → yes, proper prefixes → no, as many of each (HANRAG, section 3)
+translate_bnf    the question → its plan (QCompiler, section 3); a single one → itself
+translate_logic  the question → its logical query, where it has one (ITLR)
+translate_art    the question → its tree of atomic operators, where it has one (AtomR, section 3.2)
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from data_gen.annotate.names import mention, planned_names
+from data_gen.annotate.trees import tree_of_step
+from data_gen.config import SetConfig
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
+from revelator import plans
+from revelator.files import sha256_text
+from revelator.plans import art, logic
+from revelator.rows import Row
+from revelator.tasks import (
+    TASKS,
+    DecomposeInput,
+    EndInput,
+    RefineInput,
+    RelevanceInput,
+    RouteInput,
+    Step,
+    TranslateInput,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Example:
+    """A task's typed input and gold value; `key` tells examples of one question and task apart."""
+
+    task: str
+    key: str
+    input: Any
+    gold: Any
+
+
+def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Row]:
+    """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
+
+    `group` is the question that it came from.
+    """
+    letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
+    names = json.dumps(planned_names(question), ensure_ascii=False)
+    for name in tasks or TASKS:
+        bounds = config.task(name)
+        for example in examples(question, name, config.seed)[: bounds.per_question]:
+            identity = f"{question.id}/{name}/{example.key}"
+            if fraction(f"share:{config.seed}:{identity}") < bounds.share:
+                yield _record(question, example, identity, letters, names, group)
+
+
+def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str) -> Row:
+    task = TASKS[example.task]
+    completion = task.completion(example.gold)
+    gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
+    agreement = question.agreement.get(example.task)
+    return Row(
+        id=identity,
+        split=question.split,
+        task=example.task,
+        source=question.source,
+        licence=question.licence,
+        teacher=question.teacher,
+        group=group,
+        question=question.question,
+        prompt=task.render(example.input),
+        completion=completion,
+        prompt_hash=task.prompt_hash,
+        label=example.gold if task.labels else "",
+        shape=letters,
+        gold=json.dumps(gold, ensure_ascii=False),
+        entities=names if example.task.startswith("translate") else "",
+        agreement="" if agreement is None else f"{agreement:.3f}",
+    )
+
+
+def examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Example]:
+    """Every example of one task, in the order in which a bound keeps them."""
+    return list(_MAKERS[task](question, seed))
+
+
+def _route(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    yield Example("route", "0", RouteInput(question.question), question.route)
+
+
+def _decompose(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    parts = {"compound": list(question.parts), "single": [question.question]}.get(question.route)
+    if parts:
+        yield Example("decompose", "0", DecomposeInput(question.question), parts)
+
+
+def _refine(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.route == "single":
+        yield Example("refine", "0", RefineInput(question.question), question.question)
+    elif question.route == "complex":
+        made = [
+            Example("refine", str(i), RefineInput(question.question, _known(question.steps[:i])), step.question)
+            for i, step in enumerate(question.steps)
+        ]
+        yield from shuffled(made, f"{seed}:{question.id}:refine", lambda example: example.key)
+
+
+def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    """One yes and one no: the prefix that is not enough is drawn by hash."""
+    steps = question.steps
+    if question.route == "straightforward" or not steps:
+        return
+    yield Example("end", "all", EndInput(question.question, _known(steps)), "yes")
+    short = int(fraction(f"{seed}:{question.id}:end") * len(steps))
+    yield Example("end", str(short), EndInput(question.question, _known(steps[:short])), "no")
+
+
+def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    """Alternately yes and no. A step is asked about its own page and about pages that help with none of the steps.
+
+    A complex or logical question is asked as a whole, too.
+    """
+    pairs: dict[str, list[Example]] = {"yes": [], "no": []}
+    for step, number, shown, helps in relevance_pairs(question):
+        label = "yes" if helps else "no"
+        key = f"whole.{number}" if step is None else f"{step}.{number}"
+        pairs[label].append(Example("relevance", key, shown, label))
+    drawn = [shuffled(pairs[label], f"{seed}:{question.id}:relevance", lambda e: e.key) for label in ("yes", "no")]
+    for yes, no in zip(*drawn, strict=False):
+        yield yes
+        yield no
+
+
+def relevance_pairs(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
+    """The index of a step (None: the whole question), that of a passage, the two as asked, and whether it helps. A step
+    has its own page and those that help with none; a step knows its page by the title."""
+    queries = [(i, step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
+    whole = [(None, question.question, {p.title for p in question.passages if p.relevant})]
+    for step, asked, titles in [*queries, *(whole if question.route == "complex" or question.query else [])]:
+        for number, passage in enumerate(question.passages):
+            helps = passage.relevant and passage.title in titles
+            if helps or not passage.relevant:
+                yield step, number, RelevanceInput(asked, passage.title, passage.text), helps
+
+
+def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.expression:
+        plan = plans.parse(question.expression)
+    elif question.route == "compound" and len(question.parts) > 1:
+        plan = plans.Sequence(tuple(plans.Atomic(part) for part in question.parts))
+    else:
+        return
+    yield Example("translate_bnf", "0", TranslateInput(question.question), plan)
+
+
+def _translate_logic(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.query:
+        yield Example("translate_logic", "0", TranslateInput(question.question), logic.parse(question.query))
+
+
+def _translate_art(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    if question.tree:
+        yield Example("translate_art", "0", TranslateInput(question.question), art.parse(question.tree))
+
+
+_MAKERS = {
+    "route": _route,
+    "decompose": _decompose,
+    "refine": _refine,
+    "relevance": _relevance,
+    "end": _end,
+    "translate_bnf": _translate,
+    "translate_logic": _translate_logic,
+    "translate_art": _translate_art,
+}
+
+
+def sub_questions(question: AnnotatedQuestion, count: int, seed: int) -> list[AnnotatedQuestion]:
+    """Up to `count` steps of a complex question, each a single question of its own, drawn by hash."""
+    if question.route != "complex":
+        return []
+    numbered = shuffled(list(enumerate(question.steps)), f"{seed}:{question.id}:sub", lambda pair: str(pair[0]))
+    return [_single(question, index, step) for index, step in numbered[:count]]
+
+
+def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> AnnotatedQuestion:
+    names = dict.fromkeys([*question.entities, *(earlier.answer for earlier in question.steps[:index])])
+    return replace(
+        question,
+        id=f"{question.id}/step{index}",
+        question=step.question,
+        route="single",
+        expression=plans.render(plans.Atomic(step.question)),
+        steps=(step,),
+        answers=tuple(step.answer.split("; ")),
+        passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),
+        entities=tuple(name for name in names if mention(name, step.question)),
+        operation="",
+        query="",
+        tree=tree_of_step(question.tree, index, [each.answer for each in question.steps], step.question),
+    )
+
+
+def _known(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
+    return tuple(Step(step.question, (step.answer,)) for step in steps)
+
+
+def fraction(key: str) -> float:
+    """A number in [0, 1) that depends on `key` alone."""
+    return int(sha256_text(key)[:13], 16) / 16**13
+
+
+def shuffled(items: Sequence[T], seed: str, key: Callable[[T], str]) -> list[T]:
+    """`items` in an order that depends on `seed` and their keys alone."""
+    return sorted(items, key=lambda item: sha256_text(f"{seed}:{key(item)}"))

@@ -1,0 +1,262 @@
+"""Logical questions over the topics of a corpus: query, wording, and documents that match it or miss it by one term.
+
+Queries have the 32 templates of three terms (ITLR, section 3.1), and shorter and longer shapes. Every topic belongs to
+one split, by the hash of its text, so that no question of dev or test names a topic of training. Half of the questions
+outside training are worded with what no training question uses; their source is `logic-free`.
+
+A document holds one sentence for each term that it is about, in any order, and none about the others: whether it
+matches follows from how it was made (ITLR, appendix H).
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from data_gen.leakage import normalise
+from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.records import fraction
+from data_gen.sources.logic_topics import (
+    LITTLE,
+    Topic,
+    read_topics,
+)
+from data_gen.sources.logic_wording import (
+    phrases,
+    word,
+)
+from data_gen.sources.rows import Outcome
+from revelator.errors import DataError
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, render, terms
+
+NEGATED = 0.35  # chance of NOT before a term of a drawn shape
+FLAT = 0.25  # chance that a drawn shape has one operator throughout
+LIMIT = 3  # matching combinations, and hard negatives, of a query
+Truth = tuple[bool, ...]
+
+
+def templates(size: int = 3) -> list[str]:
+    """t1 op t2 op … with each op AND or OR and each term plain or negated, in a fixed order: of three terms 4 x 8."""
+    found = []
+    for joins in itertools.product(("AND", "OR"), repeat=size - 1):
+        for signs in itertools.product(("", "NOT "), repeat=size):
+            first, *rest = (f"{sign}{{{i}}}" for i, sign in enumerate(signs))
+            found.append(" ".join([first, *(f"{op} {term}" for op, term in zip(joins, rest, strict=True))]))
+    return found
+
+
+def filled(template: str, texts: Sequence[str]) -> Query:
+    """The query of a template for its terms."""
+    return _with_terms(_parsed(template), texts)
+
+
+@cache
+def _parsed(template: str) -> Query:
+    return parse(re.sub(r"\{(\d+)\}", r'"\1"', template))
+
+
+def _with_terms(query: Query, texts: Sequence[str]) -> Query:
+    """The query with `texts` for the terms, whose texts are their numbers."""
+    if isinstance(query, Term):
+        return Term(texts[int(query.text)])
+    if isinstance(query, Not):
+        return Not(_with_terms(query.operand, texts))
+    return type(query)(tuple(_with_terms(part, texts) for part in query.operands))
+
+
+def drawn(texts: Sequence[str], rng: random.Random) -> Query:
+    """A query with NOT on terms alone over four or more terms: AND and OR by turns, at most three deep."""
+    if rng.random() < FLAT:
+        return rng.choice((And, Or))(tuple(_literal(text, rng) for text in texts))
+    return _group(list(texts), rng.choice((And, Or)), 3, rng)
+
+
+def _group(texts: list[str], kind: type[And] | type[Or], depth: int, rng: random.Random) -> Query:
+    if len(texts) == 1:
+        return _literal(texts[0], rng)
+    if depth == 1:
+        return kind(tuple(_literal(text, rng) for text in texts))
+    cuts = sorted(rng.sample(range(1, len(texts)), rng.choice((1, 2)) if len(texts) > 2 else 1))
+    parts = [texts[a:b] for a, b in itertools.pairwise([0, *cuts, len(texts)])]
+    return kind(tuple(_group(part, Or if kind is And else And, depth - 1, rng) for part in parts))
+
+
+def _literal(text: str, rng: random.Random) -> Query:
+    return Not(Term(text)) if rng.random() < NEGATED else Term(text)
+
+
+def combinations(query: Query, rng: random.Random) -> tuple[list[Truth], list[Truth]]:
+    """Truth values of the terms, in order of first use: some that match, and hard negatives (ITLR, appendix H).
+
+    A hard negative does not match and is one flipped term away from a combination that does. At most LIMIT of each.
+    """
+    names = terms(query)
+    rows: list[Truth] = list(itertools.product((True, False), repeat=len(names)))
+    matches = {row: holds(query, dict(zip(names, row, strict=True))) for row in rows}
+    positives = [row for row in rows if matches[row]]
+    near = [row for row in rows if not matches[row] and any(matches[other] for other in _flips(row))]
+    return rng.sample(positives, min(LIMIT, len(positives))), rng.sample(near, min(LIMIT, len(near)))
+
+
+def _flips(row: Truth) -> list[Truth]:
+    return [(*row[:i], not row[i], *row[i + 1 :]) for i in range(len(row))]
+
+
+TEACHER = "templates"
+SOURCE, FREE = "logic", "logic-free"
+SIZES = {1: 2, 2: 18, 3: 56, 4: 12, 5: 8, 6: 4}  # terms of a query → how often of a hundred
+COMMON = 0.4  # chance that a topic is drawn from those that are no names
+ASPECT = 0.15  # chance that a name becomes a side of it: "the history of …"
+FEWEST = 24  # topics of a split
+PATIENCE = 50  # draws before a question has one topic less
+ROOM = 560  # characters of a document: what a relevance prompt shows of one
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Parts of topics and questions outside training."""
+
+    dev: float
+    test: float
+
+
+def logical_questions(
+    topics: Sequence[Topic], size: int, seed: int, shares: Shares, name: str
+) -> Iterator[AnnotatedQuestion]:
+    """`size` questions; the same arguments give the same ones. `name` tells corpora apart in their ids.
+
+    Raises DataError when a split that is to have questions has fewer than FEWEST topics.
+    """
+    pools = _pools(topics, seed, shares)
+    for number in range(size):
+        rng = random.Random(f"logic/{seed}/{name}/{number}")
+        place = rng.random()
+        split = "test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"
+        free = split != "train" and rng.random() < 0.5
+        chosen = _draw(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
+        query = _query([topic.text for topic in chosen], rng)
+        worded = word(query, rng, free)
+        spelt = dict(zip(map(str.lower, terms(query)), chosen, strict=True))
+        ordered = [spelt[text.lower()] for text in terms(worded.query)]
+        yield AnnotatedQuestion(
+            id=f"logic:{name}:{seed}:{number}",
+            source=FREE if free else SOURCE,
+            licence="as the corpus",
+            split=split,
+            question=worded.question,
+            route="single",
+            passages=tuple(_documents(worded.query, ordered, pools[split], rng)),
+            entities=terms(worded.query),
+            query=render(worded.query),
+            teacher=TEACHER,
+        )
+
+
+@dataclass(frozen=True)
+class _Pool:
+    names: list[Topic]
+    common: list[Topic]
+
+
+def _pools(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Pool]:
+    found = {split: _Pool([], []) for split in ("train", "dev", "test")}
+    for topic in topics:
+        place = fraction(f"topic:{seed}:{normalise(topic.text)}")
+        pool = found["test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"]
+        (pool.common if topic.text[0].islower() else pool.names).append(topic)
+    for split, share in (("train", 1.0), ("dev", shares.dev), ("test", shares.test)):
+        count = len(found[split].names) + len(found[split].common)
+        if share and count < FEWEST:
+            raise DataError(
+                f"the split {split} has {count} topics of its own, and needs {FEWEST}",
+                hint="give a larger corpus, or raise the split's share",
+            )
+    return found
+
+
+def _draw(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic]:
+    """Topics of which no two share a content word, and none stands in the sentence of another.
+
+    Fewer than `count` where the pool's topics are too alike.
+    """
+    attempt = 0
+    while True:
+        attempt += 1
+        count -= attempt % PATIENCE == 0 and count > 1
+        chosen = [_aspect(_one(pool, rng), rng, free) for _ in range(count)]
+        words = [word for topic in chosen for word in _content(topic.text)]
+        said = [topic.said.casefold() for topic in chosen]
+        inside = any(
+            topic.text.casefold() in text for i, topic in enumerate(chosen) for j, text in enumerate(said) if i != j
+        )
+        if len(words) == len(set(words)) and not inside and all(_content(topic.text) for topic in chosen):
+            return chosen
+
+
+def _one(pool: _Pool, rng: random.Random) -> Topic:
+    common = pool.common if pool.common and (not pool.names or rng.random() < COMMON) else pool.names
+    return rng.choice(common)
+
+
+def _aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
+    if topic.text[0].islower() or rng.random() >= ASPECT:
+        return topic
+    text = rng.choice(phrases("aspects", free)).replace("{a}", topic.text)
+    return Topic(text, f"{text[0].upper()}{text[1:]}: {topic.said}")
+
+
+def _content(text: str) -> list[str]:
+    return list({word for word in normalise(text).split() if word not in LITTLE})
+
+
+def _query(texts: Sequence[str], rng: random.Random) -> Query:
+    return filled(rng.choice(_templates(len(texts))), texts) if len(texts) <= 3 else drawn(texts, rng)
+
+
+@cache
+def _templates(size: int) -> list[str]:
+    return templates(size)
+
+
+def _documents(query: Query, topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Iterator[Evidence]:
+    """For each combination drawn a document; `topics` stand in the order of the query's terms."""
+    positives, negatives = combinations(query, rng)
+    numbers = rng.sample(range(100, 1000), len(positives) + len(negatives))
+    for number, truth in zip(numbers, positives + negatives, strict=True):
+        text = _document(topics, truth, pool, rng)
+        yield Evidence(f"Digest {number}", text, relevant=truth in positives)
+
+
+def _document(topics: Sequence[Topic], truth: Truth, pool: _Pool, rng: random.Random) -> str:
+    about = [topic for topic, true in zip(topics, truth, strict=True) if true]
+    if len(about) < 2:
+        about.append(_other(topics, pool, rng))
+    rng.shuffle(about)
+    return " ".join(_sentence(topic, ROOM // len(about)) for topic in about)
+
+
+def _other(topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Topic:
+    """A topic beside those of the question, whose sentence names none of them."""
+    while True:
+        other = _one(pool, rng)
+        if not any(topic.text.casefold() in other.said.casefold() for topic in topics):
+            return other
+
+
+def _sentence(topic: Topic, room: int) -> str:
+    if len(topic.said) <= room:
+        return topic.said
+    cut = topic.said[: room - 2].rpartition(" ")[0]
+    if topic.text not in cut:
+        cut = f"On {topic.text}: {topic.said}"[: room - 2].rpartition(" ")[0]
+    return f"{cut} …"
+
+
+def read_logic(path: Path, size: int, seed: int, dev: float, test: float) -> Iterator[Outcome]:
+    """`size` questions over the documents of `path`, a JSON-lines corpus or the folder of a world."""
+    yield from logical_questions(read_topics(path), size, seed, Shares(dev, test), path.name.partition(".")[0])

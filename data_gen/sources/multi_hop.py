@@ -1,0 +1,250 @@
+"""Questions with several hops as published: MuSiQue, 2WikiMultiHopQA, HotpotQA, StrategyQA and Break."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from data_gen.annotate import qdmr
+from data_gen.annotate.names import mention
+from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
+from data_gen.annotate.trees import compared, tree
+from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.sources import fields
+from data_gen.sources.rows import Outcome, read_annotated
+from revelator import plans
+from revelator.errors import DataError
+from revelator.plans import parse
+
+
+def read_musique(path: Path | str, source: str = "musique", licence: str = "CC-BY-4.0") -> Iterator[Outcome]:
+    """Complex questions with plan, steps, answers and, where there are paragraphs, their relevance."""
+    return read_annotated(path, lambda row: _musique(row, source, licence))
+
+
+def _musique(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    question = fields.question(row)
+    paragraphs = row.get("paragraphs", [])
+    titles = {paragraph["idx"]: paragraph["title"] for paragraph in paragraphs}
+    decomposition = row["question_decomposition"]
+    if not isinstance(decomposition, list) or not decomposition:
+        raise DataError("field 'question_decomposition' must be a list of steps")
+    steps = [_step(step, titles) for step in decomposition]
+    identity = f"{source}:{fields.text(row, 'id')}"
+    planned = plan(question, steps, identity)
+    return AnnotatedQuestion(
+        id=identity,
+        source=source,
+        licence=licence,
+        split="",
+        question=question,
+        route="complex",
+        expression=planned.expression,
+        steps=planned.steps,
+        answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_aliases(row)])),
+        passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
+        entities=planned.entities,
+        tree=tree(question, planned.nodes),
+    )
+
+
+def _step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
+    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _document(step)
+    text, answer = fields.text(step, "question"), fields.text(step, "answer")
+    if ">>" in text:
+        subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
+        return GoldStep(answer, subject=subject, relation=relation, title=title)
+    return GoldStep(answer, text=text, title=title)
+
+
+def _document(step: dict[str, Any]) -> str:
+    """The title in a `document_id` such as "UHF (film)_0"."""
+    return str(step.get("document_id") or "").rpartition("_")[0]
+
+
+def _aliases(row: dict[str, Any]) -> list[str]:
+    aliases = row.get("answer_aliases", [])
+    if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
+        raise DataError(f"field 'answer_aliases' must be a list of texts, found {aliases!r:.60}")
+    return aliases
+
+
+TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
+
+
+def read_two_wiki(path: Path | str, source: str = "2wiki", licence: str = "Apache-2.0") -> Iterator[Outcome]:
+    """Complex questions with plan, steps, answers and, where there is context, the relevance of its paragraphs."""
+    return read_annotated(path, lambda row: _two_wiki(row, source, licence))
+
+
+def _two_wiki(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    question = fields.question(row)
+    if row["type"] not in TYPES:
+        raise DataError(f"field 'type' must be one of {', '.join(TYPES)}, found {row['type']!r}")
+    supporting = list(dict.fromkeys(title for title, _ in fields.pairs(fields.nested(row, "supporting_facts"))))
+    identity = f"{source}:{row.get('_id') or row['id']}"
+    planned = plan(question, _two_wiki_steps(row, question, supporting), identity)
+    return AnnotatedQuestion(
+        id=identity,
+        source=source,
+        licence=licence,
+        split="",
+        question=question,
+        route="complex",
+        expression=planned.expression,
+        steps=planned.steps,
+        answers=(row["answer"],),
+        passages=tuple(
+            Evidence(title, " ".join(" ".join(sentences).split()), title in supporting)
+            for title, sentences in fields.pairs(fields.nested(row, "context", []))
+        ),
+        entities=planned.entities,
+        tree=_tree(row["type"], question, planned),
+    )
+
+
+def _tree(kind: str, question: str, planned: Planned) -> str:
+    """A comparison ends in a node that names what is compared; none where its words are not understood."""
+    if kind not in ("comparison", "bridge_comparison"):
+        return tree(question, planned.nodes)
+    judged = compared(question, parse(planned.expression), planned.nodes)
+    return tree(question, [*planned.nodes, judged]) if judged else ""
+
+
+@dataclass(frozen=True)
+class _Fact:
+    """A subject's values of one relation, and the supporting page that states them."""
+
+    subject: str
+    relation: str
+    values: tuple[str, ...]
+    title: str
+
+    @property
+    def answer(self) -> str:
+        return "; ".join(self.values)
+
+
+def _facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
+    values: dict[tuple[str, str], list[str]] = {}
+    for subject, relation, value in fields.nested(row, "evidences"):
+        values.setdefault((subject, relation), []).append(value)
+    places: list[int | None] = list(range(len(values))) if len(supporting) == len(values) else [None] * len(values)
+    return [
+        _Fact(subject, relation, tuple(found), _title(subject, supporting, place))
+        for ((subject, relation), found), place in zip(values.items(), places, strict=True)
+    ]
+
+
+def _two_wiki_steps(row: dict[str, Any], question: str, supporting: list[str]) -> list[GoldStep]:
+    """First hops in the order in which the question names their subjects, then second hops in that order."""
+    facts = _facts(row, supporting)
+    hops = {"comparison": len(facts), "bridge_comparison": len(facts) // 2}.get(row["type"], 1)
+    first, second = facts[:hops], facts[hops:]
+    if len(second) not in (0, hops) or (not second and row["type"] != "comparison"):
+        raise UnplannableError(f"the evidences of a {row['type']} question do not pair up")
+    names = [_mentioned(fact, supporting, question) for fact in first]
+    order = sorted(range(hops), key=lambda index: question.find(names[index]))
+    steps = [
+        GoldStep(first[i].answer, subject=names[i], relation=first[i].relation, title=first[i].title) for i in order
+    ]
+    for place, index in enumerate(order[: len(second)], start=1):
+        fact = next((other for other in second if other.subject in first[index].values), second[index])
+        steps.append(GoldStep(fact.answer, subject=f"#{place}", relation=fact.relation, title=fact.title))
+    return steps
+
+
+def _title(subject: str, supporting: list[str], place: int | None) -> str:
+    """The supporting page about `subject`: of the same name, or the one at its place in the list."""
+    same = [title for title in supporting if title.casefold().startswith(subject.casefold())]
+    return same[0] if same else supporting[place] if place is not None else ""
+
+
+def _mentioned(fact: _Fact, supporting: list[str], question: str) -> str:
+    """The question's name for the subject: its page's title where that is written out, else its own name."""
+    for name in (fact.title, fact.subject, *supporting):
+        if name and (found := mention(name, question)):
+            return found
+    raise UnplannableError("the question does not name the subject of its first triple")
+
+
+def read_hotpot(path: Path | str, source: str = "hotpotqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
+    """Complex questions without a plan; where there is context, each paragraph with its relevance."""
+    return read_annotated(path, lambda row: _hotpot(row, source, licence))
+
+
+def _hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    asked = fields.question(row)
+    supporting = {title for title, _ in fields.pairs(fields.nested(row, "supporting_facts", []))}
+    return AnnotatedQuestion(
+        id=fields.identity(row, source, asked, "_id", "id"),
+        source=source,
+        licence=licence,
+        split="",
+        question=asked,
+        route="complex",
+        answers=fields.texts(row, "answer"),
+        passages=tuple(
+            Evidence(title, " ".join(" ".join(sentences).split()), title in supporting)
+            for title, sentences in fields.pairs(fields.nested(row, "context", []))
+        ),
+    )
+
+
+def read_strategy(path: Path | str, source: str = "strategyqa", licence: str = "MIT") -> Iterator[Outcome]:
+    """Complex questions with a plan; the answers of the steps are not told, so there are none."""
+    return read_annotated(path, lambda row: _strategy(row, source, licence))
+
+
+def _strategy(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    asked = fields.question(row)
+    steps = fields.nested(row, "decomposition")
+    if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
+        raise DataError(f"field 'decomposition' must be a list of questions, found {row['decomposition']!r:.60}")
+    if not isinstance(row["answer"], bool):
+        raise DataError(f"field 'answer' must be true or false, found {row['answer']!r:.60}")
+    if len(steps) == 1:
+        raise UnplannableError("a decomposition of one step, which says the question again")
+    identity = fields.identity(row, source, asked, "qid", "id")
+    planned = plan(asked, [GoldStep("", text=" ".join(step.split())) for step in steps], identity)
+    return AnnotatedQuestion(
+        id=identity,
+        source=source,
+        licence=licence,
+        split="",
+        question=asked,
+        route="complex",
+        expression=planned.expression,
+        answers=("yes" if row["answer"] else "no",),
+        entities=planned.entities,
+    )
+
+
+ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside them: no question is asked
+
+
+def read_break(path: Path | str, source: str = "break", licence: str = "MIT") -> Iterator[Outcome]:
+    """Questions with a plan and neither steps nor answers, which Break does not tell; one leaf is route single."""
+    return read_annotated(path, lambda row: _break(row, source, licence))
+
+
+def _break(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    asked = fields.question(row, "question_text")
+    identity = fields.identity(row, source, asked, "question_id")
+    if identity.split(":")[1].startswith(ABOUT_PICTURES):
+        raise UnplannableError("a statement about two pictures, no question")
+    steps = qdmr.gold_steps(fields.text(row, "decomposition"))
+    planned = plan(asked, steps, identity)
+    many = len(steps) > 1
+    return AnnotatedQuestion(
+        id=identity,
+        source=source,
+        licence=licence,
+        split="",
+        question=asked,
+        route="complex" if many else "single",
+        expression=planned.expression if many else plans.render(plans.Atomic(asked)),
+        entities=planned.entities,
+    )

@@ -1,0 +1,119 @@
+"""Instruction sets and their differences as tables on a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.table import Table
+
+from data_gen.inspection import KINDS
+from revelator.rows import Row
+from revelator.tasks import TASKS
+from revelator.terminal import printable, shown
+
+SHOWN = 300  # characters of a field's value
+ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that stands on one side alone
+COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
+
+
+def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> None:
+    """The data card of a set, then the chosen records."""
+    console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
+    for task, records in chosen.items():
+        for record in records:
+            about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
+            text = f"{shown(record.prompt)}[bold green]{shown(record.completion)}[/]"
+            console.print(Panel(text, title=shown(about), title_align="left"))
+
+
+def counts_table(manifest: dict[str, Any]) -> Table:
+    """Records by task and split, as the manifest counts them."""
+    by_split = manifest["counts"]["task"]
+    table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    for task in TASKS:
+        table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
+    table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
+    return table
+
+
+def dropped_table(manifest: dict[str, Any]) -> Table:
+    """What was left out: reasons with counts, then the malformed rows that are listed."""
+    table = Table("left out because", "questions", title="Left out")
+    for reason, count in manifest["dropped"].items():
+        table.add_row(shown(reason), f"{count:,}")
+    for row in manifest["refused_rows"]:
+        table.add_row(shown(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+    return table
+
+
+def show_diff(console: Console, found: Mapping[str, Any]) -> None:
+    """Prints what `data_gen.inspection.diff` found."""
+    sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
+    if found["same"]:
+        console.print(f"{shown(sides[0])} and {shown(sides[1])} hold the same")
+        return
+    console.print(f"[bold]{shown(sides[0])} → {shown(sides[1])}[/]")
+    for title, name in (("configuration", "config"), ("hashes", "hashes")):
+        if found[name]:
+            console.print(_changes(title, found[name]))
+    for name, counts in found["records"].items():
+        if counts:
+            console.print(_records(name, counts))
+    for title, name in (
+        ("shape of the gold plan", "shapes"),
+        ("licence", "licences"),
+        ("left out because", "left_out"),
+    ):
+        if found[name]:
+            console.print(_changes(title, found[name]))
+    console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
+    for kind in KINDS:
+        for sample in found["samples"][kind]:
+            console.print(_sample(kind, sample))
+    _warn(console, found)
+
+
+def _warn(console: Console, found: Mapping[str, Any]) -> None:
+    """Questions in another split than before: what was trained on the one set was not measured on the other fairly."""
+    if not found["moved"]:
+        return
+    counted = ", ".join(f"{moved} {count:,}" for moved, count in found["moved"].items())
+    console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
+    console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
+    for sample in found["samples"]["moved"]:
+        console.print(f"  {sample['old']} → {sample['new']}  {shown(sample['question'])}")
+
+
+def _changes(title: str, changes: Mapping[str, Any]) -> Table:
+    table = Table(title, "old", "new", title_justify="left")
+    for name, values in changes.items():
+        table.add_row(shown(name), *("–" if value is None else shown(_short(value)) for value in values))
+    return table
+
+
+def _records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+    table = Table(f"records by {name}", *KINDS)
+    for value, row in counts.items():
+        table.add_row(shown(value), *(f"{row[kind]:,}" for kind in KINDS))
+    return table
+
+
+def _sample(kind: str, sample: Mapping[str, Any]) -> Panel:
+    lines = []
+    for name, (old, new) in sample["fields"].items():
+        if kind != "changed" and name not in ESSENCE:
+            continue
+        lines += [f"[red]− {name}: {shown(_short(old))}[/]"] if old else []
+        lines += [f"[green]+ {name}: {shown(_short(new))}[/]"] if new else []
+    title = f"[{COLOURS[kind]}]{kind}[/] {shown(sample['id'])}"
+    return Panel("\n".join(lines), title=title, title_align="left")
+
+
+def _short(value: Any) -> str:
+    text = f"{value:,}" if isinstance(value, int) else str(value)
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

@@ -1,0 +1,156 @@
+"""The chats that a teacher is asked in: a prompt of our own for each task, examples from the synthetic world, the data.
+
+Everything that others wrote travels as JSON between `<data>` marks, in which `<` is escaped: no question and no
+document can close the mark. The last line of a reply is its output, so that a model may think before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from data_gen.questions import AnnotatedQuestion
+from data_gen.records import Example, examples, shuffled
+from data_gen.sources.logic_questions import (
+    read_logic,
+)
+from data_gen.sources.rows import read_world
+from data_gen.teacher.client import Message
+from data_gen.world.generate import generate
+from revelator.plans import Expression, to_letters
+from revelator.tasks import TASKS
+
+WORLD_SIZE = 240  # questions of the world that examples are drawn from
+LOGICAL = 60  # logical questions over its documents
+
+STRUCTURE = re.compile(r'AND|OR|NOT|"search"|"relate"|"filter"|"direct"')  # what tells queries and trees apart
+
+Shown = tuple[Mapping[str, Any], str]  # what is asked, and the output
+
+
+class Prompts:
+    """Chats by task. The same seed draws the same examples, `each` of them for a task, of as many kinds as there are.
+
+    A prompt without examples of the world (`answer`, `simple`, `combine`) makes its own from the world's passages.
+    """
+
+    def __init__(self, each: int, seed: int) -> None:
+        self.each, self.seed = each, seed
+        self.questions = _world(seed) if each else ()
+        self._drawn: dict[str, list[Shown]] = {}
+
+    def chat(self, prompt: str, data: Mapping[str, Any]) -> list[Message]:
+        """The messages that ask `prompt` (the name of a file in `prompts`) about `data`."""
+        if prompt not in self._drawn:
+            self._drawn[prompt] = self._draw(prompt)
+        messages = [{"role": "system", "content": f"{_text('system')}\n\n{_text(prompt)}"}]
+        for shown, output in self._drawn[prompt]:
+            messages += [_user(shown), {"role": "assistant", "content": output}]
+        return [*messages, _user(data)]
+
+    def _draw(self, prompt: str) -> list[Shown]:
+        if prompt in TASKS:
+            own = [e for q in self.questions for e in examples(q, prompt, self.seed) if _teaches(q, prompt)]
+            return [(task_data(e.input), _output(prompt, e.gold)) for e in _varied(own, self.each, self.seed)]
+        makers = {"answer": _answers, "simple": _simple, "combine": _combine}
+        return [shown for question in self.questions for shown in makers[prompt](question)][: self.each]
+
+
+def task_data(value: Any) -> dict[str, Any]:
+    """A task's typed input as JSON values."""
+    return asdict(value)
+
+
+def last_line(reply: str) -> str:
+    """The output in a reply: its last line that holds something, code fences aside; "" if there is none."""
+    lines = [line.strip() for line in reply.splitlines()]
+    return next((line for line in reversed(lines) if line and not line.startswith("```")), "")
+
+
+def _user(data: Mapping[str, Any]) -> Message:
+    text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
+    return {"role": "user", "content": f"<data>\n{text}\n</data>"}
+
+
+@cache
+def _text(name: str) -> str:
+    return files("data_gen.teacher").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
+
+
+@cache
+def _world(seed: int) -> tuple[AnnotatedQuestion, ...]:
+    """Training questions of a small world, of which the same seed makes the same."""
+    with tempfile.TemporaryDirectory() as folder:
+        generate(WORLD_SIZE, seed, Path(folder) / "world")
+        rows = [*read_world(Path(folder) / "world"), *read_logic(Path(folder) / "world", LOGICAL, seed, 0.0, 0.0)]
+    return tuple(row for row in rows if isinstance(row, AnnotatedQuestion) and row.split == "train")
+
+
+def _teaches(question: AnnotatedQuestion, task: str) -> bool:
+    """Whether a question is an example of what the teacher is asked in this task."""
+    asked_of = {"translate_bnf": ("complex",), "decompose": ("compound",), "refine": ("complex",), "end": ("complex",)}
+    asked_of |= {"translate_art": ("complex",)}
+    if question.query:
+        return task == "translate_logic"
+    return question.route in asked_of.get(task, (question.route,))
+
+
+def _varied(made: Sequence[Example], count: int, seed: int) -> list[Example]:
+    """`count` examples by hash, in turn from each kind: label, shape of the plan, or number of parts."""
+    order = shuffled(made, f"{seed}:examples", lambda e: f"{e.task}:{e.input}")
+    kinds = [list(own) for _, own in groupby(sorted(order, key=_kind), key=_kind)]
+    kinds = shuffled(kinds, f"{seed}:kinds", lambda own: _kind(own[0]))
+    longest = max(map(len, kinds), default=0)
+    return [own[turn] for turn in range(longest) for own in kinds if turn < len(own)][:count]
+
+
+def _kind(example: Example) -> str:
+    gold = example.gold
+    if isinstance(gold, Expression):
+        return to_letters(gold)
+    if isinstance(gold, str):
+        return gold if TASKS[example.task].labels else ""
+    return str(len(gold)) if isinstance(gold, list) else " ".join(STRUCTURE.findall(_output(example.task, gold)))
+
+
+def _output(task: str, gold: Any) -> str:
+    return TASKS[task].completion(gold).strip()
+
+
+def _answers(question: AnnotatedQuestion) -> list[Shown]:
+    if question.route != "single" or question.query:
+        return []
+    [step] = question.steps
+    return [({"question": step.question, "documents": _documents(question)}, step.answer)]
+
+
+def _documents(question: AnnotatedQuestion) -> list[dict[str, str]]:
+    return [{"title": passage.title, "text": passage.text} for passage in question.passages]
+
+
+def _of_one_title(question: AnnotatedQuestion) -> bool:
+    return question.route == "compound" and len({step.title for step in question.steps}) == 1
+
+
+def _simple(question: AnnotatedQuestion) -> list[Shown]:
+    """The parts of a compound question about one thing, as they are asked of its passage."""
+    if not _of_one_title(question) or any("; " in step.answer for step in question.steps):
+        return []
+    title = question.steps[0].title
+    text = next(passage.text for passage in question.passages if passage.title == title)
+    made = [{"question": step.question, "answer": step.answer} for step in question.steps]
+    return [({"title": title, "text": text, "at_most": len(made)}, json.dumps(made, ensure_ascii=False))]
+
+
+def _combine(question: AnnotatedQuestion) -> list[Shown]:
+    if not _of_one_title(question):
+        return []
+    return [({"title": question.steps[0].title, "questions": list(question.parts)}, question.question)]

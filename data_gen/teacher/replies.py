@@ -1,0 +1,253 @@
+"""What a teacher wrote becomes a value only if it holds: plans parse, check, bind and cover the question's names.
+
+Of several samples of one call the first valid one is kept, and how many agree with it is recorded. A reader takes the
+last line of a reply and raises DroppedError with the reason against it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
+
+from data_gen.annotate.names import mention
+from data_gen.annotate.validation import coverage_fault, plan_fault, query_fault, tree_fault
+from data_gen.leakage import normalise
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.teacher.chats import STRUCTURE, last_line
+from data_gen.teacher.client import Client, Message
+from data_gen.teacher.config import SamplingConfig
+from revelator.errors import ExpressionError, RevelatorError, TaskOutputError
+from revelator.plans import Expression, leaves, letters_key, placeholders, render
+from revelator.tasks import TASKS
+
+T = TypeVar("T")
+
+
+class DroppedError(RevelatorError):
+    """Nothing of a teacher's answers can be kept; the message is the reason under which it is counted."""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What was kept, and the part of all samples, valid or not, that agree with it."""
+
+    value: Any
+    agreement: float
+
+
+async def decide(
+    client: Client,
+    messages: list[Message],
+    sampling: SamplingConfig,
+    read: Callable[[str], Any],
+    key: Callable[[Any], Hashable],
+) -> Decision:
+    """The first sample that `read` accepts; `key` gives equal values to samples that agree.
+
+    `read` gets the last line of a reply and raises DroppedError with the reason against it. Raises DroppedError when
+    every sample is refused, or too few agree.
+    """
+    calls = [
+        client.ask(messages, sampling.temperatures[i % len(sampling.temperatures)], seed=i)
+        for i in range(sampling.samples)
+    ]
+    replies = await asyncio.gather(*calls, return_exceptions=True)  # what is under way is paid for: let it end
+    values, reasons = [], []
+    for reply in replies:
+        if isinstance(reply, BaseException):
+            raise reply
+        try:
+            if reply.finish == "length":
+                raise DroppedError("the reply is cut off")
+            values.append(read(last_line(reply.text)))
+        except DroppedError as error:
+            reasons.append(error.message)
+    if not values:
+        raise DroppedError(reasons[0])
+    agreement = sum(key(value) == key(values[0]) for value in values) / len(replies)
+    if agreement < sampling.agreement:
+        raise DroppedError("too few samples agree")
+    return Decision(values[0], agreement)
+
+
+def operators(text: str) -> Hashable:
+    """Queries and trees agree if they have the same operators in the same order."""
+    return tuple(STRUCTURE.findall(text))
+
+
+def sameness(value: Any) -> Hashable:
+    """Plans agree if their letters do up to the order of `+`; lists if they are as long; texts up to spelling."""
+    if isinstance(value, Expression):
+        return letters_key(value)
+    return len(value) if isinstance(value, list) else normalise(value)
+
+
+UNKNOWN = "unknown"
+LONGEST = 300  # characters of a single question or an answer
+
+
+def label(task: str) -> Callable[[str], str]:
+    def read(line: str) -> str:
+        word = line.strip(" .'\"`*").lower()
+        if word not in (TASKS[task].labels or ()):
+            raise DroppedError("no label")
+        return word
+
+    return read
+
+
+def plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expression]:
+    """A plan of two leaves or more."""
+
+    def read(line: str) -> Expression:
+        try:
+            expression: Expression = TASKS["translate_bnf"].parse(line)
+        except ExpressionError as error:
+            raise DroppedError(f"the plan does not parse ({error.code})") from error
+        if len(leaves(expression)) < 2:
+            raise DroppedError("the plan has one leaf")
+        planned = replace(question, route="complex", expression=render(expression))
+        _refuse(plan_fault(planned) or coverage_fault(coverage)(planned))
+        return expression
+
+    return read
+
+
+def written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
+    """A logical query or a tree of atomic operators, in canonical text."""
+
+    def read(line: str) -> str:
+        try:
+            text = TASKS[task].write(TASKS[task].parse(line))
+        except ExpressionError as error:
+            raise DroppedError(f"does not parse ({error.code})") from error
+        is_query = task == "translate_logic"
+        _refuse(query_fault(replace(question, query=text)) if is_query else tree_fault(replace(question, tree=text)))
+        return text
+
+    return read
+
+
+def parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str], list[str]]:
+    def read(line: str) -> list[str]:
+        try:
+            found = [" ".join(part.split()) for part in TASKS["decompose"].parse(line)]
+        except TaskOutputError as error:
+            raise DroppedError("the parts are no list of questions") from error
+        if len(found) < 2 or len({normalise(part) for part in found}) < len(found):
+            raise DroppedError("fewer than two parts, or one twice")
+        for part in found:
+            _single(part)
+        _refuse(coverage_fault(coverage)(replace(question, expression="", parts=tuple(found))))
+        return found
+
+    return read
+
+
+def next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]:
+    known = {normalise(step.question) for step in asked}
+
+    def read(line: str) -> str:
+        _single(line)
+        if normalise(line) in known:
+            raise DroppedError("the next question was asked before")
+        return line
+
+    return read
+
+
+def answer(documents: Sequence[Evidence]) -> Callable[[str], str]:
+    """Each value stands in a document, up to spelling; yes and no need none."""
+    texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
+
+    def read(line: str) -> str:
+        values = [" ".join(value.split()) for value in line.split(";") if value.strip()]
+        if not values or len(line) > LONGEST or normalise(line) == UNKNOWN:
+            raise DroppedError("no answer to a step")
+        for value in values:
+            said = normalise(value)
+            if said not in ("yes", "no") and not any(f" {said} " in text for text in texts):
+                raise DroppedError("an answer stands in no document")
+        return "; ".join(values)
+
+    return read
+
+
+@dataclass(frozen=True)
+class Simple:
+    """A single question and the answer that a document states."""
+
+    question: str
+    answer: str
+
+
+def simple_questions(title: str, text: str, most: int) -> Callable[[str], list[Simple]]:
+    """Those of a list that name the title and whose answer stands in the document and not in the question."""
+    said, name = f" {normalise(text)} ", title.partition(" (")[0]
+
+    def holds(row: Any) -> bool:
+        if not isinstance(row, dict) or not all(isinstance(row.get(k), str) for k in ("question", "answer")):
+            return False
+        asked, given = f" {normalise(row['question'])} ", normalise(row["answer"])
+        fine = bool(given) and f" {given} " in said and f" {given} " not in asked
+        one = len(row["question"]) <= LONGEST and "\n" not in row["question"] and not placeholders(row["question"])
+        return fine and one and row["question"].endswith("?") and mention(name, row["question"]) is not None
+
+    def read(line: str) -> list[Simple]:
+        try:
+            rows = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DroppedError("the questions are no JSON list") from error
+        found = [Simple(row["question"], row["answer"]) for row in rows if holds(row)] if isinstance(rows, list) else []
+        by_answer = {normalise(simple.answer): simple for simple in reversed(found)}
+        distinct = list({normalise(s.question): s for s in reversed(by_answer.values())}.values())
+        if not distinct:
+            raise DroppedError("no question that names the title and is answered by the document")
+        return distinct[:most]
+
+    return read
+
+
+def combined(title: str, simple: Sequence[Simple]) -> Callable[[str], str]:
+    """One question that names the title, keeps something of each question's words, and gives no answer away."""
+    name = title.partition(" (")[0]
+
+    def read(line: str) -> str:
+        if not line or len(line) > LONGEST * len(simple) or "{" in line:
+            raise DroppedError("no question")
+        if mention(name, line) is None:
+            raise DroppedError("the compound question does not name the title")
+        said = normalise(line)
+        if any(f" {normalise(s.answer)} " in f" {said} " for s in simple):
+            raise DroppedError("the compound question gives an answer away")
+        for single in simple:
+            words = _stems(single.question) - _stems(name)
+            if words and len(words & _stems(line)) < len(words) / 3:
+                raise DroppedError("the compound question leaves a part out")
+        return line
+
+    return read
+
+
+QUESTION_WORDS = frozenset(
+    ("whom", "whose", "what", "which", "when", "where", "many", "much", "does", "have", "been", "were", "that", "with")
+)
+
+
+def _stems(text: str) -> set[str]:
+    """The beginnings of words with four letters or more, question words aside."""
+    return {w[:5] for w in re.findall(r"\w{4,}", normalise(text)) if w not in QUESTION_WORDS}
+
+
+def _single(text: str) -> None:
+    if not text or len(text) > LONGEST or placeholders(text):
+        raise DroppedError("not one plain question")
+
+
+def _refuse(fault: str | None) -> None:
+    if fault:
+        raise DroppedError(fault)
