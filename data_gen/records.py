@@ -67,7 +67,7 @@ def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: S
 def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str) -> Row:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
-    gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
+    gold = task.write(example.gold) if task.language else example.gold
     agreement = question.agreement.get(example.task)
     return Row(
         id=identity,
@@ -84,7 +84,7 @@ def _record(question: AnnotatedQuestion, example: Example, identity: str, letter
         label=example.gold if task.labels else "",
         shape=letters,
         gold=json.dumps(gold, ensure_ascii=False),
-        entities=names if example.task.startswith("translate") else "",
+        entities=names if task.language else "",
         agreement="" if agreement is None else f"{agreement:.3f}",
     )
 

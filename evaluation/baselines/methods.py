@@ -17,7 +17,7 @@ from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.bnf import without_placeholders
-from revelator.tasks import Step
+from revelator.tasks import TRANSLATE_BNF, Step
 from revelator.trace import Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
@@ -203,7 +203,7 @@ async def descend_plan(run: Run) -> None:
         if faults := check(plan, rules="paper") or check(plan):
             raise PlanError(faults[0].message, diagnostics=faults)
 
-    plan = await routes.translate(run, "translate_bnf", require)
+    plan = await routes.translate(run, TRANSLATE_BNF, require)
     trace = run.recorder.trace
     trace.plan_source = "model" if plan else "fallback"
     plan = plan or Atomic(without_placeholders(run.question))

@@ -138,7 +138,7 @@ def grade_rows(
 ) -> list[GradedRow]:
     """Every row with the model's output; those that are `done` already are not asked again. `write` is given each new
     batch as it is scored."""
-    from serving.models.revelator_model import complete
+    from serving.models.local import complete
 
     graded = {row.id: row for row in done}
     by_task: dict[str, list[Row]] = {}

@@ -155,7 +155,7 @@ def _confusion_of_routes(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
         if counts := run.metrics["confusion"]:
             used = {*counts, *(label for row in counts.values() for label in row)}
             labels = [label for label in TASKS["route"].labels or () if label in used]
-            note = f"Gold routes down, {run.name}'s across; as dark as the share of the row."
+            note = "Gold routes down, predicted ones across. A cell is as dark as its share of the row."
             paint = partial(paint_confusion, counts=counts, labels=labels)
             yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
 

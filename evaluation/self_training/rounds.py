@@ -37,10 +37,10 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_text, write_bytes, write_json
 from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
-from revelator.trace import Node, Trace, in_order
-from serving.models.beams import Marks
+from revelator.trace import Node, Trace, sort_ids
+from serving.models.decoding import Marks
 from serving.models.engine import Engine
-from serving.models.revelator_model import BEAMS, complete
+from serving.models.local import BEAMS, complete
 from serving.protocols import Decoding
 
 BATCH = 32  # questions whose samples are drawn together
@@ -203,7 +203,7 @@ def _leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
     """One row a leaf, in the plan's order; the documents of a fan-out's members are its own. A leaf that names the
     known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
-    return [_leaf(atomic[id], _members(atomic, id), gold) for id in in_order(atomic) if "." not in id]
+    return [_leaf(atomic[id], _members(atomic, id), gold) for id in sort_ids(atomic) if "." not in id]
 
 
 def _members(atomic: dict[str, Node], id: str) -> list[Node]:
