@@ -45,9 +45,9 @@ from revelator.plans.names import WORD, words_of
 from revelator.registry import home_folder
 from revelator.rows import stream_rows
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
-from serving.models.constrained import Constraint
+from serving.models.decoding import Constraint
 from serving.models.engine import Engine
-from serving.models.revelator_model import complete
+from serving.models.local import complete
 from serving.models.triton import RemoteRevelator, TritonModels
 from serving.protocols import Completion
 from serving.triton.access import INNER, read_secret

@@ -71,7 +71,7 @@ def _make_record(
 ) -> Row:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
-    gold = task.write(example.gold) if example.task.startswith("translate") else example.gold
+    gold = task.write(example.gold) if task.language else example.gold
     agreement = question.agreement.get(example.task)
     return Row(
         id=identity,
@@ -88,7 +88,7 @@ def _make_record(
         label=example.gold if task.labels else "",
         shape=letters,
         gold=json.dumps(gold, ensure_ascii=False),
-        entities=names if example.task.startswith("translate") else "",
+        entities=names if task.language else "",
         agreement="" if agreement is None else f"{agreement:.3f}",
     )
 

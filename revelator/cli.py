@@ -68,7 +68,7 @@ COMMANDS: dict[str, Command | Group] = {
             "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
         }),
     }),
-    "train": Command("training.commands:train", "How do I fine-tune a base on an instruction set?"),
+    "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),

@@ -27,7 +27,9 @@ OTHER_PLACE = "name another folder, or remove it"
 
 @click.command()
 @click.argument("config", metavar="CONFIG.yaml")
-@click.option("--set", "sets", type=FOLDER, multiple=True, help="Instruction set (pretrain: several); overrides.")
+@click.option(
+    "--set", "sets", type=FOLDER, multiple=True, help="Instruction set (pretrain: several); overrides the file's."
+)
 @click.option("--base", help="`tiny`, a folder, or a Hub id; overrides the file's.")
 @click.option("--adapter", type=FOLDER, help="stage: grpo: the adapter that it begins with; overrides the file's.")
 @click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")

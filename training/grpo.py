@@ -86,7 +86,7 @@ class Inputs:
 
 
 def read_inputs(config: GrpoConfig) -> Inputs:
-    """Base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
+    """Reads base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
     needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
     if missing := [option for option, value in needed.items() if value is None]:
         raise ConfigError(f"{', '.join(missing)} must be given", hint="there, or in the configuration")
@@ -121,7 +121,7 @@ def read_inputs(config: GrpoConfig) -> Inputs:
 
 
 def select_plans(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> list[Row]:
-    """The rows; with `hard`, only the hard plans among rows of plans."""
+    """Returns the rows; with `hard`, of those whose plans can be executed only the hard ones."""
     if not config.hard:
         return list(rows)
     return [row for row in rows if not has_executable_plans(row.task) or is_hard(parse(json.loads(row.gold)), answers)]

@@ -31,6 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import transformers
 from rich.console import Console
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
@@ -63,6 +64,9 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
     """The whole stage. Returns `base` (its folder), `steps`, `tokens` and `exact`, the scores of dev rows by task."""
     if not config.sets or config.text is None or config.out is None:
         raise ConfigError("sets, text and out must be given", hint="give --set and --out, and `text` in the file")
+    if not Path(config.text).is_file():
+        raise ConfigError("no such file", where=f"text: {config.text}", hint="name a JSONL corpus of titles and texts")
+    transformers.logging.disable_progress_bar()
     base = base_folder(config.base) if config.base else None
     manifests = [verify_set(folder) for folder in config.sets]
     identity = identify_run(

@@ -94,7 +94,7 @@ class Inputs:
 
 
 def read_inputs(config: TrainConfig) -> Inputs:
-    """Base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
+    """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
     if config.set_folder is None or config.out is None:
         raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
     base = base_folder(config.base)

@@ -12,6 +12,7 @@ from evaluation.baselines.steps import merge, read, step
 from revelator.errors import PlanError
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.bnf import without_placeholders
+from revelator.tasks import TRANSLATE_BNF
 from serving.executor import routes
 from serving.executor.run import Run
 
@@ -22,7 +23,7 @@ async def qcompiler(run: Run) -> None:
         if faults := check(plan, rules="paper") or check(plan):
             raise PlanError(faults[0].message, diagnostics=faults)
 
-    plan = await routes.translate(run, "translate_bnf", require)
+    plan = await routes.translate(run, TRANSLATE_BNF, require)
     trace = run.recorder.trace
     trace.plan_source = "model" if plan else "fallback"
     plan = plan or Atomic(without_placeholders(run.question))

@@ -20,11 +20,10 @@ from rich.table import Table
 from evaluation.metrics.answers import normalise
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.labels import roc_auc
-from evaluation.metrics.plans import plan_score, query_score, tree_score
+from evaluation.metrics.plans import score_plan
 from evaluation.rows import append_rows, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
-from revelator.plans import art, logic, parse
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.tasks import TASKS
 from serving.protocols import Decoding
@@ -112,16 +111,12 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
     """The scores of one row's output, by name; the same names for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
-    gold = json.loads(row.gold)
-    if row.task == "translate_bnf":
-        question, names = TASKS[row.task].question(row.prompt), json.loads(row.entities)
-        return asdict(plan_score(output, parse(gold), question, names))
-    if row.task == "translate_logic":
-        return asdict(query_score(output, logic.parse(gold)))
-    if row.task == "translate_art":
-        return asdict(tree_score(output, art.parse(gold)))
+    gold, task = json.loads(row.gold), TASKS[row.task]
+    if task.language:
+        names = json.loads(row.entities or "[]")
+        return asdict(score_plan(task.language, output, gold, task.question(row.prompt), names))
     try:
-        written = TASKS[row.task].parse(output)
+        written = task.parse(output)
     except TaskOutputError:
         return {"equal": False}
     return {"equal": _comparable(written) == _comparable(gold)}
@@ -143,7 +138,7 @@ def grade_rows(
 ) -> list[GradedRow]:
     """Every row with the model's output; those that are `done` already are not asked again. `write` is given each new
     batch as it is scored."""
-    from serving.models.revelator_model import complete
+    from serving.models.local import complete
 
     graded = {row.id: row for row in done}
     by_task: dict[str, list[Row]] = {}

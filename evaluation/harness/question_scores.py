@@ -16,6 +16,7 @@ from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage
 from evaluation.metrics.retrieval import title_key, title_scores
 from revelator.errors import ExpressionError
 from revelator.plans import logic
+from revelator.tasks import translate_task
 from revelator.trace import Node, Trace
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
@@ -118,7 +119,9 @@ def plan_values(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -
 def cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
     calls: dict[str, int] = {}
     for node in trace.nodes:
-        task = f"translate_{trace.plan_language}" if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
+        task = (
+            translate_task(trace.plan_language).name if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
+        )
         if node.usage.model_calls and task not in unasked:
             calls[task] = calls.get(task, 0) + node.usage.model_calls
     usage = trace.usage

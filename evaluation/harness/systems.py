@@ -224,7 +224,7 @@ def _in_process(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Ser
 def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Revelator:
     import torch
 
-    from serving.models.revelator_model import LocalRevelator
+    from serving.models.local import LocalRevelator
 
     torch.manual_seed(config.seed)
     folder, _ = adapter_of(config)

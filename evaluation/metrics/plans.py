@@ -8,9 +8,10 @@ leaf's answer, and that no two relations have changed places.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import Any
 
 from data_gen.annotate.names import NAME_SPAN, find_mention
 from evaluation.metrics.answers import normalise
@@ -31,6 +32,7 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.plans.logic import joined
 from serving.retrieval.words import ASKING_WORDS, terms
 
@@ -106,6 +108,20 @@ def query_score(output: str, gold: logic.Query) -> QueryScore:
     return QueryScore(
         not logic.check(query), logic.equivalent(_normalise_terms(query), _normalise_terms(gold)), query == gold
     )
+
+
+SCORES: dict[PlanLanguage, Callable[[str, Any, str, Sequence[str]], PlanScore | QueryScore | TreeScore]] = {
+    BNF: plan_score,
+    LOGIC: lambda output, gold, question, names: query_score(output, gold),
+    ART: lambda output, gold, question, names: tree_score(output, gold),
+}
+
+
+def score_plan(
+    language: PlanLanguage, output: str, gold: str, question: str, names: Sequence[str]
+) -> PlanScore | QueryScore | TreeScore:
+    """Scores the text that a model wrote against gold, a text too, by the measures of the language."""
+    return SCORES[language](output, language.parse(gold), question, names)
 
 
 def _normalise_terms(query: logic.Query) -> logic.Query:

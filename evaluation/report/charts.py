@@ -1,258 +1,351 @@
-"""Charts as inline SVG: drawn 400 units wide, coloured by the page's CSS, so that they follow its light and its dark.
+"""The charts of a report, drawn by matplotlib as SVG that stands in the page and takes its colours, light or dark.
 
-Every text is escaped (`Markup.format`). A series has a number: its colour and its mark are the same in every chart of a
-page (classes `s0` … `s7` of style.css), and the mark differs where colours come round again.
+matplotlib draws with the stand-in colours of `COLOURS`; `draw` replaces each by a colour of the page's style sheet.
+Text stays text. What the mouse should tell about a mark is the mark's `gid`, "class|title"; `draw` makes a class and a
+title of it and drops all ids that nothing refers to, so that ids are unique in the page.
 """
 
 from __future__ import annotations
 
+import io
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
+from xml.etree import ElementTree
 
+import matplotlib
 from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-WIDTH = 400
-COLOURS = 8
-LEFT, RIGHT, TOP, BOTTOM = 44, 12, 10, 40
+from evaluation.metrics.bootstrap import bootstrap_columns
+from evaluation.metrics.retrieval import title_recall
+from evaluation.report.runs import MEASURE_NAMES, Estimate, LoadedRun, Series
+from revelator.errors import ExpressionError
+from revelator.plans import parse, to_letters
+from revelator.tasks import TASKS
+
+WIDTH = 400  # of a chart in px where a page shows it at its own size
+BAR = 15  # height of a bar with its gap in px
+SYSTEM_COLOURS = 8
+MARKS = (("o", "●"), ("s", "■"), ("^", "▲"), ("D", "◆"))  # of matplotlib, and as a character of the legend
 LOG_FROM = 20  # an axis whose largest value is so many times its smallest is logarithmic
+QUARTERS = (0, 0.25, 0.5, 0.75, 1)
+DEPTH = 20  # documents of a recall curve
 
-Figure = Mapping[str, float]  # n, value, low, high
+NAMED = ("ink", "soft", "grid", "paper", "cell", "on-cell", *(f"s{number}" for number in range(SYSTEM_COLOURS)))
+COLOURS = {name: f"#0000{number:02x}" for number, name in enumerate(NAMED, 1)}
+INK, SOFT, GRID, PAPER = (COLOURS[name] for name in NAMED[:4])
+STYLE: dict[Any, Any] = {  # matplotlib's type of its parameters is a list of all their names
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # a name with two dollar signs is no formula
+    "font.sans-serif": ["DejaVu Sans"],  # matplotlib brings it, so that it can measure texts
+    "font.size": 12,
+    "text.color": INK,
+    "axes.labelcolor": SOFT,
+    "axes.edgecolor": SOFT,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.spines.left": False,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "grid.color": GRID,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.major.size": 0,
+    "xtick.minor.size": 0,
+    "ytick.major.size": 0,
+    "lines.markersize": 9,
+    "lines.markeredgecolor": PAPER,
+}
+
+Paint = Callable[[Axes], None]
 
 
 @dataclass(frozen=True)
-class Series:
-    """A name in the legend, and the number that decides colour and mark."""
+class Chart:
+    """A chart to draw: `kind` says what it shows, `runs` are those that it is made from, `height` is in px."""
 
-    name: str
-    number: int
+    kind: str
+    title: str
+    note: str
+    runs: Sequence[LoadedRun]
+    height: float
+    paint: Paint
 
-    @property
-    def style(self) -> str:
-        return f"s{self.number % COLOURS}"
-
-
-@dataclass(frozen=True)
-class Axis:
-    """Values → units of the drawing, from `start` to `end`."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool = False
-
-    def __call__(self, value: float) -> float:
-        low, high, at = (_log(v) if self.log else v for v in (self.low, self.high, value))
-        return self.start + (at - low) / ((high - low) or 1) * (self.end - self.start)
-
-    @property
-    def ticks(self) -> list[float]:
-        if self.log:
-            powers = range(math.floor(_log(self.low)), math.ceil(_log(self.high)) + 1)
-            wide = _log(self.high) - _log(self.low) > 2
-            found = [m * 10.0**p for p in powers for m in ((1,) if wide else (1, 2, 5))]
-        else:
-            step = _step(self.high - self.low)
-            first, last = math.ceil(self.low / step - 1e-9), math.floor(self.high / step + 1e-9)
-            return [step * n for n in range(first, last + 1)]
-        return [tick for tick in found if self.low <= tick <= self.high]
+    def draw(self, id: str) -> Markup:
+        return draw(id, self.title, self.height, self.paint)
 
 
-def scatter(points: Sequence[tuple[Series, Figure, Figure]], x_label: str, y_label: str) -> Markup:
-    """A mark a series at its two means, with both intervals."""
-    x = _axis([v for _, figure, _ in points for v in _ends(figure)], LEFT, WIDTH - RIGHT)
-    height = 300
-    y = _axis([v for _, _, figure in points for v in _ends(figure)], height - BOTTOM, TOP, share=True)
-    parts = _frame(x, y, height, x_label, y_label)
-    for series, across, up in points:
-        left, right = x(across["value"]), y(up["value"])
-        parts += [
-            _line(x(across["low"]), right, x(across["high"]), right, f"whisker {series.style}"),
-            _line(left, y(up["low"]), left, y(up["high"]), f"whisker {series.style}"),
-            _mark(left, right, series, f"{series.name}: {number(across['value'])}, {up['value']:.3f}"),
+def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
+    """The charts for which the runs of one benchmark have figures."""
+    runs = select_charted_runs(runs)
+    return [
+        *_quality_against_cost(runs, measure),
+        *_quality_by_group(runs, measure),
+        *_confusion_of_routes(runs),
+        *_reliability_of_labels(runs),
+        *_recall_by_depth(runs),
+    ]
+
+
+def select_charted_runs(runs: Sequence[LoadedRun]) -> Sequence[LoadedRun]:
+    """All runs, or only those without an ablation if there are more runs than colours."""
+    whole = [run for run in runs if not run.run.ablation]
+    return whole if whole and len(runs) > SYSTEM_COLOURS else runs
+
+
+def _quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
+    runs = [run for run in runs if measure in run.figures and "wall_s" in run.figures]
+    if not runs:
+        return
+    note = "Up and to the left is better. Whiskers are 95 % intervals of both means."
+    tokens = [(run.series, run.tokens, run.figures[measure]) for run in runs]
+    seconds = [(run.series, run.figures["wall_s"], run.figures[measure]) for run in runs]
+    for kind, label, points in (("tokens", "tokens a question", tokens), ("latency", "seconds a question", seconds)):
+        title = f"{MEASURE_NAMES[measure]} against {label}"
+        paint = partial(paint_scatter, points=points, x_label=label, y_label=MEASURE_NAMES[measure])
+        yield Chart(f"quality-{kind}", title, note, runs, 300, paint)
+
+
+def _quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
+    if all("acc" in run.figures for run in runs):
+        measure = "acc"
+    groups = {"by-hops": "hops", "by-shape": "shape", "by-negation": "negations", "by-kind": "kind"}
+    titles = {"shape": "shape of the gold plan", "kind": "kind of question"}
+    for kind, group in groups.items():
+        measured = [(run, _group_estimates(run, group, measure)) for run in runs]
+        keys = dict.fromkeys(key for _, estimates in measured for key in estimates)
+        blocks = [
+            (name_group(group, key), [(run.series, found[key]) for run, found in measured if key in found])
+            for key in sorted(keys, key=lambda key: (len(key) if group != "kind" else 0, key))
         ]
-    return _svg(height, parts, f"{y_label} against {x_label}")
+        if blocks:
+            title = f"{MEASURE_NAMES[measure]} by {titles.get(group, group)}"
+            height = 40 + sum(BAR * (2.2 + len(members)) for _, members in blocks)
+            paint = partial(paint_bars, blocks=blocks, label=MEASURE_NAMES[measure])
+            drawn = [run for run, estimates in measured if estimates]
+            yield Chart(kind, title, "Groups of fewer than 5 questions are left out.", drawn, height, paint)
 
 
-def bars(groups: Sequence[tuple[str, Sequence[tuple[Series, Figure]]]], label: str) -> Markup:
-    """A block of horizontal bars a group, one bar a series, with its mark, its interval and its value in [0, 1]."""
-    top, bar, gap = 6.0, 15.0, 12.0
-    x = Axis(0.0, 1.0, 24, WIDTH - 46)
-    parts: list[Markup] = []
-    for name, members in groups:
-        parts.append(_text(12, top + 11, name, "group"))
-        top += 18
-        for series, figure in members:
-            end = x(max(0.0, min(1.0, figure["value"])))
-            middle = top + bar / 2 - 1
-            between = f"[{figure['low']:.3f}, {figure['high']:.3f}], n={figure['n']:.0f}"
-            said = f"{series.name}, {name}: {figure['value']:.3f} {between}"
-            parts += [
-                _mark(11, middle, series, said),
-                _rect(x(0), top, max(end - x(0), 1), bar - 2, f"bar {series.style}", said),
-                _line(x(max(0, figure["low"])), middle, x(min(1, figure["high"])), middle, "whisker ink"),
-                _text(WIDTH - 40, middle + 4, f"{figure['value']:.2f}", "value"),
-            ]
-            top += bar
-        top += gap
-    axis_at = top - gap + 4
-    for tick in (0, 0.25, 0.5, 0.75, 1):
-        parts.insert(0, _line(x(tick), 4, x(tick), axis_at, "grid"))
-        parts.append(_text(x(tick), axis_at + 14, number(tick), "tick middle"))
-    parts.append(_text((x(0) + x(1)) / 2, axis_at + 30, label, "axis middle"))
-    return _svg(axis_at + 36, parts, label)
+def _group_estimates(run: LoadedRun, group: str, measure: str) -> dict[str, Estimate]:
+    groups = run.metrics["groups"].get(group, {})
+    return {key: estimates[measure] for key, estimates in groups.items() if measure in estimates}
 
 
-def lines(curves: Sequence[tuple[Series, Sequence[float], Sequence[Figure]]], x_label: str, y_label: str) -> Markup:
-    """A line a series through its means, with the band of their intervals; both axes begin at 0."""
-    height = 280
-    x = Axis(0, max(x for _, xs, _ in curves for x in xs), LEFT, WIDTH - RIGHT)
-    y = Axis(0.0, 1.0, height - BOTTOM, TOP)
-    parts = _frame(x, y, height, x_label, y_label)
-    for series, xs, figures in curves:
-        above = [(x(at), y(f["high"])) for at, f in zip(xs, figures, strict=True)]
-        below = [(x(at), y(f["low"])) for at, f in zip(xs, figures, strict=True)]
-        parts.append(_shape("polygon", [*above, *reversed(below)], f"band {series.style}"))
-    for series, xs, figures in curves:
-        way = [(x(at), y(f["value"])) for at, f in zip(xs, figures, strict=True)]
-        parts.append(_shape("polyline", way, f"curve {series.style}"))
-        last = max(0, len(way) - 1)
-        for place in {0, last // 2, last}:
-            said = f"{series.name}, {x_label} {number(xs[place])}: {figures[place]['value']:.3f}"
-            parts.append(_mark(*way[place], series, said))
-    return _svg(height, parts, f"{y_label} by {x_label}")
+def name_group(group: str, key: str) -> str:
+    """`2` as "2 hops", a shape in the letters of its leaves."""
+    if group == "kind":
+        return key
+    if group == "shape":
+        try:
+            return to_letters(parse(key.replace("*", " * ").replace("+", " + ")))
+        except ExpressionError:
+            return key
+    return f"{key} {group.removesuffix('s') if key == '1' else group}"
 
 
-def confusion(counts: Mapping[str, Mapping[str, int]], names: Sequence[str]) -> Markup:
-    """Gold labels down, predicted ones across; a cell says how many, and is as dark as its share of the row."""
-    left, top, size = 100.0, 30.0, (WIDTH - 100 - 8) / max(4, len(names))
-    parts = [_text(left + size * (place + 0.5), 22, name, "tick middle small") for place, name in enumerate(names)]
-    for row, gold in enumerate(names):
+def _confusion_of_routes(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+    for run in runs:
+        if counts := run.metrics["confusion"]:
+            used = {*counts, *(label for row in counts.values() for label in row)}
+            labels = [label for label in TASKS["route"].labels or () if label in used]
+            note = "Gold routes down, predicted ones across. A cell is as dark as its share of the row."
+            paint = partial(paint_confusion, counts=counts, labels=labels)
+            yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
+
+
+def _reliability_of_labels(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+    for task in dict.fromkeys(task for run in runs for task in run.metrics["calibration"]):
+        drawn = [run for run in runs if task in run.metrics["calibration"]]
+        found = [(run, run.metrics["calibration"][task]) for run in drawn]
+        errors = "; ".join(f"{run.name} {_format_interval(one['ece'])}, n={one['ece']['n']}" for run, one in found)
+        note = f"Expected calibration error: {errors}. A dot's area is the share of answers in its bin."
+        paint = partial(paint_reliability, curves=[(run.series, one["bins"]) for run, one in found])
+        yield Chart("reliability", f"Reliability of {task}", note, drawn, 320, paint)
+
+
+def _recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+    runs = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
+    if runs:
+        note = "Gold pages among the first that the searches of an answered question found, taking turns."
+        paint = partial(paint_curves, curves=[(run.series, _measure_recalls(run)) for run in runs])
+        yield Chart("recall-curves", "Recall of gold pages", note, runs, 280, paint)
+
+
+def _measure_recalls(run: LoadedRun) -> list[Estimate]:
+    """The recall of gold pages among the first 1, 2, … `DEPTH`."""
+    rows = [row for row in run.rows if row.gold_titles and row.status != "error"]
+    values = [[title_recall([row.retrieved], row.gold_titles, k) for k in range(1, DEPTH + 1)] for row in rows]
+    return [{"n": one.n, "value": one.mean, "low": one.low, "high": one.high} for one in bootstrap_columns(values)]
+
+
+def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]], x_label: str, y_label: str) -> None:
+    """One mark for each series at its two means, with both intervals."""
+    lowest, highest = min(x["low"] for _, x, _ in points), max(x["high"] for _, x, _ in points)
+    if lowest > 0 and highest / lowest >= LOG_FROM:
+        axes.set_xscale("log")
+        axes.set_xlim(lowest / 1.3, highest * 1.3)
+        subs = (1.0, 2.0, 5.0) if highest / lowest < 60 else (1.0,)
+        axes.xaxis.set_major_locator(LogLocator(subs=subs))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        x_label += " (log)"
+    else:
+        axes.set_xlim(0, 1.08 * highest or 1)
+        axes.xaxis.set_major_locator(MaxNLocator(4))
+    axes.set_ylim(0, min(1, 1.08 * max(y["high"] for *_, y in points) or 1))
+    axes.set(xlabel=x_label, ylabel=y_label)
+    _format_ticks(axes)
+    for series, x, y in points:
+        colour = _colour(series)
+        axes.plot([x["low"], x["high"]], [y["value"]] * 2, color=colour, alpha=0.75, linewidth=1.8)
+        axes.plot([x["value"]] * 2, [y["low"], y["high"]], color=colour, alpha=0.75, linewidth=1.8)
+        _mark(axes, series, x["value"], y["value"], f"{format_number(x['value'])}, {y['value']:.3f}")
+
+
+def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Estimate]]]], label: str) -> None:
+    """A block of horizontal bars for each group: a mark, the bar with its interval, and the value in [0, 1]."""
+    beside = axes.get_yaxis_transform()  # x in shares of the width, so that marks and values stand outside of the axes
+    y = 0.0
+    for name, members in blocks:
+        axes.text(0, y, name, weight="bold", va="center")
+        for series, estimate in members:
+            y += 1
+            end, low, high = (max(0.0, min(1.0, estimate[part])) for part in ("value", "low", "high"))
+            title = f"{series.name}, {name}: {_format_interval(estimate)}, n={estimate['n']:.0f}"
+            axes.barh(y, max(end, 0.003), 0.85, color=_colour(series), gid=f"bar|{title}")
+            axes.plot([low, high], [y, y], color=INK, alpha=0.75, linewidth=1.8)
+            axes.plot(-0.045, y, _forms_of_mark(series)[0], color=_colour(series), clip_on=False, transform=beside)
+            axes.text(1.02, y, f"{estimate['value']:.2f}", va="center", transform=beside)
+        y += 1.6
+    axes.set(xlim=(0, 1), ylim=(y - 0.8, -0.8), xlabel=label, xticks=QUARTERS, yticks=())
+    _format_ticks(axes)
+
+
+def paint_confusion(axes: Axes, counts: Mapping[str, Mapping[str, int]], labels: Sequence[str]) -> None:
+    """Gold labels down, predicted ones across. A cell has its count, and is as dark as its share of the row."""
+    for y, gold in enumerate(labels):
         total = sum(counts.get(gold, {}).values())
-        parts.append(_text(left - 8, top + (row + 0.5) * size * 0.6 + 4, gold, "tick end small"))
-        for column, predicted in enumerate(names):
-            found = counts.get(gold, {}).get(predicted, 0)
-            share = found / total if total else 0.0
-            at = left + column * size, top + row * size * 0.6
-            said, dark = f"{gold} taken for {predicted}: {found} of {total}", f"{0.06 + 0.94 * share:.2f}"
-            parts.append(_rect(*at, size - 2, size * 0.6 - 2, "cell", said, dark))
-            ink = "on-cell" if share > 0.55 else "value"
-            parts.append(_text(at[0] + size / 2, at[1] + size * 0.3 + 3, f"{found}", f"{ink} middle"))
-    return _svg(top + len(names) * size * 0.6 + 6, parts, "confusion of routes")
+        for x, predicted in enumerate(labels):
+            count = counts.get(gold, {}).get(predicted, 0)
+            share = count / total if total else 0.0
+            cell = Rectangle((x - 0.49, y - 0.48), 0.98, 0.96, color=COLOURS["cell"], alpha=0.06 + 0.94 * share)
+            cell.set_gid(f"cell|{gold} taken for {predicted}: {count} of {total}")
+            axes.add_patch(cell)
+            ink = COLOURS["on-cell"] if share > 0.68 else INK
+            axes.text(x, y, f"{count}", ha="center", va="center", color=ink)
+    places = range(len(labels))
+    axes.set(xlim=(-0.5, len(labels) - 0.5), ylim=(len(labels) - 0.5, -0.5))
+    axes.set_xticks(places, labels, fontsize=10.5)
+    axes.set_yticks(places, labels, fontsize=10.5)
+    axes.xaxis.tick_top()
+    axes.grid(visible=False)
+    axes.spines["bottom"].set_visible(False)
 
 
-def reliability(curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> Markup:
-    """Accuracy of answers by how sure they were, a mark a bin, as large as its share; on the diagonal all is right."""
-    height = 320
-    x, y = Axis(0.0, 1.0, LEFT, WIDTH - RIGHT), Axis(0.0, 1.0, height - BOTTOM, TOP)
-    parts = _frame(x, y, height, "confidence", "share that is right")
-    parts.append(_line(x(0), y(0), x(1), y(1), "diagonal"))
+def paint_reliability(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
+    """The share of right answers by confidence; a dot for each bin, as large as the bin. The diagonal is calibrated."""
+    axes.plot([0, 1], [0, 1], color=SOFT, linestyle=(0, (4, 4)), linewidth=1)
     for series, bins in curves:
         total = sum(one["n"] for one in bins) or 1
-        way = [(x(one["confidence"]), y(one["accuracy"])) for one in bins]
-        parts.append(_shape("polyline", way, f"curve thin {series.style}"))
-        for at, one in zip(way, bins, strict=True):
-            radius = 3 + 9 * math.sqrt(one["n"] / total)
-            said = f"{series.name}: {one['accuracy']:.2f} right of {one['n']:.0f} given with {one['confidence']:.2f}"
-            parts.append(_circle(*at, radius, f"dot {series.style}", said))
-    return _svg(height, parts, "reliability of labels")
+        x, y = [one["confidence"] for one in bins], [one["accuracy"] for one in bins]
+        axes.plot(x, y, color=_colour(series), alpha=0.7, linewidth=1.2, clip_on=False, gid=f"curve|{series.name}")
+        for one in bins:
+            title = f"{one['accuracy']:.2f} right of {one['n']:.0f} given with {one['confidence']:.2f}"
+            size = 2 * (3 + 9 * math.sqrt(one["n"] / total))
+            _mark(axes, series, one["confidence"], one["accuracy"], title, size)
+    _unit_axes(axes, "confidence", "share that is right")
+    axes.set(xlim=(0, 1), xticks=QUARTERS)
 
 
-def number(value: float) -> str:
-    """As an axis writes it."""
-    if abs(value) >= 1000:
-        return f"{value / 1000:g}k"
-    return f"{value:.3g}"
+def paint_curves(axes: Axes, curves: Sequence[tuple[Series, Sequence[Estimate]]]) -> None:
+    """Recall by the number of pages, with the band of its intervals."""
+    for series, estimates in curves:
+        x = range(1, len(estimates) + 1)
+        low, high = ([one[part] for one in estimates] for part in ("low", "high"))
+        axes.fill_between(x, low, high, color=_colour(series), alpha=0.16, linewidth=0)
+        value = [one["value"] for one in estimates]
+        axes.plot(x, value, color=_colour(series), linewidth=2.2, gid=f"curve|{series.name}")
+        for place in {0, len(x) // 2, len(x) - 1}:
+            _mark(axes, series, x[place], value[place], f"{value[place]:.3f} of {x[place]} pages")
+    _unit_axes(axes, "pages", "recall")
+    axes.set_xlim(0, DEPTH)
+    axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def mark(series: Series) -> Markup:
-    """The mark of a series, for a legend."""
-    return Markup('<svg class="key" viewBox="0 0 16 16" aria-hidden="true">{}</svg>').format(_mark(8, 8, series, ""))
+def _unit_axes(axes: Axes, x_label: str, y_label: str) -> None:
+    axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, 1), yticks=QUARTERS)
+    _format_ticks(axes)
 
 
-def _log(value: float) -> float:
-    return math.log10(max(value, 1e-9))
+def _format_ticks(axes: Axes) -> None:
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_formatter(lambda value, _: format_number(value))
 
 
-def _step(span: float) -> float:
-    rough = (span or 1) / 4
-    power = 10 ** math.floor(math.log10(rough))
-    return next(power * m for m in (1, 2, 2.5, 5, 10) if power * m >= rough * 0.999)
+def _mark(axes: Axes, series: Series, x: float, y: float, title: str, size: float = 10) -> None:
+    (form, _), gid = _forms_of_mark(series), f"dot|{series.name}: {title}"
+    axes.plot(x, y, form, color=_colour(series), markersize=size, clip_on=False, zorder=3, gid=gid)
 
 
-def _ends(figure: Figure) -> tuple[float, float]:
-    return figure["low"], figure["high"]
+def _forms_of_mark(series: Series) -> tuple[str, str]:
+    """Marks take turns, too: with its colour each of 32 series has a mark of its own."""
+    return MARKS[(series.number + series.number // SYSTEM_COLOURS) % len(MARKS)]
 
 
-def _axis(values: Iterable[float], start: float, end: float, *, share: bool = False) -> Axis:
-    """Around all values, from 0 unless logarithmic; a `share` ends at 1 at most."""
-    found = list(values)
-    low, high = min(found), max(found)
-    if not share and low > 0 and high / low >= LOG_FROM:
-        return Axis(low / 1.3, high * 1.3, start, end, log=True)
-    high = high * 1.08 or 1.0
-    return Axis(0.0, min(high, 1.0) if share else high, start, end)
+def _colour(series: Series) -> str:
+    return COLOURS[f"s{series.number % SYSTEM_COLOURS}"]
 
 
-def _frame(x: Axis, y: Axis, height: float, x_label: str, y_label: str) -> list[Markup]:
-    parts = []
-    for tick in y.ticks:
-        parts += [
-            _line(x.start, y(tick), x.end, y(tick), "grid"),
-            _text(x.start - 6, y(tick) + 4, number(tick), "tick end"),
-        ]
-    for tick in x.ticks:
-        parts += [
-            _line(x(tick), y.start, x(tick), y.end, "grid"),
-            _text(x(tick), y.start + 15, number(tick), "tick middle"),
-        ]
-    parts.append(_line(x.start, y.start, x.end, y.start, "base"))
-    parts.append(_text((x.start + x.end) / 2, height - 6, x_label + (" (log)" if x.log else ""), "axis middle"))
-    middle = (y.start + y.end) / 2
-    turned = Markup('<text class="axis middle" transform="translate(11 {:.1f}) rotate(-90)">{}</text>')
-    return [*parts, turned.format(middle, y_label)]
+def draw_legend_mark(series: Series) -> Markup:
+    """The mark of a series as a character of its colour."""
+    form = Markup('<span class="key s{}" aria-hidden="true">{}</span>')
+    return form.format(series.number % SYSTEM_COLOURS, _forms_of_mark(series)[1])
 
 
-def _svg(height: float, parts: Iterable[Markup], label: str) -> Markup:
-    head = Markup('<svg class="chart" viewBox="0 0 {} {:.0f}" role="img" aria-label="{}">').format(WIDTH, height, label)
-    return head + Markup("").join(parts) + Markup("</svg>")
+def format_number(value: float) -> str:
+    """As an axis writes it: `0.25`, `12.5k`."""
+    return f"{value / 1000:g}k" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def _text(x: float, y: float, text: str, style: str) -> Markup:
-    return Markup('<text x="{:.1f}" y="{:.1f}" class="{}">{}</text>').format(x, y, style, text)
+def _format_interval(estimate: Estimate) -> str:
+    return f"{estimate['value']:.3f} [{estimate['low']:.3f}, {estimate['high']:.3f}]"
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, style: str) -> Markup:
-    return Markup('<line x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}" class="{}"/>').format(x1, y1, x2, y2, style)
+def draw(id: str, label: str, height: float, paint: Paint) -> Markup:
+    """The SVG of what `paint` draws on the axes of a new figure. `id` is unique in the page."""
+    with matplotlib.rc_context({**STYLE, "svg.hashsalt": id}):
+        figure = Figure(figsize=(WIDTH / 72, height / 72), layout="constrained")
+        paint(figure.subplots())
+        text = io.StringIO()
+        metadata = dict.fromkeys(("Creator", "Date", "Format", "Type"))
+        figure.savefig(text, format="svg", transparent=True, metadata=metadata)
+    names = {colour: name for name, colour in COLOURS.items()}
+    svg = re.sub("#0000[0-9a-f]{2}", lambda match: f"var(--{names[match[0]]})", text.getvalue())
+    return Markup(_fit_into_page(svg, label))
 
 
-def _rect(x: float, y: float, width: float, height: float, style: str, said: str, opacity: str = "1") -> Markup:
-    form = Markup('<rect x="{:.1f}" y="{:.1f}" width="{:.1f}" height="{:.1f}" class="{}" {}><title>{}</title></rect>')
-    return form.format(x, y, width, height, style, Markup('fill-opacity="{}"').format(opacity), said)
-
-
-def _circle(x: float, y: float, radius: float, style: str, said: str) -> Markup:
-    form = Markup('<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}" class="{}"><title>{}</title></circle>')
-    return form.format(x, y, radius, style, said)
-
-
-def _shape(kind: str, points: Iterable[tuple[float, float]], style: str) -> Markup:
-    way = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
-    return Markup('<{0} points="{1}" class="{2}"/>').format(Markup(kind), way, style)
-
-
-MARKS: tuple[Callable[[float, float], list[tuple[float, float]]], ...] = (
-    lambda x, y: [(x - 5, y - 5), (x + 5, y - 5), (x + 5, y + 5), (x - 5, y + 5)],
-    lambda x, y: [(x, y - 6), (x + 6, y + 5), (x - 6, y + 5)],
-    lambda x, y: [(x, y - 7), (x + 7, y), (x, y + 7), (x - 7, y)],
-)
-
-
-def _mark(x: float, y: float, series: Series, said: str) -> Markup:
-    """A circle, a square, a triangle or a diamond in turn; with its colour each of 32 series has a mark of its own."""
-    form = (series.number + series.number // COLOURS) % 4
-    if form == 0:
-        return _circle(x, y, 5.5, f"dot {series.style}", said)
-    way = " ".join(f"{a:.1f},{b:.1f}" for a, b in MARKS[form - 1](x, y))
-    return Markup('<polygon points="{}" class="dot {}"><title>{}</title></polygon>').format(way, series.style, said)
+def _fit_into_page(svg: str, label: str) -> str:
+    """Without matplotlib's own style, size and ids, but with classes and titles for the marks."""
+    for prefix, place in (("", "http://www.w3.org/2000/svg"), ("xlink", "http://www.w3.org/1999/xlink")):
+        ElementTree.register_namespace(prefix, place)
+    root = ElementTree.fromstring(re.sub(r"<style.*?</style>", "", svg, flags=re.DOTALL))
+    referred = set(re.findall(r"""["(]#([^")]+)[")]""", svg))
+    for element in list(root.iter()):
+        id = element.attrib.pop("id", "")
+        if id in referred:
+            element.set("id", id)
+        style, is_mark, title = id.partition("|")
+        if is_mark:
+            element.set("class", style)
+            head = ElementTree.Element("{http://www.w3.org/2000/svg}title")
+            head.text = title
+            element.insert(0, head)
+    root.attrib.pop("width"), root.attrib.pop("height")
+    root.attrib.update({"class": "chart", "role": "img", "aria-label": label})
+    return ElementTree.tostring(root, encoding="unicode")

@@ -1,8 +1,9 @@
-"""`revelator eval report`: runs → one page, one summary, and MLflow."""
+"""`revelator eval report`: write the page and the summary, and log both to MLflow with the figures of every run."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -13,17 +14,18 @@ from pathlib import Path
 import click
 
 from evaluation.costs.command import read_times
+from evaluation.harness.folder import METRICS, QUESTIONS, RUN
 from evaluation.options import FOLDER, HOME, REGISTERED, URI
-from evaluation.report import comparison
-from evaluation.report.page import cost_sheet, html, markdown, report_of
-from evaluation.report.runs import load
-from evaluation.report.sections import put
-from evaluation.report.tracking import log
+from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
+from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
+from revelator.registry import DIGEST_TAG, Version
 
 PAGE, SUMMARY = "report.html", "report.md"
+REPORT_TAG = "evaluation_report"  # of a registered version: the MLflow run that holds its latest report
+METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 
 
 @click.command()
@@ -31,18 +33,16 @@ PAGE, SUMMARY = "report.html", "report.md"
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--times", type=FOLDER, help="File of `revelator eval cost measure`: adds predicted throughput.")
-@click.option("--results", type=FOLDER, help="Page that gets systems and switches beside the papers' figures, too.")
 @click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
 @REGISTERED
 @HOME
 @URI
-@click.option("--json", "as_json", is_flag=True, help="Say as JSON what was written.")
+@click.option("--json", "as_json", is_flag=True, help="Print as JSON what was written.")
 def report(
     runs: tuple[Path, ...],
     out: Path,
     against: str | None,
     times: Path | None,
-    results: Path | None,
     mlflow: bool,
     name: str,
     home: Path,
@@ -51,39 +51,35 @@ def report(
 ) -> None:
     """Write one self-contained HTML page and a Markdown summary of RUNS.
 
-    RUNS are folders of whole runs (`revelator eval run`) and of retrieval alone (`revelator eval recall`), in the
-    order of the tables. Of each benchmark: a table with intervals, paired differences, plots, the worst and the most
-    different cases with both plans side by side, and how each figure is made again. The page asks for nothing from
-    any network. Figures, tables and page are logged to MLflow, under the registered version that a run measured.
+    RUNS are folders of `revelator eval run`, in the order of the tables. For each benchmark the page has tables with
+    intervals, paired differences, charts, the worst and the most different questions with two plans side by side,
+    and how to repeat each run. The page loads nothing from a network. Figures, tables and page are logged to MLflow,
+    under the registered version that a run measured.
 
     \b
     Examples:
       revelator eval report runs/eval/* --out runs/report
       revelator eval report runs/eval/auto runs/eval/naive-rag --against auto --out runs/report
       revelator eval report runs/eval/auto --out runs/report --no-mlflow --json
-      revelator eval report runs/evaluations/compare-*/* --against auto --out runs/report --results docs/results.md
     """
-    loaded = load(runs)
+    loaded = load_runs(runs)
     if against and against not in {run.name for run in loaded}:
         known = ", ".join(dict.fromkeys(run.name for run in loaded))
         raise ConfigError(f"no run of a system {against!r}", where="--against", hint=f"systems: {known}")
-    command, now = asked(sys.argv[1:], runs), datetime.now(UTC)
-    made = report_of(
+    built = build_report(
         loaded,
         against=against,
-        command=command,
-        made=now.strftime("%Y-%m-%d %H:%M UTC"),
+        command=format_command(sys.argv[1:], runs),
+        made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
-        costs=cost_sheet(loaded, read_times(times)) if times else None,
+        costs=build_cost_table(loaded, read_times(times)) if times else None,
     )
-    if results:
-        put(results, comparison.SECTION, comparison.section(loaded, command, now.date().isoformat()))
-    write_bytes(out / SUMMARY, markdown(made).encode())
-    write_bytes(out / PAGE, html(made).encode())
+    write_bytes(out / SUMMARY, render_markdown(built).encode())
+    write_bytes(out / PAGE, render_html(built).encode())
     run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
-        run_id, versions = log(made, loaded, out, name)
+        run_id, versions = log_report(built, loaded, out, name)
     written = {"page": str(out / PAGE), "summary": str(out / SUMMARY)}
     if as_json:
         click.echo(json.dumps(written | {"run_id": run_id, "versions": versions}))
@@ -94,12 +90,92 @@ def report(
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
-def asked(arguments: Sequence[str], runs: Sequence[Path]) -> str:
+def format_command(arguments: Sequence[str], runs: Sequence[Path]) -> str:
     """The command as a person types it: `DIR/*` where every run in a folder is named."""
     rest = [text for text in arguments if Path(text) not in runs]
     shown: list[str] = []
     for parent in dict.fromkeys(run.parent for run in runs):
         named = [run for run in runs if run.parent == parent]
-        whole = len(named) > 1 and {place.parent for place in parent.glob("*/run.json")} == {*named}
-        shown += [f"{shlex.quote(str(parent))}/*"] if whole else [shlex.quote(str(run)) for run in named]
+        is_whole = len(named) > 1 and {place.parent for place in parent.glob(f"*/{RUN}")} == {*named}
+        shown += [f"{shlex.quote(str(parent))}/*"] if is_whole else [shlex.quote(str(run)) for run in named]
     return " ".join(["revelator", *map(shlex.quote, rest), *shown])
+
+
+def log_report(report: Report, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
+    """Log the files in `out`, the tables and, nested below, each run. `registry.connect` comes first.
+
+    Return the id of the MLflow run, and the versions of the registered model `name` that figures were logged under.
+    """
+    import mlflow
+
+    versions = _registered_versions(name)
+    with registry.store_errors(), mlflow.start_run(run_name=f"report-{out.name}") as parent:
+        mlflow.set_tags({"kind": "report", "command": report.command[:4000]})
+        for place, table in _named_tables(report).items():
+            columns = {head: [row[column] for row in table.cells] for column, head in enumerate(table.head)}
+            mlflow.log_table(columns, f"tables/{place}.json")
+        measured = {run.folder: _measured_version(run, versions) for run in runs}
+        for run in runs:
+            _log_run(run, measured[run.folder])
+        mlflow.log_artifacts(str(out))
+        found = {version.version: version for version in measured.values() if version}
+        for version in found.values():
+            registry.tag_version(version, REPORT_TAG, parent.info.run_id)
+    return str(parent.info.run_id), sorted(found)
+
+
+def _log_run(run: LoadedRun, version: Version | None) -> None:
+    import mlflow
+
+    about = run.run
+    with mlflow.start_run(run_name=f"{run.name} on {run.benchmark}"[:250], nested=True):
+        mlflow.set_tags(
+            {
+                "kind": "evaluation",
+                "benchmark": run.benchmark,
+                "system": run.name,
+                "config_hash": about.config_hash,
+                "version": str(version.version) if version else "",
+                "machine": about.machine,
+                "command": about.command[:4000],
+            }
+        )
+        mlflow.log_params({name: str(value)[:500] for name, value in about.config.items()} | {"seed": about.seed})
+        figures = {_metric_name(name): estimate for name, estimate in run.figures.items()}
+        mlflow.log_metrics(
+            {f"{name}{end}": figures[name][part] for name in figures for part, end in METRIC_ENDINGS.items()}
+        )
+        model = re.search(r"\bm-[0-9a-f]{16,}\b", version.source) if version else None
+        if model:  # a version has several runs: there each metric also names its benchmark and system
+            place = f"{_metric_name(run.benchmark)}/{_metric_name(run.name)}"
+            own = {f"{place}/{name}": estimate["value"] for name, estimate in figures.items()}
+            mlflow.log_metrics(own, model_id=model[0])
+        for file in (RUN, METRICS, QUESTIONS):
+            mlflow.log_artifact(str(run.folder / file), "run")
+
+
+def _metric_name(name: str) -> str:
+    """MLflow allows no `@` in the name of a metric."""
+    return re.sub(r"[^\w./ -]", "_at_" if "@" in name else "_", name)
+
+
+def _registered_versions(name: str) -> list[Version]:
+    with registry.store_errors():
+        known = registry.client().search_model_versions(f"name='{name}'")
+    return [Version(name, int(v.version), v.tags.get("run_id", ""), v.source or "", dict(v.tags)) for v in known]
+
+
+def _measured_version(run: LoadedRun, versions: Sequence[Version]) -> Version | None:
+    """The registered version whose manifest is that of the run's adapter."""
+    manifest = run.run.adapter.get("manifest")
+    return next((version for version in versions if manifest and version.tags.get(DIGEST_TAG) == manifest), None)
+
+
+def _named_tables(report: Report) -> dict[str, Table]:
+    """Every table by the name of its file."""
+    tables = {
+        f"{section.name}-{number}": table for section in report.sections for number, table in enumerate(section.tables)
+    }
+    if report.costs:
+        tables["cost"] = report.costs
+    return {re.sub(r"[^\w.-]+", "-", name): table for name, table in tables.items()}

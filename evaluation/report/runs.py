@@ -1,15 +1,14 @@
-"""Runs as they were read for a report: grouped by benchmark, named, compared question by question."""
+"""Load the runs of a report, and compare them question by question."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.report.charts import Figure, Series
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 
@@ -32,12 +31,23 @@ COSTS = {
     "wall_s": "wall, s",
     "path_s": "critical path, s",
 }
-QUALITY = ("f1", "ndcg@10", "recall", "letters")  # the first that a run has is what its plots show
+MEASURE_NAMES = MEASURES | COSTS | {"complete": "complete"}
+MAIN_MEASURES = ("f1", "ndcg@10", "recall", "letters")  # charts and cases show the first that all runs have
+
+Estimate = Mapping[str, float]  # n, value (the mean), low and high (its 95 % bootstrap interval)
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """One run: its record, its rows in the order of its ids, its metrics, and its place in every legend."""
+class Series:
+    """A system in the legend. Its number decides its colour and its mark, the same in every chart of a page."""
+
+    name: str
+    number: int
+
+
+@dataclass(frozen=True)
+class LoadedRun:
+    """One run: its record, its rows in the order of its ids, and its metrics."""
 
     folder: Path
     run: Run
@@ -54,81 +64,77 @@ class Loaded:
         return str(self.run.benchmark["name"])
 
     @property
-    def card(self) -> str:
-        """The id of the part of a page that says how this run is made again."""
+    def anchor(self) -> str:
+        """The id of the part of the page that says how to repeat this run."""
         return f"run-{self.series.number}-{sha256_text(str(self.folder.resolve()))[:8]}"
 
     @property
-    def figures(self) -> dict[str, Figure]:
+    def figures(self) -> dict[str, Estimate]:
         return self.metrics["figures"]
 
     @property
-    def tokens(self) -> Figure:
+    def tokens(self) -> Estimate:
         """Tokens in and out together, a question."""
-        return figure([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.counted])
+        return estimate_mean([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.counted])
 
 
-def load(folders: Sequence[Path]) -> list[Loaded]:
-    """What lies in the folders. ArtifactError for one that is no run or not whole; ConfigError for one named twice."""
+def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
+    """Read every folder. Raise ArtifactError for a folder that is not a complete run, ConfigError for a duplicate."""
     if len({folder.resolve() for folder in folders}) < len(folders):
         raise ConfigError("a run is named twice", hint="name each folder once")
-    read = [(folder, read_run(folder)) for folder in folders]
-    names = _names([run for _, run in read])
-    whole = [name for (_, run), name in zip(read, names, strict=True) if not run.ablation]  # these first: see plotted
-    numbers = {name: number for number, name in enumerate(dict.fromkeys([*whole, *names]))}
+    runs = [read_run(folder) for folder in folders]
+    names = _name_runs(runs)
+    without_ablation = [name for run, name in zip(runs, names, strict=True) if not run.ablation]
+    # Systems without ablations get the first numbers: in a report of many runs the charts show only them.
+    numbers = {name: number for number, name in enumerate(dict.fromkeys([*without_ablation, *names]))}
     return [
-        Loaded(folder, run, read_questions(folder, run), read_metrics(folder), Series(name, numbers[name]))
-        for (folder, run), name in zip(read, names, strict=True)
+        LoadedRun(folder, run, read_questions(folder, run), read_metrics(folder), Series(name, numbers[name]))
+        for folder, run, name in zip(folders, runs, names, strict=True)
     ]
 
 
-def _names(runs: Sequence[Run]) -> list[str]:
-    """The system of each run; where two of one benchmark have the same, what tells them apart stands behind it."""
-    names = [run.name for run in runs]
-    keys = [(run.benchmark["name"], name) for run, name in zip(runs, names, strict=True)]
+def _name_runs(runs: Sequence[Run]) -> list[str]:
+    """The system of each run. Two runs of one system on one benchmark also show their generator and configuration."""
+    keys = [(run.benchmark["name"], run.name) for run in runs]
     return [
-        f"{name} · {run.generator or 'embedded'} {run.config_hash[:6]}" if keys.count(key) > 1 else name
-        for run, name, key in zip(runs, names, keys, strict=True)
+        f"{run.name} · {run.generator or 'embedded'} {run.config_hash[:6]}" if keys.count(key) > 1 else run.name
+        for run, key in zip(runs, keys, strict=True)
     ]
 
 
-def by_benchmark(runs: Sequence[Loaded]) -> list[tuple[str, list[Loaded]]]:
+def group_by_benchmark(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
     names = dict.fromkeys(run.benchmark for run in runs)
-    return [(name, [run for run in runs if run.benchmark == name]) for name in names]
+    return {name: [run for run in runs if run.benchmark == name] for name in names}
 
 
-def quality(runs: Sequence[Loaded]) -> str:
-    """The measure that all of these runs have and their plots show."""
-    return next((name for name in QUALITY if all(name in run.figures for run in runs)), "complete")
+def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
+    """The measure of quality that all of these runs have."""
+    return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "complete")
 
 
-def measure_name(measure: str) -> str:
-    return MEASURES.get(measure) or COSTS.get(measure) or measure
-
-
-def figure(values: Sequence[float]) -> Figure:
+def estimate_mean(values: Sequence[float]) -> Estimate:
     found = bootstrap(values)
     return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}
 
 
-def differences(run: Loaded, reference: Loaded, measures: Sequence[str]) -> dict[str, Figure]:
-    """Paired: of the questions that both have, `run` less `reference`, for each measure that both score."""
-    theirs = {row.id: row for row in reference.rows}
-    pairs = [(row, theirs[row.id]) for row in run.rows if row.id in theirs]
+def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Sequence[str]) -> dict[str, Estimate]:
+    """The mean of `run` minus `reference` over the questions of both, for each measure that both score."""
+    rows = {row.id: row for row in reference.rows}
+    pairs = [(row, rows[row.id]) for row in run.rows if row.id in rows]
     found = {}
     for measure in measures:
-        values = [(value_of(one, measure), value_of(other, measure)) for one, other in pairs]
-        both = [ours - other for ours, other in values if ours is not None and other is not None]
-        if both:
-            found[measure] = figure(both)
+        values = [(measure_row(row, measure), measure_row(other, measure)) for row, other in pairs]
+        differences = [ours - theirs for ours, theirs in values if ours is not None and theirs is not None]
+        if differences:
+            found[measure] = estimate_mean(differences)
     return found
 
 
-def value_of(row: QuestionRow, measure: str) -> float | None:
-    """A score or a cost of a row, None where it has none; an answer score of a question that was refused is 0."""
-    if measure == "model_calls":
-        return float(sum(row.cost.model_calls.values())) if row.counted else None
+def measure_row(row: QuestionRow, measure: str) -> float | None:
+    """A score or a cost of one question, None if it has none. A refused question scores 0 for its answer."""
     if measure in COSTS:
-        return float(getattr(row.cost, measure)) if row.counted else None
+        if not row.counted:
+            return None
+        return float(sum(row.cost.model_calls.values()) if measure == "model_calls" else getattr(row.cost, measure))
     refused = 0.0 if row.status == "error" and measure in ("em", "acc", "f1") else None
     return row.scores.get(measure, refused)

@@ -134,7 +134,7 @@ def round_(
     from serving.executor import Executor
     from serving.models.engine import Engine
     from serving.models.generators import EmbeddedGenerator
-    from serving.models.revelator_model import LocalRevelator
+    from serving.models.local import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.index import LocalRetriever
 

@@ -10,9 +10,9 @@ from data_gen.self_training import PLANNED
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 from revelator.plans.language import BNF
-from serving.models.beams import Marks
+from serving.models.decoding import Marks
 from serving.models.engine import Engine
-from serving.models.revelator_model import BEAMS, complete
+from serving.models.local import BEAMS, complete
 from serving.protocols import Decoding
 
 Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each

@@ -17,7 +17,18 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
 from revelator.plans.bnf import without_placeholders
-from revelator.tasks import TASKS, DecomposeInput, EndInput, RefineInput, RouteInput, Step, TranslateInput
+from revelator.tasks import (
+    TASKS,
+    TRANSLATE_BNF,
+    TRANSLATE_LOGIC,
+    DecomposeInput,
+    EndInput,
+    RefineInput,
+    RouteInput,
+    Step,
+    Task,
+    TranslateInput,
+)
 from revelator.trace import Node, PlanSource
 from serving.executor.run import Run, merge_plan, merge_steps
 from serving.executor.scheduler import PlanRun
@@ -74,7 +85,7 @@ async def compound(run: Run) -> None:
 
 
 async def compile_plan(run: Run) -> None:
-    expression = await translate(run, "translate_bnf", lambda plan: require_valid(plan, run.limits))
+    expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
             f"no plan that the model wrote could be run ({last_fault(run)}): the question went through the loop"
@@ -90,7 +101,7 @@ async def logical(run: Run) -> None:
     if run.given is not None:
         query = await offload(len(run.given), partial(_read_query, run.given))
     else:
-        query = await translate(run, "translate_logic", _require_answerable)
+        query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
     if query is None:
         run.degrade(
             f"no query that the model wrote could be run ({last_fault(run)}): the question's words found the documents"
@@ -166,25 +177,26 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
     return node
 
 
-async def translate(run: Run, task: str, require: Callable[[Any], None]) -> Any:
+async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any:
     """Returns the model's first plan that parses and passes `require`, or None; each fault becomes a diagnostic."""
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
     with run.recorder.running(node):
         for temperature in TEMPERATURES:
-            [output] = await run.models.complete(node, task, [TranslateInput(run.question)], temperature=temperature)
+            asked = [TranslateInput(run.question)]
+            [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
             attempts.append({"temperature": temperature, "output": output})
             if node.detail.get("degraded"):
                 run.degrade("the plan could not be closed within its budget: the question is asked as it stands")
             try:
-                plan = TASKS[task].parse(output)
+                plan = task.parse(output)
                 require(plan)
             except (ExpressionError, PlanError) as error:
                 attempts[-1]["error"] = str(error)
                 run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
             else:
-                node.answers = [TASKS[task].write(plan)]
+                node.answers = [task.write(plan)]
                 return plan
         node.status, node.error = "failed", f"none of {len(TEMPERATURES)} plans could be run"
     return None

@@ -32,6 +32,7 @@ from revelator.plans.art import (
     substitute,
     substituted_size,
 )
+from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
@@ -277,12 +278,12 @@ async def _write_tree(run: Run) -> Art:
 
     Raises PlanError where it writes neither.
     """
-    tree: Art | None = await routes.translate(run, "translate_art", lambda art: require_valid_tree(art, run.limits))
+    tree: Art | None = await routes.translate(run, TRANSLATE_ART, lambda art: require_valid_tree(art, run.limits))
     if tree is not None:
         return replace(tree, question=escape(run.question))
     wrong = routes.last_fault(run)
     plan: Expression | None = await routes.translate(
-        run, "translate_bnf", lambda plan: routes.require_valid(plan, run.limits)
+        run, TRANSLATE_BNF, lambda plan: routes.require_valid(plan, run.limits)
     )
     if plan is None:
         raise PlanError(

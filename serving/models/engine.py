@@ -2,7 +2,7 @@
 
 Label tasks write no token: forward passes over all prompts give a probability for each label; prompts that begin alike,
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
-generate, held to a grammar if one is given (`constrained`). Their prompts are padded on the left, so that the last
+generate, held to a grammar if one is given (`decoding`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
 GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/results.md).
 """
@@ -24,12 +24,9 @@ from transformers.utils import logging
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.plans.grammar import Grammar
-from serving.models import onnx_graph
-from serving.models.beams import Marks
-from serving.models.constrained import Constraint, Vocabulary
-from serving.models.onnx_model import OnnxModel
+from serving.models.decoding import Constraint, Marks, Vocabulary, raise_if_cancelled
+from serving.models.onnx_model import FAMILIES, OnnxModel, is_supported
 from serving.models.packing import pack
-from serving.models.sampling import go_on
 from serving.models.transformers_model import Cache, TransformersModel
 
 BATCH_TOKENS = 16_384  # prompt tokens, padding included, in one forward pass: bounds memory, not throughput
@@ -133,7 +130,7 @@ class Engine:
         rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
         for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
-            go_on(cancelled)
+            raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars else None
             constraint = Constraint(self._vocabulary, held, room, temperature) if held else None
@@ -161,7 +158,7 @@ class Engine:
         rows = self._tokenized(prompts, reserve=None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
         for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
-            go_on(cancelled)
+            raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
             for index, texts in zip(indices, found, strict=True):
@@ -221,10 +218,10 @@ def _device() -> str:
 
 
 def _runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
-    fits = model.device.type == "cpu" and onnx_graph.supported(model.config)
+    fits = model.device.type == "cpu" and is_supported(model.config)
     if runtime == "onnx" and not fits:
         raise ConfigError(
-            f"ONNX Runtime serves {' and '.join(onnx_graph.FAMILIES)} on a CPU, not {model.config.model_type} on"
+            f"ONNX Runtime serves {' and '.join(FAMILIES)} on a CPU, not {model.config.model_type} on"
             f" {model.device.type}",
             where="runtime",
             hint="leave the runtime at auto",

@@ -1,4 +1,4 @@
-"""A causal language model on transformers: what serves on a GPU, and architectures that `onnx_graph` does not know."""
+"""A causal language model on transformers: what serves on a GPU, and architectures that `onnx_model` does not know."""
 
 from __future__ import annotations
 
@@ -14,10 +14,8 @@ from transformers import (
     StoppingCriteriaList,
 )
 
-from serving.models.beams import Marks
-from serving.models.constrained import Constraint
+from serving.models.decoding import Constraint, Marks, add_noise, raise_if_cancelled
 from serving.models.packing import Pack
-from serving.models.sampling import drawn, go_on
 
 Cache = Literal["dynamic", "static"]
 
@@ -38,7 +36,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
-        go_on(cancelled)
+        raise_if_cancelled(cancelled)
         device = self.model.device
         return self.model(
             input_ids=group.ids[None].to(device),
@@ -50,7 +48,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
-        go_on(cancelled)
+        raise_if_cancelled(cancelled)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         return self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1]
 
@@ -124,7 +122,7 @@ class _Draw(LogitsProcessor):
         self._temperature = temperature
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return drawn(scores, self._temperature)
+        return add_noise(scores, self._temperature)
 
 
 class _Held(LogitsProcessor):
@@ -144,5 +142,5 @@ class _Cancellation(StoppingCriteria):
         self._cancelled = cancelled
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor, **kwargs: Any) -> torch.Tensor:
-        go_on(self._cancelled)
+        raise_if_cancelled(self._cancelled)
         return torch.zeros(len(input_ids), dtype=torch.bool, device=input_ids.device)

@@ -106,6 +106,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         hops=2 + n % 3,
         depth=2,
         negations=n % 3 if benchmark == "negations" else 0,
+        kind=("bridge", "comparison")[n % 2],
         gold_titles=wanted,
         retrieved=() if system == "direct" else titles,
         labels=labels,

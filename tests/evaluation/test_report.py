@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -16,12 +17,18 @@ from click.testing import CliRunner
 
 from evaluation.costs.command import FORMAT
 from evaluation.harness.folder import METRICS
-from evaluation.report.charts import Series, bars, mark, number, scatter
-from evaluation.report.command import report
-from evaluation.report.page import interval_text
-from evaluation.report.plans import drawn
-from evaluation.report.plots import plotted
-from evaluation.report.runs import differences, load
+from evaluation.report.cases import draw_plan, find_most_different_cases, find_worst_cases
+from evaluation.report.charts import (
+    draw,
+    draw_legend_mark,
+    format_number,
+    paint_bars,
+    paint_scatter,
+    select_charted_runs,
+)
+from evaluation.report.command import format_command, report
+from evaluation.report.page import build_report, format_interval
+from evaluation.report.runs import Series, compare_runs, load_runs
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file, write_json
 from tests.evaluation.report_runs import BITE, write_runs
@@ -33,6 +40,7 @@ KINDS = {
     "by-hops",
     "by-shape",
     "by-negation",
+    "by-kind",
     "confusion",
     "reliability",
     "recall-curves",
@@ -83,13 +91,14 @@ def test_the_page_is_whole_and_readable_in_a_browser(browser: Any, made: Path, w
     assert said == []
     assert page.title() == "Evaluation report"
     assert page.evaluate("document.documentElement.scrollWidth") <= width, "the page is wider than its window"
-    plots = page.evaluate(PLOTS)
-    assert {plot["kind"] for plot in plots} == KINDS
-    for plot in plots:
-        assert plot["width"] >= 0.8 * min(width - 80, 300) and plot["height"] > 40, plot
-        assert plot["marks"] > 0 and plot["outside"] == [], plot
-        assert plot["smallest"] >= 8.5, f"text of {plot['smallest']} px in {plot}"
-        assert plot["contrast"] >= 3, plot
+    charts = page.evaluate(CHARTS)
+    assert {chart["kind"] for chart in charts} == KINDS
+    for chart in charts:
+        assert chart["width"] >= 0.8 * min(width - 80, 300) and chart["height"] > 40, chart
+        assert chart["marks"] > 0 and chart["outside"] == [], chart
+        assert chart["smallest"] >= 8.5, f"text of {chart['smallest']} px in {chart}"
+        assert chart["contrast"] >= 3, chart
+        assert chart["kind"] == "confusion" or chart["textContrast"] >= 4.5, chart
     assert page.evaluate(CONTRAST) >= 4.5, "the page's text stands out too little"
     for case in page.query_selector_all(".case"):
         left, right = (side.bounding_box() for side in case.query_selector_all(".sides > div"))
@@ -107,20 +116,21 @@ const ratio = (one, other) => {
   const [a, b] = [light(one), light(other)].sort((x, y) => y - x); return (a + .05) / (b + .05); };
 const paper = getComputedStyle(document.body).backgroundColor;
 """
-PLOTS = (
+CHARTS = (
     "() => {"
     + LUMINANCE
     + """
-  return [...document.querySelectorAll('figure[data-plot]')].map(figure => {
+  return [...document.querySelectorAll('figure[data-chart]')].map(figure => {
     const svg = figure.querySelector('svg.chart'), box = svg.getBoundingClientRect();
     const texts = [...svg.querySelectorAll('text')], scale = box.width / svg.viewBox.baseVal.width;
     const outside = texts.filter(t => { const b = t.getBoundingClientRect();
       return b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1; });
-    return {kind: figure.dataset.plot, width: box.width, height: box.height,
+    return {kind: figure.dataset.chart, width: box.width, height: box.height,
       marks: svg.querySelectorAll('.dot, .bar, .cell, .curve').length, outside: outside.map(t => t.textContent),
       smallest: Math.min(...texts.map(t => parseFloat(getComputedStyle(t).fontSize) * scale)),
-      contrast: Math.min(21, ...[...svg.querySelectorAll('.dot, .bar')]
-        .map(mark => ratio(getComputedStyle(mark).fill, paper)))};
+      contrast: Math.min(21, ...[...svg.querySelectorAll('.dot use, .bar path')]
+        .map(mark => ratio(getComputedStyle(mark).fill, paper))),
+      textContrast: Math.min(...texts.map(t => ratio(getComputedStyle(t).fill, paper)))};
   });
 }"""
 )
@@ -154,12 +164,17 @@ def test_the_page_asks_for_nothing_and_no_text_of_a_question_or_document_becomes
     assert all(not name.startswith("on") for _, attributes in found.tags for name in attributes)
     links = [value for _, attributes in found.tags for name, value in attributes.items() if name in ("href", "src")]
     assert links and all(str(link).startswith(("#", "data:")) for link in links)
-    targets = {attributes.get("id") for _, attributes in found.tags}
-    assert {str(link)[1:] for link in links if str(link).startswith("#")} <= targets
     assert BITE in found.text
 
 
-def test_every_plot_and_table_says_how_it_is_made_again(made: Path) -> None:
+def test_every_id_of_the_page_is_its_own_and_every_reference_to_one_is_met(made: Path) -> None:
+    page = (made / "report.html").read_text(encoding="utf-8")
+    ids = [attributes["id"] for _, attributes in Tags(page).tags if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="|url\()#([^")]+)', page)) <= set(ids)
+
+
+def test_every_chart_and_table_says_how_it_is_made_again(made: Path) -> None:
     text = (made / "report.html").read_text(encoding="utf-8")
     for figure in re.findall(r"<figure.*?</figure>", text, re.S):
         assert "revelator " in figure and "config " in figure and "data " in figure and "adapter " in figure
@@ -171,13 +186,34 @@ def test_every_plot_and_table_says_how_it_is_made_again(made: Path) -> None:
 
 
 def test_differences_are_paired_and_of_shared_questions_alone(runs: list[Path]) -> None:
-    loaded = load(runs)
-    auto, rag, direct, *_ = loaded
-    found = differences(rag, auto, ["f1", "tokens_in", "recall"])
+    auto, rag, direct, *_ = load_runs(runs)
+    found = compare_runs(rag, auto, ["f1", "tokens_in", "recall"])
     theirs = {row.id: row.scores["f1"] for row in auto.rows}
     gaps = [row.scores["f1"] - theirs[row.id] for row in rag.rows]
     assert found["f1"]["value"] == pytest.approx(sum(gaps) / len(gaps)) and found["f1"]["n"] == len(gaps)
-    assert found["tokens_in"]["high"] < 0 and "recall" not in differences(direct, auto, ["recall"])
+    assert found["tokens_in"]["high"] < 0 and "recall" not in compare_runs(direct, auto, ["recall"])
+
+
+def test_an_ablation_is_compared_with_the_same_system_without_it(runs: list[Path]) -> None:
+    auto, rag, direct, *_ = load_runs(runs)
+    ablated = replace(rag, run=replace(rag.run, ablation={"k": 1}), rows=direct.rows, series=Series("rag (k=1)", 7))
+    [section] = build_report([auto, rag, ablated], against="auto", command="", made="", version="").sections
+    table = section.tables[-1]
+    gap = compare_runs(direct, rag, ["f1"])["f1"]
+    assert table.title == "Ablations" and [row[0] for row in table.cells] == ["rag (k=1)"]
+    assert table.cells[0][table.head.index("F1")] == format_interval(gap, "f1", sign=True)
+    [plain] = build_report([auto, rag], against="auto", command="", made="", version="").sections
+    assert "Ablations" not in [table.title for table in plain.tables]
+
+
+def test_the_cases_are_the_worst_and_the_most_different_each_question_once(runs: list[Path]) -> None:
+    auto, rag, direct, *_ = load_runs(runs)
+    scores = sorted(row.scores["f1"] for row in auto.rows)
+    assert [case.right.score for case in find_worst_cases(auto, "f1")] == [f"F1 {score:.2f}" for score in scores[:4]]
+    cases = find_most_different_cases(auto, [rag, direct], "f1", count=6)
+    assert len({case.id for case in cases}) == 6
+    assert sum(case.about.startswith("auto is better by 1.00") for case in cases) == 3
+    assert {case.right.title for case in cases[:2]} == {"naive RAG, k=5", "direct"}, "systems take turns"
 
 
 def test_runs_tables_and_page_are_under_the_registered_version(
@@ -185,7 +221,7 @@ def test_runs_tables_and_page_are_under_the_registered_version(
 ) -> None:
     import mlflow
 
-    from evaluation.report.tracking import REPORT_TAG
+    from evaluation.report.command import REPORT_TAG
     from revelator import registry
 
     arguments = [*map(str, runs), "--out", str(tmp_path / "out"), "--home", str(registered), "--json"]
@@ -203,8 +239,8 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     )
     assert len(children) == 5
     own = next(run for run in children if run.data.tags["system"] == "auto")
-    loaded = load(runs)
-    assert own.data.metrics["f1"] == pytest.approx(loaded[0].figures["f1"]["value"])
+    [auto, *_] = load_runs(runs)
+    assert own.data.metrics["f1"] == pytest.approx(auto.figures["f1"]["value"])
     assert own.data.metrics["f1_low"] <= own.data.metrics["f1"] <= own.data.metrics["f1_high"]
     assert own.data.tags["version"] == "1"
     [model] = re.findall(r"m-[0-9a-f]{16,}", version.source)
@@ -227,30 +263,41 @@ def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: lis
 
 
 def test_a_plan_is_drawn_leaf_by_leaf_with_what_feeds_it() -> None:
-    drawing = drawn("(Who wrote A? + Who runs B?) * Did {writer} know {head}?")
+    drawing = draw_plan("(Who wrote A? + Who runs B?) * Did {writer} know {head}?")
     assert drawing.count('class="leaf"') == 3 and drawing.count('class="beside"') == 1
     assert "{writer} ← A" in drawing and "{head} ← B" in drawing and "<mark>{head}</mark>" in drawing
-    assert "no plan" in drawn("") and "no plan" in drawn("((") and "&lt;b&gt;" in drawn("Who is <b>?")
+    assert "no plan" in draw_plan("") and "no plan" in draw_plan("((") and "&lt;b&gt;" in draw_plan("Who is <b>?")
 
 
 def test_charts_take_any_scale() -> None:
     one, wide = {"n": 9, "value": 0.0, "low": 0.0, "high": 0.0}, {"n": 9, "value": 5e4, "low": 4e4, "high": 6e4}
     tiny = {"n": 9, "value": 0.5, "low": 0.4, "high": 0.6}
     for across in ([one], [wide], [tiny, wide], [one, wide]):
-        text = scatter([(Series("<b>", place), figure, tiny) for place, figure in enumerate(across)], "x", "y")
-        assert "nan" not in text and "inf" not in text and "&lt;b&gt;" in text
-    assert "nan" not in bars([("g", [(Series("s", 0), one)])], "F1")
-    assert number(12_500) == "12.5k" and interval_text(wide, "tokens_in") == "50,000 [40,000, 60,000]"
+        points = [(Series("<b> $x$", place), estimate, tiny) for place, estimate in enumerate(across)]
+        text = draw("a", "a chart", 300, partial(paint_scatter, points=points, x_label="x", y_label="y"))
+        assert not re.search(r"\b(nan|inf)\b", text) and "&lt;b&gt; $x$" in text
+    assert "nan" not in draw(
+        "a", "a chart", 100, partial(paint_bars, blocks=[("g", [(Series("s", 0), one)])], label="F1")
+    )
+    assert format_number(12_500) == "12.5k" and format_interval(wide, "tokens_in") == "50,000 [40,000, 60,000]"
 
 
 def test_thirty_two_systems_have_a_mark_and_colour_each() -> None:
-    marks = {re.sub(r"<title>.*</title>", "", mark(Series("x", number))) for number in range(32)}
-    assert len(marks) == 32
+    assert len({draw_legend_mark(Series("x", number)) for number in range(32)}) == 32
 
 
-def test_of_many_runs_those_with_a_switch_are_in_tables_alone(runs: list[Path]) -> None:
-    first, *_ = load(runs)
-    switched = replace(first, run=replace(first.run, ablation={"k": 1}))
-    assert plotted([first, switched]) == [first, switched]
-    assert plotted([first, *[switched] * 8]) == [first]
-    assert len(plotted([switched] * 9)) == 9
+def test_of_many_runs_those_with_an_ablation_are_in_tables_alone(runs: list[Path]) -> None:
+    first, *_ = load_runs(runs)
+    ablated = replace(first, run=replace(first.run, ablation={"k": 1}))
+    assert select_charted_runs([first, ablated]) == [first, ablated]
+    assert select_charted_runs([first, *[ablated] * 8]) == [first]
+    assert len(select_charted_runs([ablated] * 9)) == 9
+
+
+def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
+    runs = [tmp_path / "all" / name for name in ("a", "b")] + [tmp_path / "some" / "c"]
+    for run in [*runs, tmp_path / "some" / "d"]:
+        run.mkdir(parents=True)
+        (run / "run.json").write_text("{}")
+    said = format_command(["eval", "report", *map(str, runs), "--out", "a page"], runs)
+    assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"

@@ -87,7 +87,7 @@ class CountedModels(TritonModels):
 
 async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, base):
     from serving.models.engine import Engine
-    from serving.models.revelator_model import complete
+    from serving.models.local import complete
 
     prompts = [TASKS["relevance"].render(RelevanceInput(QUESTION, f"title {n}", "text " * n)) for n in range(1, 11)]
     async with CountedModels(world.url, read_secret(world.home, INNER)) as models:

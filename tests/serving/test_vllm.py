@@ -23,9 +23,9 @@ from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
 from serving.models import releases
-from serving.models.constrained import Vocabulary
+from serving.models.decoding import Vocabulary
 from serving.models.engine import Engine
-from serving.models.revelator_model import complete
+from serving.models.local import complete
 from serving.models.triton import TritonModels, strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository

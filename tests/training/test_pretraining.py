@@ -133,6 +133,9 @@ def test_a_pre_training_that_is_resumed_ends_in_the_base_of_one_that_was_not(
     assert (straight["steps"], straight["exact"]) == (4, {"route": 0.0})
     assert json.loads((tmp_path / "straight" / "training.json").read_text())["tokens"] == straight["tokens"]
 
+    with pytest.raises(ConfigError, match="no such file"):
+        pretrain.train(config.model_copy(update={"text": str(tmp_path / "none")}), resume=False)
+
     broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
     with monkeypatch.context() as patch:
         patch.setattr(pretrain, "save_base", stop_at_step_2)

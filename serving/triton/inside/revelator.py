@@ -12,7 +12,7 @@ from pathlib import Path
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import TASKS
 from serving.models.engine import Engine, never
-from serving.models.revelator_model import complete
+from serving.models.local import complete
 from serving.protocols import Completion, Decoding
 from serving.triton.inside.batches import run_together
 from serving.triton.repository import ADAPTER, CONTENTS_FILE

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from revelator.plans.names import name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
-from serving.models.beams import Beams, Marks
-from serving.models.revelator_model import choose_plan
+from serving.models.decoding import Beams, Marks
+from serving.models.local import choose_plan
 
 VOCABULARY, ROOM, END = 4, 4, 0
 

@@ -9,7 +9,7 @@ from revelator.plans.grammar import Grammar
 from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import Engine, Written
-from serving.models.revelator_model import BEAMS, complete
+from serving.models.local import BEAMS, complete
 from tests.serving.toy_model import write_base
 
 QUESTIONS = ["Who directed Tin Comet?", "Who wrote Lantern Row?", "Where was Ada Quill born?"]

@@ -23,10 +23,9 @@ from revelator.plans.names import function_words, words_of
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
 from serving.executor import Executor
-from serving.models.constrained import Constraint, Vocabulary
+from serving.models.decoding import Constraint, Vocabulary, add_noise, best_tokens
 from serving.models.engine import Engine
-from serving.models.revelator_model import LocalRevelator, complete
-from serving.models.sampling import best, drawn
+from serving.models.local import LocalRevelator, complete
 from serving.protocols import GenerateRequest, Reading
 from tests.serving.toy_model import write_base
 
@@ -87,7 +86,7 @@ def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bi
     while True:
         logits = torch.randn((1, vocabulary.size), generator=draw)
         logits[0, signs] += bias
-        token = best(constraint(ids, logits))
+        token = best_tokens(constraint(ids, logits))
         if constraint.rows[0].forced is not None or token == vocabulary.end:
             break
         allowed = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
@@ -109,7 +108,7 @@ def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: V
     for row in constraint.rows:
         for token in vocabulary.tokens.tokenize_str(" Who wrote it? * Who is {"):
             row.take(token)
-    chosen = best(constraint(torch.zeros((rows, 1), dtype=torch.long), logits.expand(rows, -1)))
+    chosen = best_tokens(constraint(torch.zeros((rows, 1), dtype=torch.long), logits.expand(rows, -1)))
     share = (logits[0, fitting] / temperature).softmax(0)[0]
     assert all(row.forced is None for row in constraint.rows)
     assert set(chosen.tolist()) == set(fitting)
@@ -120,9 +119,9 @@ def test_a_free_draw_is_one_of_the_softmax() -> None:
     torch.manual_seed(0)
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
     for temperature in (0.5, 1.0, 2.0):
-        shares = torch.bincount(best(drawn(logits.expand(20_000, -1), temperature)), minlength=5) / 20_000
+        shares = torch.bincount(best_tokens(add_noise(logits.expand(20_000, -1), temperature)), minlength=5) / 20_000
         assert torch.allclose(shares, (logits / temperature).softmax(0), atol=0.015)  # four standard deviations
-    assert drawn(logits, 0) is logits
+    assert add_noise(logits, 0) is logits
 
 
 @held

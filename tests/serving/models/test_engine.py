@@ -20,9 +20,9 @@ from revelator.errors import ArtifactError, Cancelled, InvalidRequest, ServingEr
 from revelator.tasks import TASKS, RelevanceInput
 from serving.batching import BatchedRevelator
 from serving.models.engine import Engine
+from serving.models.local import LocalRevelator, complete
 from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
-from serving.models.revelator_model import LocalRevelator, complete
 from serving.triton.inside.revelator import LOOK_SECONDS, Client, CompletionService, Row
 from serving.triton.repository import ADAPTER, CONTENTS_FILE
 from tests.training.toy import toy_rows, write_adapter, write_base

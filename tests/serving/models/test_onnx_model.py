@@ -11,7 +11,7 @@ from revelator.errors import ConfigError
 from revelator.plans.decoding import plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models import onnx_model
-from serving.models.beams import Marks
+from serving.models.decoding import Marks
 from serving.models.engine import Engine
 from serving.models.onnx_model import OnnxModel
 from serving.models.transformers_model import TransformersModel

@@ -1,14 +1,17 @@
-"""Generation held to a grammar (llguidance): whatever the model prefers, only tokens that the grammar allows are left.
+"""Which token comes next: the best or a draw, the beams of a search, and what a grammar allows.
 
-One matcher a row gives the mask of its next token. Near the end of a row's budget, or where the model would end and the
-grammar does not let it, the shortest way to a complete output is searched once and its tokens are forced; a row that
-cannot be closed within its budget is `degraded`: its text is not to be used.
+A constrained row has a matcher of llguidance, which gives the mask of its next token: whatever the model prefers, only
+tokens that the grammar allows are left. Near the end of a row's budget, or where the model would end and the grammar
+does not let it, the shortest way to a complete output is searched once and its tokens are forced; a row that cannot be
+closed within its budget is `degraded`: its text is not to be used.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
 from typing import Any
 
 import numpy as np
@@ -18,15 +21,120 @@ from llguidance.hf import from_tokenizer
 from llguidance.numpy import allocate_token_bitmask, fill_next_token_bitmask
 from transformers import LogitsProcessor
 
-from revelator.errors import ConfigError
+from revelator.errors import Cancelled, ConfigError
 from revelator.plans.grammar import Grammar
-from serving.models.sampling import best, drawn
 
+NOTHING = -float("inf")  # the score of a place in which no beam lies
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
 INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
 TRIED = 400  # states that a search for an end looks at
 BRANCHES = 4  # tokens tried where none of a grammar's closing pieces fits, spread over those allowed
 KEPT = 16  # grammars whose matchers are kept
+
+
+def best_tokens(scores: torch.Tensor) -> torch.Tensor:
+    """The best token of each row, (rows,). On a CPU by NumPy, which takes a sixth of torch's time at 32 rows."""
+    if scores.device.type != "cpu":
+        return scores.argmax(-1)
+    return torch.from_numpy(scores.float().numpy().argmax(-1))
+
+
+def add_noise(scores: torch.Tensor, temperature: float) -> torch.Tensor:
+    """Scores (rows, vocabulary) whose best token is a draw from the softmax at `temperature`: Gumbel noise is added.
+
+    The best of the tokens that a mask leaves is then a draw from the softmax over these. At temperature 0 the scores
+    themselves. By torch's generator.
+    """
+    if temperature == 0:
+        return scores
+    return scores / temperature - torch.empty_like(scores).exponential_().log_()
+
+
+def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
+    if cancelled():
+        raise Cancelled("nobody waits for this any more")
+
+
+@dataclass(frozen=True)
+class Marks:
+    """Of the tokens `marks` every text has just those of `order`, one after another, with others between them."""
+
+    marks: Sequence[int]
+    order: Sequence[int]
+
+    def held(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
+        """The scores (texts, vocabulary) of what may follow each text; `end` is the token that ends one."""
+        scores = scores.clone()
+        for row, text in enumerate(texts):
+            missing = self.order[sum(map(text.count, self.marks)) :]
+            scores[row, [mark for mark in self.marks if mark not in missing[:1]]] = NOTHING
+            if missing:
+                scores[row, end] = NOTHING
+        return scores
+
+
+class Beams:
+    """`rows` searches of `width` beams each; every search begins with one empty beam.
+
+    No model is here: `OnnxModel.likeliest` brings the scores of each step and puts its keys and values in `parents`'
+    order. Scores are sums of log probabilities without a bonus for length, so a text's score only falls as it grows,
+    and a row is done once no open beam can overtake its worst kept text.
+
+    Attributes: `alive`, the searches that are not done, as numbers of rows; of their beams, `width` a search, `tokens`,
+    the last token of each.
+    """
+
+    def __init__(self, rows: int, width: int, end: int, marks: Marks | None = None) -> None:
+        self.width, self.end, self.marks = width, end, marks
+        self.alive = list(range(rows))
+        self.tokens: list[int] = []
+        self._scores = torch.full((rows, width), NOTHING)
+        self._scores[:, 0] = 0.0
+        self._texts: list[list[int]] = [[] for _ in range(rows * width)]
+        self._found: list[list[tuple[float, list[int]]]] = [[] for _ in range(rows)]
+
+    def step(self, logits: torch.Tensor) -> list[int]:
+        """Takes the next tokens' logits (alive rows * width, vocabulary); returns each new beam's parent among the old.
+
+        Of a row's beams and their tokens the best 2 * width are looked at: at most `width` of them end, the others are
+        the next beams.
+        """
+        rows, looked = len(self.alive), 2 * self.width
+        odds = logits.float().log_softmax(-1)
+        if self.marks:
+            odds = self.marks.held(odds, self._texts, self.end)
+        best, tokens = odds.topk(min(looked, odds.shape[1]))
+        scores, places = (best.view(rows, self.width, -1) + self._scores[..., None]).flatten(1).topk(looked)
+        tokens = tokens.view(rows, -1).gather(1, places)
+        owners = places // best.shape[1] + torch.arange(rows)[:, None] * self.width
+        alive, parents, kept_tokens, kept_scores, texts = [], [], [], [], []
+        for row, *candidates in zip(self.alive, scores.tolist(), tokens.tolist(), owners.tolist(), strict=True):
+            going = self._sorted_out(row, list(zip(*candidates, strict=True)))
+            if self._done(row, going[0][0]):
+                continue
+            alive.append(row)
+            for score, token, owner in going:
+                parents.append(owner)
+                kept_tokens.append(token)
+                kept_scores.append(score)
+                texts.append([*self._texts[owner], token])
+        self.alive, self.tokens, self._texts = alive, kept_tokens, texts
+        self._scores = torch.tensor(kept_scores).view(-1, self.width)
+        return parents
+
+    def found(self) -> list[list[list[int]]]:
+        """For each row its complete texts without the end token, likeliest first, at most `width`."""
+        return [[text for _, text in sorted(own, key=lambda pair: -pair[0])] for own in self._found]
+
+    def _sorted_out(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
+        """Those that go on; those that end here, among the best `width`, are complete texts of the row."""
+        ended = [(score, self._texts[owner]) for score, token, owner in candidates[: self.width] if token == self.end]
+        whole = [pair for pair in ended if pair[0] > NOTHING]
+        self._found[row] = nlargest(self.width, [*self._found[row], *whole], key=lambda pair: pair[0])
+        return [candidate for candidate in candidates if candidate[1] != self.end][: self.width]
+
+    def _done(self, row: int, best: float) -> bool:
+        return len(self._found[row]) == self.width and best <= self._found[row][-1][0]
 
 
 class Vocabulary:
@@ -68,7 +176,7 @@ class Vocabulary:
 class Constraint(LogitsProcessor):
     """Holds each row of one `generate` call to its grammar; `room` is the number of tokens that a row may have.
 
-    Above temperature 0 noise is added first, so that the best token of what is returned is a draw (`sampling.drawn`). A
+    Above temperature 0 noise is added first, so that the best token of what is returned is a draw (`add_noise`). A
     row whose best token the grammar allows is left as it is: asking for one token takes 2 µs, a mask 36. Afterwards
     `degraded` says of each row whether it could not be closed.
     """
@@ -91,12 +199,12 @@ class Constraint(LogitsProcessor):
         if self._written:
             for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
                 row.take(token)
-        room, wishes = self._room - self._written, best(scores).tolist()
+        room, wishes = self._room - self._written, best_tokens(scores).tolist()
         self._written += 1
         tokens = wishes
         if self._temperature:
-            scores = drawn(scores, self._temperature)
-            tokens = best(scores).tolist()
+            scores = add_noise(scores, self._temperature)
+            tokens = best_tokens(scores).tolist()
         fits = [row.fits(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
         held = [index for index, fit in enumerate(fits) if not fit]
         if not held:
