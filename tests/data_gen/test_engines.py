@@ -78,7 +78,7 @@ def tell(source, rows):
     if rows == int(sys.argv[4]):
         sys.stdin.read()
 if __name__ == "__main__":
-    engine = local(workers=int(sys.argv[3]))
+    engine = choose_local(workers=int(sys.argv[3]))
     build(SetConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]), tell, engine=engine)
 """
 
