@@ -27,7 +27,7 @@ from evaluation.harness.systems import Opened, check_system, describe, open_syst
 from evaluation.logic.ranking import cases_of, files_of, identity, rank
 from evaluation.rows import sole_writer
 from revelator.errors import ConfigError, RevelatorError
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 from serving import pauses
 
 COMPILES = ("auto", "compile")
@@ -144,7 +144,7 @@ def given_rows(
     predicted = read_given(path, ids)
     for question in questions:
         row, values = gold_row(question, benchmark), predicted[question.id]
-        text = "; ".join(values)
+        text = join_answers(values)
         scores = answer_values(text, values, row.golds, benchmark.normaliser, is_list=benchmark.lists)
         yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
 

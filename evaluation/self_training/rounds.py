@@ -45,7 +45,7 @@ from evaluation.self_training.proposing import Propose
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import write_bytes, write_json
 from revelator.tasks import TASKS, TranslateInput
-from revelator.trace import Node, Trace, in_order
+from revelator.trace import Node, Trace, sort_ids
 
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
@@ -169,7 +169,7 @@ def _leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
     """One row a leaf, in the plan's order; the documents of a fan-out's members are its own. A leaf that names the
     known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
-    return [_leaf(atomic[id], _members(atomic, id), gold) for id in in_order(atomic) if "." not in id]
+    return [_leaf(atomic[id], _members(atomic, id), gold) for id in sort_ids(atomic) if "." not in id]
 
 
 def _members(atomic: dict[str, Node], id: str) -> list[Node]:

@@ -12,13 +12,12 @@ import click
 from rich.console import Console
 from rich.live import Live
 
-from revelator._wire import write_error
 from revelator.errors import DataError, PlanError, RevelatorError, Unavailable
 from revelator.limits import STRATEGIES
 from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
-from revelator.trace import Trace
-from revelator.trace_events import Replay
+from revelator.trace import Replay, Trace
+from revelator.wire import write_error
 from serving.triton.serve import find_running_server
 
 if TYPE_CHECKING:

@@ -34,11 +34,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from revelator._wire import write_error
-from revelator.channel import Tls
 from revelator.client import Answer, AsyncClient, Options
+from revelator.endpoints import Tls
 from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
+from revelator.wire import write_error
 from serving.http.protection import Protection, describe_error, headers_of, read_body
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped

@@ -9,7 +9,7 @@
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
     POST /v1/chat/completions, GET /v1/models       OpenAI's (`serving.inspector.chat`)
 
-An error is {"error": {…}} with the fields of `revelator._wire.write_error`; of a stream that has begun it is the last
+An error is {"error": {…}} with the fields of `revelator.wire.write_error`; of a stream that has begun it is the last
 line.
 """
 
@@ -30,10 +30,10 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from revelator._wire import write_error
 from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
+from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
 from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.chat import Chat

@@ -12,10 +12,10 @@ from typing import Any, Protocol, Unpack
 
 from pydantic import BaseModel, ConfigDict
 
-from revelator._wire import write_error
 from revelator.client import Options
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
-from revelator.trace_events import Event, Replay
+from revelator.trace import Event, Replay
+from revelator.wire import write_error
 from serving.inspector.runs import Run, Runs
 
 log = logging.getLogger(__name__)

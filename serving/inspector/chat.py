@@ -19,8 +19,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
-from revelator.trace import Trace, join_answers
-from revelator.trace_events import Event
+from revelator.trace import Event, Trace, join_answers
 from serving.http.protection import headers_of, read_body, status_of
 from serving.inspector.asking import Asking, Server, Wanted, await_first_event
 from serving.inspector.runs import Runs

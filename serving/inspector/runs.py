@@ -31,7 +31,7 @@ class Run:
     """One question and what came of it.
 
     `server` is the address that was asked, `reuse` the id of the run whose answers stood in for what had not changed,
-    `error` (JSON of `revelator._wire.write_error`) what ended the question before its trace was finished.
+    `error` (JSON of `revelator.wire.write_error`) what ended the question before its trace was finished.
     """
 
     id: str

@@ -18,7 +18,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
 from revelator import files
-from revelator.endpoint import checked_url
+from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
@@ -117,7 +117,7 @@ def _generator(home: Path, settings: Settings) -> dict[str, str]:
     if endpoint != EMBEDDED and not model:
         raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
     if endpoint != EMBEDDED:
-        checked_url(endpoint)
+        check_url(endpoint)
     return {"endpoint": endpoint, "model": model}
 
 

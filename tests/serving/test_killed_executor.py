@@ -1,6 +1,6 @@
 """The executor's own process killed while it works on questions: each fails soon, typed, and later ones are answered.
 
-Triton 2.51 never answers what was inside a dead process; the clients look (`revelator._looks`).
+Triton 2.51 never answers what was inside a dead process; the clients look (`revelator.calls`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from revelator.client import AsyncClient, Client
 from revelator.errors import Unavailable
-from revelator.trace_events import Event
+from revelator.trace import Event
 from serving.triton import control
 from tests.serving.operations.metrics_page import read, total
 from tests.serving.test_faults import FAST, WAIT, Serving, answers, serving, wait_until  # noqa: F401  a fixture

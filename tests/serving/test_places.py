@@ -15,8 +15,8 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import read_error
 from revelator.errors import RevelatorError, ServingError
+from revelator.wire import read_error
 from serving.triton import control
 from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation

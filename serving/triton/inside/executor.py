@@ -17,8 +17,7 @@ from cachetools import TTLCache
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.files import sha256_text
 from revelator.limits import Limits
-from revelator.trace import Trace
-from revelator.trace_events import Event
+from revelator.trace import Event, Trace
 from serving.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.releases import Traffic, current_choice

@@ -2,7 +2,7 @@
 
 Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
 does: the call would wait for the question's deadline. So the server's child processes are looked at while calls wait.
-A client of the executor cannot see them; it asks the executor (`revelator._looks`).
+A client of the executor cannot see them; it asks the executor (`revelator.calls`).
 
 If the server ends while the stub of Triton 2.51 loads its model, the stub waits for the server forever and holds the
 interpreter's lock, so that its own check of its parent waits too. The kernel's alarm needs no lock.
@@ -83,7 +83,7 @@ class SeenCalls:
                 del self._calls[next(iter(self._calls))]
 
     def sight(self, calls: Sequence[str]) -> str:
-        """What a look for these calls is told (`revelator._looks.Sight`)."""
+        """What a look for these calls is told (`revelator.calls.ProbeAnswer`)."""
         known = [call for call in calls if call in self._calls]
         told = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
         alive = processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()

@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 class RequestLoop:
     """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release;
     `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline;
-    `tell` makes the answer to a look (`revelator._looks`), where clients look."""
+    `tell` makes the answer to a look (`revelator.calls`), where clients look."""
 
     def __init__(
         self,

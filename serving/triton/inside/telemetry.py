@@ -25,10 +25,10 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from revelator import spans
-from revelator._looks import CALL, LOOK
-from revelator._wire import grpc_code
+from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
+from revelator.wire import grpc_code
 from serving.triton.inside.metrics import Metrics, calls, sample, samples
 
 ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
@@ -54,7 +54,7 @@ def _harmless(tell: Callable[Taken, None]) -> Callable[Taken, None]:
 @dataclass(frozen=True)
 class Arrival:
     """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
-    client's own name for it, `look` those of the calls that it asks after (`revelator._looks`)."""
+    client's own name for it, `look` those of the calls that it asks after (`revelator.calls`)."""
 
     id: str
     traceparent: str | None = None
@@ -67,7 +67,7 @@ class Arrival:
         """The client's request id, or one of our own; its trace, in that the server's own span if it tells any. What
         the client sent as its trace and is none is left out."""
         parameters = json.loads(request.parameters() or "{}")
-        sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, LOOK))
+        sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
         if spans.are_on() and (inside := request.trace().get_context()):
             sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
         looked = look[:LOOK_CHARACTERS].split(",") if isinstance(look, str) else None

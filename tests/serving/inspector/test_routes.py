@@ -10,8 +10,7 @@ import pytest
 
 from revelator.errors import Overloaded, Unavailable
 from revelator.plans.language import BNF
-from revelator.trace import Trace
-from revelator.trace_events import Event, replay
+from revelator.trace import Event, Trace, replay
 from serving.inspector import Runs
 from serving.inspector.runs import Run
 from tests.serving.inspector.world import PLAN, QUESTION, Asked, inspecting, runs_in

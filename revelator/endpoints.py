@@ -1,4 +1,4 @@
-"""How a channel to the server is opened: message sizes, proxies, TLS, the token of model control.
+"""Where we connect to: addresses and keys that are checked, and the channel to a Triton server.
 
 A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
 
@@ -7,8 +7,8 @@ A server that speaks TLS is reached with files named in the environment, or with
     REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
     REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
 
-`REVELATOR_CONTROL_TOKEN` is what a server wants to hear before it loads or unloads a model; without it, what the
-server's home folder holds (`serving.triton.access`).
+`REVELATOR_CONTROL_TOKEN` is the token without which a server loads and unloads no model; where the environment has
+none, the server's home folder holds it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import grpc
 from tritonclient.grpc import InferenceServerClientPlugin
 
-from revelator.endpoint import checked_key
 from revelator.errors import ConfigError
 
 _LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
@@ -31,6 +31,39 @@ _FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELA
 _NAME = "REVELATOR_TLS_NAME"
 TOKEN = "REVELATOR_CONTROL_TOKEN"
 TOKEN_HEADER = "authorization"
+
+
+def check_url(url: str) -> str:
+    """The url as it is, or ConfigError: only http and https, a host, and no user, query or fragment."""
+    hint = "scheme, host and path, such as https://query.wikidata.org/sparql; keys come from the environment"
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ConfigError("not an http or https address", where="url", hint=hint)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigError("an endpoint has no user, query or fragment", where=f"url {parts.hostname}", hint=hint)
+    return url
+
+
+def check_key(key: str, variable: str) -> str:
+    """The key without the white space around it, such as the line break at the end of a secret that is kept in a file.
+
+    Raises ConfigError that names the environment variable and never shows the key: a header holds printable ASCII, and
+    an HTTP client that is given anything else says so together with the header.
+    """
+    key = key.strip()
+    if not key or not (key.isascii() and key.isprintable()):
+        hint = f"export {variable}=…; a key is read from the environment alone"
+        raise ConfigError("no key, or one that no header can hold", where=variable, hint=hint)
+    return key
+
+
+def mask_key(text: str, key: str | None) -> str:
+    """The key blanked in upper and lower case alike: a host name, for one, is written in lower case."""
+    return re.sub(re.escape(key), "***", text, flags=re.IGNORECASE) if key else text
 
 
 @dataclass(frozen=True)
@@ -64,7 +97,7 @@ class Tls:
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-def channel(url: str, tls: Tls | None = None) -> dict[str, Any]:
+def channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
     """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
     the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
     for an address that is empty or has a web address's scheme."""
@@ -101,10 +134,10 @@ class ControlToken(InferenceServerClientPlugin):
         request.headers.update(self._header)
 
 
-def control_token() -> str | None:
+def find_control_token() -> str | None:
     """The token in the environment, if there is one. Raises ConfigError for one that no header can hold."""
     token = os.environ.get(TOKEN)
-    return checked_key(token, TOKEN) if token else None
+    return check_key(token, TOKEN) if token else None
 
 
 def _read(path: Path) -> bytes:
