@@ -26,7 +26,7 @@ from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 from revelator.trace_view import show
 from serving.retrieval.index_folder import FORMAT as INDEX_FORMAT
 from training.config import CONFIGS
@@ -147,14 +147,16 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
                 chain.console.print(f"error: {error}", style="red", markup=False)
             points = score_answer(question, trace.answers)
             asked.append(Asked(kind, question, trace, points))
-            chain.console.print(f"gold answer: {'; '.join(question.answers)} · {mark_score(points)}", highlight=False)
+            chain.console.print(
+                f"gold answer: {join_answers(question.answers)} · {mark_score(points)}", highlight=False
+            )
     return asked
 
 
 def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
     """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
     values are aliases of one answer."""
-    how, text = FORMATS[question.source], "; ".join(answers)
+    how, text = FORMATS[question.source], join_answers(answers)
     return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.lists))
 
 
@@ -165,9 +167,9 @@ def mark_score(points: AnswerScore) -> str:
 def summarise(asked: list[Asked]) -> Table:
     table = Table("kind", "route", "shape", "answer", "gold", "", "ms", title="Six questions", show_lines=True)
     for row in asked:
-        trace, gold = row.trace, "; ".join(row.question.answers)
+        trace, gold = row.trace, join_answers(row.question.answers)
         shape = to_letters(parse(trace.plan)) if trace.plan else ""
-        answer = "; ".join(trace.answers) or "none"
+        answer = join_answers(trace.answers) or "none"
         table.add_row(row.kind, trace.route, shape, answer, gold, mark_score(row.score), f"{trace.wall_ms:.0f}")
     for column in table.columns:
         column.overflow = "fold"  # on a narrow terminal a name goes on in the next line

@@ -22,7 +22,7 @@ from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
 from evaluation.harness.systems import Ask, Opened, check_system, describe_system, open_system
 from evaluation.rows import sole_writer
 from revelator.errors import ConfigError, RevelatorError, Unavailable
-from revelator.trace import Trace
+from revelator.trace import Trace, join_answers
 from serving import pauses
 
 Question = TypeVar("Question")
@@ -137,7 +137,7 @@ def score_predictions(
     predicted = read_predictions(path, ids)
     for question in questions:
         row, values = start_row(question, benchmark), predicted[question.id]
-        text = "; ".join(values)
+        text = join_answers(values)
         scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.lists)
         yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
 

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 
 from data_gen.sources.logic_questions import (
     Truth,
-    combinations,
-    filled,
-    templates,
+    draw_combinations,
+    fill_template,
+    list_templates,
 )
-from data_gen.world.documents import write
-from data_gen.world.graph import Entity, Fact, Graph, Relation, relations
+from data_gen.world.documents import write_document
+from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
 from data_gen.world.populate import populate
 from revelator.plans.logic import And, Not, Or, Query, Term, negations
 
@@ -81,12 +81,12 @@ def make_world_cases(per_template: int, seed: int) -> WorldCases:
     cases: list[Case] = []
     texts: list[str] = []
     truths: list[dict[str, bool]] = []
-    for number, template in enumerate(templates()):
+    for number, template in enumerate(list_templates()):
         for _ in range(per_template):
             head, chosen = _draw(graph, rng)
             terms = [_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
-            query = filled(template, terms)
-            positives, negatives = combinations(query, rng)
+            query = fill_template(template, terms)
+            positives, negatives = draw_combinations(query, rng)
             start = len(texts)
             texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
             truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
@@ -101,9 +101,9 @@ def _draw(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation
     """An entity, and three of its facts whose values are entities."""
     while True:
         head = rng.choice(graph.by_type[rng.choice(KINDS)])
-        usable = [r for r in graph.facts[head.id] if _usable(relations()[r])]
+        usable = [r for r in graph.facts[head.id] if _usable(load_relations()[r])]
         if len(usable) >= 3:
-            return head, [(relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
+            return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
 
 
 def _usable(relation: Relation) -> bool:
@@ -126,7 +126,7 @@ def _document(graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], trut
         relation.id: [fact._replace(head=entity.id) if true else _other(graph, entity, fact, rng)]
         for (relation, fact), true in zip(chosen, truth, strict=True)
     }
-    document = write(graph, entity, rng)
+    document = write_document(graph, entity, rng)
     graph.facts[entity.id] = kept
     return f"{document.title}\n{document.text}"
 

@@ -22,8 +22,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from data_gen.sources.logic_questions import (
-    filled,
-    templates,
+    fill_template,
+    list_templates,
 )
 from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
@@ -109,13 +109,13 @@ def make_scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> li
     rng = random.Random(f"scifact/{seed}")
     rich = [number for number, topics in enumerate(abstracts.topics) if len(topics) >= 2]
     cases = []
-    for number, template in enumerate(templates()):
+    for number, template in enumerate(list_templates()):
         made = 0
         while made < per_template:
             chosen = _topics(abstracts, rng.choice(rich), rng)
             if chosen is None:
                 continue
-            query = filled(template, chosen)
+            query = fill_template(template, chosen)
             relevant = frozenset(
                 i for i, topics in enumerate(abstracts.topics) if holds(query, {t: t in topics for t in chosen})
             )

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from data_gen.config import load_config
 from data_gen.sources.formats import READERS
-from data_gen.tables import counts_table, dropped_table
+from data_gen.tables import tabulate_counts, tabulate_dropped
 from evaluation.options import Adapter, open_engine
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
@@ -171,8 +171,8 @@ def round_(
         click.echo((out / rounds.RECORD).read_text(encoding="utf-8"))
         return
     if manifest["dropped"]:
-        Console(stderr=True).print(dropped_table(manifest))
-    Console().print(counts_table(manifest))
+        Console(stderr=True).print(tabulate_dropped(manifest))
+    Console().print(tabulate_counts(manifest))
     click.echo((out / "README.md").read_text(encoding="utf-8"))
 
 

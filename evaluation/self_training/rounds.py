@@ -25,10 +25,19 @@ from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.leakage import Admission
 from data_gen.questions import AnnotatedQuestion, write_questions
-from data_gen.records import shuffled
-from data_gen.self_training import PLANNED, Agreed, Asked, agreed, annotate, likeliest, states, support_fault
+from data_gen.records import shuffle_by_hash
+from data_gen.self_training import (
+    PLANNED,
+    AgreedPlan,
+    AskedLeaf,
+    annotate,
+    check_support,
+    choose_agreed,
+    choose_likeliest,
+    states,
+)
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count
+from data_gen.sources.rows import count_outcome
 from data_gen.teacher.work import QUESTIONS
 from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
@@ -89,8 +98,8 @@ class Execution:
     leaves: list[dict[str, Any]]
 
     @property
-    def asked(self) -> list[Asked]:
-        return [Asked(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
+    def asked(self) -> list[AskedLeaf]:
+        return [AskedLeaf(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
 
 
 def begin_round(out: Path, settings: Settings) -> None:
@@ -112,12 +121,12 @@ def choose_questions(settings: Settings, dropped: Counter[str]) -> list[Annotate
     admission, found = Admission(settings.held_out), []
     for row in READERS[settings.format](settings.questions):
         if not isinstance(row, AnnotatedQuestion):
-            count(row, dropped)
+            count_outcome(row, dropped)
             continue
         bare = replace(row, source=settings.source, licence=settings.licence, expression="", steps=(), parts=())
         if admission.admits(bare, dropped):
             found.append(bare)
-    return shuffled(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
+    return shuffle_by_hash(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
 
 
 def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decoding: Decoding) -> Propose:
@@ -174,7 +183,7 @@ def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Pa
 
 
 async def execute(
-    wanted: Iterable[tuple[AnnotatedQuestion, Agreed]], path: Path, run: Run, concurrency: int = 8
+    wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, run: Run, concurrency: int = 8
 ) -> dict[str, Execution]:
     """Runs every agreed plan, several at a time, and writes down what each leaf found."""
     done = {row.id: row for row in read_rows(path, Execution)}
@@ -183,7 +192,7 @@ async def execute(
     with progress_bar() as progress:
         bar = progress.add_task("executions", total=len(todo))
 
-        async def one(question: AnnotatedQuestion, plan: Agreed) -> None:
+        async def one(question: AnnotatedQuestion, plan: AgreedPlan) -> None:
             async with slots:
                 try:
                     leaves = _leaves(await run(question.question, plan.plan), question.answers)
@@ -230,16 +239,16 @@ class Funnel:
 
 def select(
     questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, dropped: Counter[str]
-) -> tuple[list[tuple[AnnotatedQuestion, Agreed]], Funnel]:
+) -> tuple[list[tuple[AnnotatedQuestion, AgreedPlan]], Funnel]:
     """The questions whose samples agree on a plan that holds, of the letters that are known."""
     samples = {proposal.id: proposal.samples for proposal in proposals}
     funnel, chosen = Funnel(len(questions)), []
     for question in questions:
         own = samples[question.id]
         if settings.letters:
-            plan = likeliest(question, own, settings.letters, settings.least, settings.coverage)
+            plan = choose_likeliest(question, own, settings.letters, settings.least, settings.coverage)
         else:
-            plan = agreed(question, own, settings.least, settings.coverage)
+            plan = choose_agreed(question, own, settings.least, settings.coverage)
         funnel.samples += len(own)
         if isinstance(plan, str):
             dropped[plan] += 1
@@ -251,7 +260,7 @@ def select(
 
 
 def write_kept_questions(
-    chosen: Sequence[tuple[AnnotatedQuestion, Agreed]],
+    chosen: Sequence[tuple[AnnotatedQuestion, AgreedPlan]],
     executions: dict[str, Execution],
     settings: Settings,
     out: Path,
@@ -262,7 +271,7 @@ def write_kept_questions(
     with write_questions(out / QUESTIONS) as write:
         for question, plan in chosen:
             asked = executions[question.id].asked if settings.index else []
-            if settings.index and (fault := support_fault(plan.plan, asked)):
+            if settings.index and (fault := check_support(plan.plan, asked)):
                 dropped[fault] += 1
                 continue
             row = annotate(question, plan, asked, settings.model[:12])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from data_gen.sources.logic_questions import (
-    filled,
-    templates,
+    fill_template,
+    list_templates,
 )
 from evaluation.itlr.cases import make_world_cases, say_query
 from evaluation.itlr.scifact import make_scifact_cases, read_abstracts
@@ -21,14 +21,14 @@ SCIFACT = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "scifact" /
 
 
 def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
-    queries = [filled(template, ("a", "b", "c")) for template in templates()]
+    queries = [fill_template(template, ("a", "b", "c")) for template in list_templates()]
     assert len(set(queries)) == 32
     assert Counter(map(negations, queries)) == {0: 4, 1: 12, 2: 12, 3: 4}
     assert all(check(query) == () for query in queries)
 
 
 def test_a_query_is_asked_in_words() -> None:
-    query = filled("{0} AND NOT {1} OR {2}", ("cats", "dogs", "fish"))
+    query = fill_template("{0} AND NOT {1} OR {2}", ("cats", "dogs", "fish"))
     assert say_query(query) == "documents about cats and not about dogs, or about fish"
 
 

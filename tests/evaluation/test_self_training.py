@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from data_gen.config import SetConfig
-from data_gen.leakage import question_hash
+from data_gen.leakage import hash_question
 from evaluation.self_training import rounds
 from evaluation.self_training.command import gain, round_
 from evaluation.self_training.rounds import draw_samples, search_letters
@@ -241,7 +241,7 @@ def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_i
     index: Path, tmp_path: Path
 ) -> None:
     first = next(iter(PLANS))
-    (tmp_path / "held").write_text(f"{question_hash(first)}  mine\n")
+    (tmp_path / "held").write_text(f"{hash_question(first)}  mine\n")
     with pytest.raises(RevelatorError, match="no plan was kept"):
         run_round(tmp_path / "round", settings(tmp_path, held_out=str(tmp_path / "held")), index)
     ids = {json.loads(line)["id"] for line in (tmp_path / "round/proposals.jsonl").read_text().splitlines()}

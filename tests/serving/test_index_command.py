@@ -82,7 +82,7 @@ def test_help_shows_examples(command: tuple[str, ...]) -> None:
 @pytest.fixture(scope="module")
 def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
-    from tests.serving.toy_encoder import write_encoder
+    from tests.serving.retrieval.toy_encoder import write_encoder
 
     folder = tmp_path_factory.mktemp("hybrid")
     rows = [{"id": name, "title": name, "text": text} for name, text in (("a", "red cat"), ("b", "red dog"))]

@@ -28,7 +28,7 @@ from serving.retrieval.logical_search import (
     search_logical,
     sparse_scores,
 )
-from tests.serving.toy_encoder import WORDS, write_encoder
+from tests.serving.retrieval.toy_encoder import WORDS, write_encoder
 
 ROWS = [
     {"id": "both", "title": "red cat", "text": "a red cat and a blue dog"},

@@ -11,7 +11,7 @@ from revelator.plans.logic import Query, parse, terms
 from serving.retrieval.dense import inner_products, nearest
 from serving.retrieval.logic import Operators, Score, compose, find_bounds, search_bounded
 from serving.retrieval.logical_search import Calibration
-from tests.serving.test_logical import ALL, queries
+from tests.serving.retrieval.test_logical import ALL, queries
 
 CALIBRATIONS = st.lists(
     st.sampled_from([None, Calibration(0.6, 12.0), Calibration(0.2, 3.0), Calibration(1.0, 1000.0)]),
