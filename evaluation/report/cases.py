@@ -14,7 +14,7 @@ from revelator.files import sha256_text
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
 from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.trace import Node, Trace, in_order
+from revelator.trace import Node, Trace, sort_ids
 
 CASES_SHOWN = 4
 PASSAGES_SHOWN = 3
@@ -202,7 +202,7 @@ def _draw_result(node: Node) -> Markup:
 def _leaf_nodes(trace: Trace | None, count: int) -> Sequence[Node | None]:
     """The trace's nodes of a plan's leaves, in its order; no nodes if their number is not the plan's."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"} if trace else {}
-    own = [atomic[id] for id in in_order(atomic) if "." not in id]
+    own = [atomic[id] for id in sort_ids(atomic) if "." not in id]
     return own if len(own) == count else [None] * count
 
 
