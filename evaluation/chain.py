@@ -1,4 +1,4 @@
-"""A chain of commands, told step by step, that goes on where it stopped.
+"""A chain of commands, told step by step, that goes on where it stopped; and a server for the length of a block.
 
 A step is whole when the ledger `steps.json` says that it was made by this command line from these inputs (by sha256)
 with these prompts, and the file that it writes last is as it was then. Anything else runs again. Steps are child
@@ -7,6 +7,7 @@ processes: what is printed is what a person would type, and torch stays out of t
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import shlex
@@ -14,14 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from rich.console import Console
 
-from revelator.errors import RevelatorError
+from revelator.errors import RevelatorError, Unavailable
 from revelator.files import sha256_file, sha256_text, write_json
 from revelator.tasks import prompt_hash
 
@@ -29,6 +30,11 @@ from revelator.tasks import prompt_hash
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
 WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
 STOP_SECONDS = 20  # what a command that is told to stop may take before it is killed
+SERVER_START_SECONDS = 120
+SERVER_STOP_SECONDS = 40
+LINES_SHOWN = 15  # of a server's log, where it did not become ready
+LIBC = ctypes.CDLL(None)
+PR_SET_PDEATHSIG = 1
 PROGRAM = Path(sys.executable).with_name("revelator")
 
 
@@ -51,11 +57,11 @@ class Step:
     digest: str = ""
 
 
-def program(arguments: Sequence[str]) -> list[str]:
+def command_line(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", *arguments] if "." in arguments[0] else [str(PROGRAM), *arguments]
 
 
-def shown(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
+def show_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
     """The line that a person would type."""
     start = "python -m" if "." in arguments[0] else "revelator"
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment), start, shlex.join(arguments)])
@@ -75,7 +81,7 @@ def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
         raise
 
 
-def ending(status: int) -> str:
+def describe_ending(status: int) -> str:
     return f"failed with exit status {status}" if status > 0 else f"was ended by {signal.Signals(-status).name}"
 
 
@@ -106,7 +112,7 @@ class Chain:
         )
 
     def say_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
-        line = f"$ {shown(arguments, environment)}"
+        line = f"$ {show_command(arguments, environment)}"
         self.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def run(self, step: Step) -> bool:
@@ -135,10 +141,10 @@ class Chain:
     def call(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
         """Runs one command. Raises RevelatorError when it fails."""
         variables = os.environ | {"REVELATOR_HOME": str(self.home)} | WAITING | dict(environment)
-        if status := run_group(program(arguments), variables):
+        if status := run_group(command_line(arguments), variables):
             raise RevelatorError(
-                f"step {self.number} {ending(status)}",
-                where=shown(arguments),
+                f"step {self.number} {describe_ending(status)}",
+                where=show_command(arguments),
                 hint=f"its message above says why; once that is mended, `{self.again}` goes on from this step",
             )
 
@@ -155,3 +161,57 @@ class Chain:
 
 def _digest(path: Path | None) -> str:
     return sha256_file(path) if path and path.exists() else ""
+
+
+@contextmanager
+def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
+    """Starts `revelator serve` with `arguments` and yields the gRPC address of the ready server.
+
+    What it says goes to `logs/serve.log` below `home`. It is stopped when the block ends, however it ends, and by the
+    kernel when this process is killed. Raises Unavailable with the end of its log when it does not become ready.
+    """
+    log, ready = home / "logs" / "serve.log", home / "serve.json"
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [PROGRAM, *arguments],
+            env=os.environ | WAITING,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C reaches this process alone, which then stops the server once
+            preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
+        )
+    try:
+        yield _wait(process, ready, log, tuple(arguments))
+    finally:
+        _stop(process)
+
+
+def _wait(process: subprocess.Popen[bytes], ready: Path, log: Path, arguments: tuple[str, ...]) -> str:
+    end = time.monotonic() + SERVER_START_SECONDS
+    while time.monotonic() < end and process.poll() is None:
+        if (address := _address(ready, process.pid)) is not None:
+            return address
+        time.sleep(0.1)
+    said = "\n".join(log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
+    raise Unavailable(
+        f"the server did not become ready\n{said}", where=show_command(arguments), hint=f"all it said: {log}"
+    )
+
+
+def _address(ready: Path, pid: int) -> str | None:
+    try:
+        state = json.loads(ready.read_text())
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+    return state["grpc"] if state["pid"] == pid else None
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    process.terminate()
+    try:
+        process.wait(SERVER_STOP_SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

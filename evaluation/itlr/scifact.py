@@ -22,10 +22,10 @@ from itertools import pairwise
 from pathlib import Path
 
 from data_gen.sources.logic_questions import (
-    filled,
-    templates,
+    fill_template,
+    list_templates,
 )
-from evaluation.logic.queries import Case, in_words
+from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
 from revelator.plans.logic import holds
 from serving.retrieval import STOP_WORDS, terms
@@ -104,18 +104,18 @@ def _content(word: str) -> bool:
     return bool(_WORD.fullmatch(word)) and word not in STOP_WORDS and word not in GENERIC
 
 
-def scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> list[Case]:
+def make_scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> list[Case]:
     """`per_template` cases of each of the 32 templates; the same numbers give the same cases."""
     rng = random.Random(f"scifact/{seed}")
     rich = [number for number, topics in enumerate(abstracts.topics) if len(topics) >= 2]
     cases = []
-    for number, template in enumerate(templates()):
+    for number, template in enumerate(list_templates()):
         made = 0
         while made < per_template:
             chosen = _topics(abstracts, rng.choice(rich), rng)
             if chosen is None:
                 continue
-            query = filled(template, chosen)
+            query = fill_template(template, chosen)
             relevant = frozenset(
                 i for i, topics in enumerate(abstracts.topics) if holds(query, {t: t in topics for t in chosen})
             )
@@ -124,7 +124,7 @@ def scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> list[Ca
             pool = tuple(sorted([*touched, *others]))
             relevant &= frozenset(pool)
             if 0 < len(relevant) < len(pool):
-                cases.append(Case(query, in_words(query), number, relevant, pool))
+                cases.append(Case(query, say_query(query), number, relevant, pool))
                 made += 1
     return cases
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,17 +16,15 @@ from rich.table import Table
 
 import data_gen
 from data_gen.questions import AnnotatedQuestion
-from evaluation.chains.chain import Chain, Step
-from evaluation.chains.server import local_server
+from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
-from evaluation.harness.formats import FORMATS
-from evaluation.harness.question_scores import answer_values
+from evaluation.harness.formats import FORMATS, KINDS
+from evaluation.harness.question_scores import score_answers
 from evaluation.metrics.answers import AnswerScore
-from evaluation.questions import one_of_each_kind, read_questions
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
-from revelator.errors import RevelatorError
-from revelator.files import write_bytes
+from revelator.errors import DataError, RevelatorError
+from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import show
@@ -46,7 +45,7 @@ class Asked:
     score: AnswerScore
 
 
-def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
+def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
     """Everything before the server starts, in order."""
     world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
     adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
@@ -107,6 +106,32 @@ def steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
     ]
 
 
+def read_questions(path: Path) -> list[AnnotatedQuestion]:
+    """All rows of a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                rows.append(AnnotatedQuestion.from_json(json.loads(line)))
+            except (ValueError, DataError) as error:
+                raise DataError(f"cannot be read: {error}", where=f"{path}:{number}") from error
+    return rows
+
+
+def choose_one_of_each_kind(
+    questions: Iterable[AnnotatedQuestion], split: str = "test"
+) -> dict[str, AnnotatedQuestion]:
+    """For each kind its first question of `split` in the order of sha256(id). Raises DataError for a missing kind."""
+    ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
+    chosen = {}
+    for kind, fits in KINDS.items():
+        question = next((q for q in ordered if fits(q)), None)
+        if question is None:
+            raise DataError(f"no {kind} question in the {split} split", hint="make a larger world: --size")
+        chosen[kind] = question
+    return chosen
+
+
 def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[Asked]:
     """Puts each question to the server and shows what happened to it."""
     asked = []
@@ -120,30 +145,32 @@ def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> li
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)
-            points = score(question, trace.answers)
+            points = score_answer(question, trace.answers)
             asked.append(Asked(kind, question, trace, points))
-            chain.console.print(f"gold answer: {join_answers(question.answers)} · {met(points)}", highlight=False)
+            chain.console.print(
+                f"gold answer: {join_answers(question.answers)} · {mark_score(points)}", highlight=False
+            )
     return asked
 
 
-def score(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
+def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
     """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
     values are aliases of one answer."""
     how, text = FORMATS[question.source], join_answers(answers)
-    return AnswerScore(**answer_values(text, answers, question.answers, how.normaliser, is_list=how.lists))
+    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.lists))
 
 
-def met(points: AnswerScore) -> str:
+def mark_score(points: AnswerScore) -> str:
     return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
 
 
-def summary(asked: list[Asked]) -> Table:
+def summarise(asked: list[Asked]) -> Table:
     table = Table("kind", "route", "shape", "answer", "gold", "", "ms", title="Six questions", show_lines=True)
     for row in asked:
         trace, gold = row.trace, join_answers(row.question.answers)
         shape = to_letters(parse(trace.plan)) if trace.plan else ""
         answer = join_answers(trace.answers) or "none"
-        table.add_row(row.kind, trace.route, shape, answer, gold, met(row.score), f"{trace.wall_ms:.0f}")
+        table.add_row(row.kind, trace.route, shape, answer, gold, mark_score(row.score), f"{trace.wall_ms:.0f}")
     for column in table.columns:
         column.overflow = "fold"  # on a narrow terminal a name goes on in the next line
     return table
@@ -177,7 +204,7 @@ def write_next(home: Path, asked: list[Asked]) -> Path:
     return home / "NEXT.md"
 
 
-def times(chain: Chain) -> str:
+def show_times(chain: Chain) -> str:
     return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
 
 
@@ -200,20 +227,20 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
     console = Console()
-    todo = steps(home, base, size, rules)
+    todo = list_steps(home, base, size, rules)
     chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
     for step in todo:
         chain.run(step)
-    chosen = one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
+    chosen = choose_one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
     chain.heading("start the Triton server")
     serve = ("serve", "--home", str(home), "--ports", "auto")
     chain.say_command(serve)
-    with local_server(home, serve) as url:
+    with serve_locally(home, serve) as url:
         console.print(f"[green]ready[/] at {url}", highlight=False)
         chain.heading("ask six questions: of each kind the first by hash of its id")
         asked = ask_each(chosen, url, chain)
     console.print("\nthe server has stopped\n")
-    console.print(summary(asked))
+    console.print(summarise(asked))
     page = write_next(home, asked)
     console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
-    console.print(f"Took {chain.elapsed():.0f} s: {times(chain)}", highlight=False)
+    console.print(f"Took {chain.elapsed():.0f} s: {show_times(chain)}", highlight=False)

@@ -25,7 +25,7 @@ def cache(entries: int = 2, looks: list[str] | None = None) -> AnswerCache:
 def test_an_equal_question_with_equal_options_to_the_same_version_has_the_same_answer():
     kept = cache(looks=(looks := []))
     assert kept.find("Where?", "{}", "1") is None
-    kept.keep("Where?", "{}", "1", whole("Where?"))
+    kept.store("Where?", "{}", "1", whole("Where?"))
     assert kept.find("Where?", "{}", "1") == whole("Where?")
     others = [("where?", "{}", "1"), ("Where?", '{"plan": "x"}', "1"), ("Where?{", "}", "1"), ("Where?", "{}", "2")]
     assert [kept.find(*other) for other in others] == [None] * 4
@@ -35,9 +35,9 @@ def test_an_equal_question_with_equal_options_to_the_same_version_has_the_same_a
 def test_it_holds_no_more_than_it_was_told_and_drops_what_was_not_used_longest():
     kept = cache()
     for name in "ab":
-        kept.keep(name, "", "1", whole(name))
+        kept.store(name, "", "1", whole(name))
     assert kept.find("a", "", "1")
-    kept.keep("c", "", "1", whole("c"))
+    kept.store("c", "", "1", whole("c"))
     assert [bool(kept.find(name, "", "1")) for name in "abc"] == [True, False, True]
 
 
@@ -46,7 +46,7 @@ def test_it_holds_no_more_than_it_was_told_and_drops_what_was_not_used_longest()
 )
 def test_what_did_not_come_out_whole_is_asked_again(changes):
     kept = cache()
-    kept.keep("q", "", "1", whole("q", **changes))
+    kept.store("q", "", "1", whole("q", **changes))
     assert kept.find("q", "", "1") is None
 
 

@@ -1,6 +1,6 @@
 """ITLR's template benchmark as a run: 32 logical templates, each case ranks the documents of its own pool, nDCG@10.
 
-The cases are made, not read (`evaluation.logic.world`, `evaluation.logic.scifact`): corpus, seed and number a template
+The cases are made, not read (`evaluation.itlr.cases`, `evaluation.itlr.scifact`): corpus, seed and number a template
 pin them. No generator and no index are needed, an encoder is.
 """
 
@@ -14,9 +14,8 @@ import numpy as np
 
 from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
-from evaluation.logic.queries import Case
-from evaluation.logic.scifact import read_abstracts, scifact_cases
-from evaluation.logic.world import world_cases
+from evaluation.itlr.cases import Case, make_world_cases
+from evaluation.itlr.scifact import make_scifact_cases, read_abstracts
 from evaluation.metrics.retrieval import ndcg
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -28,10 +27,10 @@ WORLD = "world"
 DEEPEST = 10
 
 
-def cases_of(config: RankingConfig) -> tuple[list[Case], list[str], list[str]]:
+def read_cases(config: RankingConfig) -> tuple[list[Case], list[str], list[str]]:
     """The cases, the texts of all documents, and each document's title (its first line)."""
     if config.corpus == WORLD:
-        made = world_cases(config.per_template, config.seed)
+        made = make_world_cases(config.per_template, config.seed)
         return made.cases, made.texts, [text.partition("\n")[0] for text in made.texts]
     path = Path(config.corpus)
     if not path.is_file():
@@ -39,14 +38,14 @@ def cases_of(config: RankingConfig) -> tuple[list[Case], list[str], list[str]]:
     abstracts = read_abstracts(path)
     titles = [row["title"] for row in abstracts.rows]
     texts = [f"{row['title']}\n{row['text']}" for row in abstracts.rows]
-    return scifact_cases(abstracts, config.per_template, config.seed), texts, titles
+    return make_scifact_cases(abstracts, config.per_template, config.seed), texts, titles
 
 
-def files_of(config: RankingConfig) -> dict[str, str]:
+def digest_files(config: RankingConfig) -> dict[str, str]:
     return {} if config.corpus == WORLD else {config.corpus: sha256_file(Path(config.corpus))}
 
 
-def identity(place: int, case: Case) -> str:
+def name_case(place: int, case: Case) -> str:
     return f"itlr:{case.template}:{place}"
 
 
@@ -60,7 +59,7 @@ def rank(
     """One row a case, which is given by its place. `plain` ranks by the cosine of the whole question, `logical` by the
     composed cosines of its terms, `random` by chance. Times are those of the ranking, without the embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
-    matrix, vectors = encoder.documents(list(texts)), embedded(list(cases.values()), encoder)
+    matrix, vectors = encoder.documents(list(texts)), embed_queries(list(cases.values()), encoder)
     chance = np.random.default_rng(config.seed)
     how = Operators(**operators.model_dump())
 
@@ -82,7 +81,7 @@ def rank(
         order = [case.pool[i] for i in np.argsort(-ways[config.way](case), kind="stable")]
         taken = time.perf_counter() - began
         yield QuestionRow(
-            id=identity(place, case),
+            id=name_case(place, case),
             benchmark="itlr",
             question=case.question,
             golds=(),
@@ -97,7 +96,7 @@ def rank(
         )
 
 
-def embedded(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
+def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
     """The vector of each term and of each question."""
     texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.question)})
     return dict(zip(texts, encoder.queries(texts), strict=True))

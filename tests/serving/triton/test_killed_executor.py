@@ -17,7 +17,7 @@ from revelator.errors import Unavailable
 from revelator.trace import Event
 from serving.triton import control
 from tests.serving.operations.metrics_page import read, total
-from tests.serving.test_faults import FAST, WAIT, Serving, answers, serving, wait_until  # noqa: F401  a fixture
+from tests.serving.triton.test_faults import FAST, WAIT, Serving, answers, serving, wait_until  # noqa: F401  a fixture
 
 SOON = 5.0  # seconds; two on a machine with nothing else at work, and far from the client's own timeout
 QUESTIONS = 4
