@@ -30,12 +30,30 @@ import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator._calls import DAY, MODEL, Answer, Options, answer_of, bounded, event_of, our_error, request_of
-from revelator._looks import EVERY, LOOK_SECONDS, Call, Looks, death, look_for, with_call
-from revelator.channel import Tls, channel
+from revelator.calls import (
+    PROBE_EVERY,
+    PROBE_TIMEOUT,
+    Attempts,
+    Call,
+    OpenCalls,
+    add_call_id,
+    build_probe,
+    process_died,
+)
+from revelator.endpoints import Tls, channel_arguments
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
-from revelator.retries import Attempts
-from revelator.trace_events import Event
+from revelator.trace import Event
+from revelator.wire import (
+    DAY,
+    MODEL,
+    Answer,
+    Options,
+    build_request,
+    check_bounds,
+    read_answer,
+    read_event,
+    read_failure,
+)
 
 DEFAULT_URL = "127.0.0.1:8001"
 STREAM_MODEL = "executor_stream"
@@ -47,25 +65,25 @@ __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 
 class Client:
     """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call; `tls`
-    where the server speaks it (default: as the environment says, `revelator.channel`).
+    where the server speaks it (default: as the environment says, `revelator.endpoints`).
 
     A question that met a server which was full or not there is put again, at most `retries` times and within the
-    timeout (`revelator.retries`). `submit` puts a question once.
+    timeout (`revelator.calls`). `submit` puts a question once.
     """
 
     def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
         self.url = url
-        self.timeout = bounded("timeout", timeout, DAY)
+        self.timeout = check_bounds("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
         self._client = self._connect()  # of calls that block: another thread can end them by closing it alone
         self._submitting = self._connect()
-        self._looks = Looks()
-        self._looker: threading.Thread | None = None
-        self._lock = threading.Lock()  # of `_looker`
+        self._calls = OpenCalls()
+        self._prober: threading.Thread | None = None
+        self._lock = threading.Lock()  # of `_prober`
 
     def _connect(self) -> grpc_client.InferenceServerClient:
-        client = grpc_client.InferenceServerClient(**channel(self.url, self.tls))
+        client = grpc_client.InferenceServerClient(**channel_arguments(self.url, self.tls))
         _trace(client)
         return client
 
@@ -81,14 +99,14 @@ class Client:
 
     def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
-        request = request_of(question, self.timeout, **options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return answer_of(self._infer(request))
+                    return read_answer(self._infer(request))
             except InferenceServerException as error:
-                found = our_error(error, self.url, request["client_timeout"])
+                found = read_failure(error, self.url, request["client_timeout"])
                 time.sleep(attempts.pause(found))
             except Unavailable as error:
                 time.sleep(attempts.pause(error))
@@ -98,13 +116,13 @@ class Client:
         client = self._client
         call = self._begin(MODEL, lambda: self._abandon(client))
         try:
-            return client.infer(**with_call(request, call))
+            return client.infer(**add_call_id(request, call))
         except InferenceServerException:
             if client is not self._client:
-                raise death(self.url) from None
+                raise process_died(self.url) from None
             raise
         finally:
-            self._looks.finish(call)
+            self._calls.finish(call)
 
     def _abandon(self, client: grpc_client.InferenceServerClient) -> None:
         """Ends all calls that block on `client`: they were put to the process that died."""
@@ -114,77 +132,77 @@ class Client:
 
     def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
         """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
-        return self._submit(request_of(question, self.timeout, **options))
+        return self._submit(build_request(question, self.timeout, **options))
 
     def _submit(self, request: dict[str, Any]) -> Future[Answer]:
         future: Future[Answer] = Future()
         timeout = request["client_timeout"]
 
         def done(result: Any, error: InferenceServerException | None) -> None:
-            self._looks.finish(call)
+            self._calls.finish(call)
             if not future.set_running_or_notify_cancel():
                 return
             if call.died:
-                future.set_exception(death(self.url))
+                future.set_exception(process_died(self.url))
             elif error is not None:
-                future.set_exception(our_error(error, self.url, timeout))
+                future.set_exception(read_failure(error, self.url, timeout))
             else:
-                future.set_result(answer_of(result))
+                future.set_result(read_answer(result))
 
         call = self._begin(MODEL, lambda: sent.cancel())
         try:
-            sent = self._submitting.async_infer(callback=done, **with_call(request, call))
+            sent = self._submitting.async_infer(callback=done, **add_call_id(request, call))
         except BaseException:
-            self._looks.finish(call)
+            self._calls.finish(call)
             raise
         future.add_done_callback(lambda future: sent.cancel() if future.cancelled() else None)
         return future
 
     def _begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = self._looks.begin(model, end)
+        call = self._calls.begin(model, end)
         with self._lock:
-            if self._looker is None:
-                self._looker = threading.Thread(target=self._look_while_calls_wait, name="looks", daemon=True)
-                self._looker.start()
+            if self._prober is None:
+                self._prober = threading.Thread(target=self._probe_while_calls_wait, name="probes", daemon=True)
+                self._prober.start()
         return call
 
-    def _look_while_calls_wait(self) -> None:
+    def _probe_while_calls_wait(self) -> None:
         while True:
-            time.sleep(EVERY)
+            time.sleep(PROBE_EVERY)
             with self._lock:
-                if not self._looks:
-                    self._looker = None
+                if not self._calls:
+                    self._prober = None
                     return
-            for model, calls in self._looks.due().items():
+            for model, calls in self._calls.find_due().items():
                 try:
-                    self._looks.saw(calls, self._look(model, calls))
+                    self._calls.take_answer(calls, self._probe(model, calls))
                 except InferenceServerException as error:
-                    self._looks.failed(calls, error)
+                    self._calls.take_failure(calls, error)
                 except ValueError:  # the client is closed: its calls end with that
                     return
 
-    def _look(self, model: str, calls: list[Call]) -> str:
-        look = look_for(model, calls)
+    def _probe(self, model: str, calls: list[Call]) -> str:
+        probe = build_probe(model, calls)
         if model == MODEL:
-            return self._submitting.infer(**look, client_timeout=LOOK_SECONDS).as_numpy("answer")[0].decode()
+            return self._submitting.infer(**probe, client_timeout=PROBE_TIMEOUT).as_numpy("answer")[0].decode()
         arrived: SimpleQueue[Arrived] = SimpleQueue()
-        self._submitting.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=LOOK_SECONDS)
+        self._submitting.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=PROBE_TIMEOUT)
         try:
-            self._submitting.async_stream_infer(**look)
-            result, error = _next(arrived, LOOK_SECONDS)
+            self._submitting.async_stream_infer(**probe)
+            result, error = _next(arrived, PROBE_TIMEOUT)
         finally:
             self._submitting.stop_stream()
         if result is None:
-            raise error or InferenceServerException("no answer to a look")
+            raise error or InferenceServerException("no answer to a probe")
         return result.as_numpy("event")[0].decode()
 
     def stream(self, question: str, **options: Unpack[Options]) -> Generator[Event, None, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
 
-        Closing the generator (or leaving the loop that alone holds it) cancels the work on the server. It is put again
-        only while no event has come.
+        Closing the generator (or leaving the loop that alone holds it) cancels the work on the server. The question is
+        sent again only while no event has come.
         """
-        request = request_of(question, self.timeout, **options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         begun = False
         while True:
@@ -210,19 +228,19 @@ class Client:
         call = self._begin(STREAM_MODEL, lambda: arrived.put((None, InferenceServerException("it died"))))
         ended = False
         try:
-            client.async_stream_infer(**with_call(asked, call))
+            client.async_stream_infer(**add_call_id(asked, call))
             while not ended:
                 result, error = _next(arrived, timeout)
                 if call.died:
-                    raise death(self.url)
+                    raise process_died(self.url)
                 if error is not None:
                     ended = True
-                    raise our_error(error, self.url, timeout)
-                event = event_of(result)
+                    raise read_failure(error, self.url, timeout)
+                event = read_event(result)
                 ended = event.kind == "finished"
                 yield event
         finally:
-            self._looks.finish(call)
+            self._calls.finish(call)
             # A stream that has its last event is left to end: Triton before 25.04 can crash when it is cancelled then.
             client.stop_stream(cancel_requests=not ended)
             client.close()
@@ -240,12 +258,12 @@ class AsyncClient:
 
     def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
         self.url = url
-        self.timeout = bounded("timeout", timeout, DAY)
+        self.timeout = check_bounds("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
-        self._client = aio_client.InferenceServerClient(**channel(url, tls))
-        self._looks = Looks()
-        self._looking: asyncio.Task[None] | None = None
+        self._client = aio_client.InferenceServerClient(**channel_arguments(url, tls))
+        self._calls = OpenCalls()
+        self._probing: asyncio.Task[None] | None = None
         _trace(self._client)
 
     async def __aenter__(self) -> AsyncClient:
@@ -255,20 +273,20 @@ class AsyncClient:
         await self.close()
 
     async def close(self) -> None:
-        if self._looking:
-            self._looking.cancel()
+        if self._probing:
+            self._probing.cancel()
         await self._client.close()
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
-        request = request_of(question, self.timeout, **options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return answer_of(await self._infer(request))
+                    return read_answer(await self._infer(request))
             except InferenceServerException as error:
-                found = our_error(error, self.url, request["client_timeout"])
+                found = read_failure(error, self.url, request["client_timeout"])
                 await asyncio.sleep(attempts.pause(found))
             except Unavailable as error:
                 await asyncio.sleep(attempts.pause(error))
@@ -279,32 +297,32 @@ class AsyncClient:
             async with asyncio.timeout(None) as scope:
                 call = self._begin(MODEL, lambda: scope.reschedule(0.0))
                 try:
-                    return await self._client.infer(**with_call(request, call))
+                    return await self._client.infer(**add_call_id(request, call))
                 finally:
-                    self._looks.finish(call)
+                    self._calls.finish(call)
         except TimeoutError:
-            raise death(self.url) from None
+            raise process_died(self.url) from None
 
     def _begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = self._looks.begin(model, end)
-        if self._looking is None or self._looking.done():
-            self._looking = asyncio.create_task(self._look_while_calls_wait(), context=Context())  # of no call's span
+        call = self._calls.begin(model, end)
+        if self._probing is None or self._probing.done():
+            self._probing = asyncio.create_task(self._probe_while_calls_wait(), context=Context())  # of no call's span
         return call
 
-    async def _look_while_calls_wait(self) -> None:
-        while self._looks:
-            await asyncio.sleep(EVERY)
-            for model, calls in self._looks.due().items():
+    async def _probe_while_calls_wait(self) -> None:
+        while self._calls:
+            await asyncio.sleep(PROBE_EVERY)
+            for model, calls in self._calls.find_due().items():
                 try:
-                    self._looks.saw(calls, await self._look(model, calls))
+                    self._calls.take_answer(calls, await self._probe(model, calls))
                 except InferenceServerException as error:
-                    self._looks.failed(calls, error)
+                    self._calls.take_failure(calls, error)
 
-    async def _look(self, model: str, calls: list[Call]) -> str:
-        look = look_for(model, calls)
+    async def _probe(self, model: str, calls: list[Call]) -> str:
+        probe = build_probe(model, calls)
         if model == MODEL:
-            return (await self._client.infer(**look, client_timeout=LOOK_SECONDS)).as_numpy("answer")[0].decode()
-        answers = self._client.stream_infer(_once(look), stream_timeout=LOOK_SECONDS)
+            return (await self._client.infer(**probe, client_timeout=PROBE_TIMEOUT)).as_numpy("answer")[0].decode()
+        answers = self._client.stream_infer(_once(probe), stream_timeout=PROBE_TIMEOUT)
         try:
             arrived = [answer async for answer in answers]  # to the stream's end: see `_events`
         except grpc.RpcError as error:
@@ -312,7 +330,7 @@ class AsyncClient:
         finally:
             answers.cancel()
         if not arrived:
-            raise InferenceServerException("no answer to a look")
+            raise InferenceServerException("no answer to a probe")
         result, refusal = arrived[0]
         if refusal is not None:
             raise refusal
@@ -321,11 +339,11 @@ class AsyncClient:
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
 
-        `revelator.trace_events.Replay` makes the trace of them as they come. Leaving the loop cancels the work on the
-        server: at once with `contextlib.aclosing`, else when the generator is collected. It is put again only while no
+        `revelator.trace.Replay` makes the trace of them as they come. Leaving the loop cancels the work on the
+        server: at once with `contextlib.aclosing`, else when the generator is collected. It is sent again only while no
         event has come.
         """
-        request = request_of(question, self.timeout, **options)
+        request = build_request(question, self.timeout, **options)
         attempts = Attempts(self.retries, request["client_timeout"])
         begun = False
         while True:
@@ -345,25 +363,25 @@ class AsyncClient:
         timeout = request["client_timeout"]
         asked = {name: value for name, value in request.items() if name != "client_timeout"}
         call = self._begin(STREAM_MODEL, lambda: answers.cancel())
-        answers = self._client.stream_infer(_once(with_call(asked, call)), stream_timeout=timeout)
+        answers = self._client.stream_infer(_once(add_call_id(asked, call)), stream_timeout=timeout)
         ended = False
         try:
             async for result, error in answers:
                 if error is not None:
                     ended = True
-                    raise our_error(error, self.url, timeout)
-                event = event_of(result)
+                    raise read_failure(error, self.url, timeout)
+                event = read_event(result)
                 ended = event.kind == "finished"
                 yield event
         except asyncio.CancelledError:
             if call.died:
-                raise death(self.url) from None
+                raise process_died(self.url) from None
             raise
         except grpc.RpcError as error:
             status = InferenceServerException(error.details(), str(error.code()))
-            raise our_error(status, self.url, timeout) from error
+            raise read_failure(status, self.url, timeout) from error
         finally:
-            self._looks.finish(call)
+            self._calls.finish(call)
             if ended:  # Triton before 25.04 can crash when a stream is cancelled in the moment of its last event
                 with suppress(grpc.RpcError):
                     _ = [answer async for answer in answers]

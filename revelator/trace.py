@@ -2,12 +2,16 @@
 
 The executor writes it, clients show it, evaluation scores it, MLflow stores it, and a person can edit the plan in it
 and run it again. Times are milliseconds since the trace began; `started_at` is seconds since the Unix epoch.
+
+While it is written, it is a sequence of events in causal order. Each event holds what has changed since the one before
+it about the same node (or, `node` None, about the question as a whole), as the plain values of the trace's JSON. A
+client that keeps a `Replay` sees the trace grow, and after `finished` holds the trace that the executor holds.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -20,6 +24,18 @@ Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "at
 Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
 Outcome = Literal["complete", "partial", "failed"]
 PlanSource = Literal["model", "given", "fallback", "none"]
+EventKind = Literal[
+    "begun",  # the question, its strategy
+    "planned",  # the plan that will be run
+    "opened",  # a node stands in the trace and waits
+    "started",
+    "retrieved",  # documents with the retriever's scores
+    "judged",  # the same documents with the revelator's relevance
+    "answered",  # the node ended well
+    "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
+    "failed",
+    "finished",  # answer, outcome and sums of the whole question
+]
 
 
 def join_answers(answers: Sequence[str]) -> str:
@@ -179,6 +195,73 @@ class Trace:
             raise DataError("this is no trace: a field has another name or type than a trace's", hint=hint) from error
 
 
-def in_order(ids: Iterable[str]) -> list[str]:
+def sort_ids(ids: Iterable[str]) -> list[str]:
     """Node ids by number, the members of a fan-out right after the node that they stand below: 3, 3.1, 3.2, 4."""
     return sorted(ids, key=lambda id: [int(part) for part in id.split(".")])
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """`at_ms` counts from the start of the trace; `changes` are fields of the node, or, without one, of the trace."""
+
+    kind: EventKind
+    node: str | None
+    at_ms: float
+    changes: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "node": self.node, "at_ms": self.at_ms, "changes": self.changes}
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> Event:
+        return cls(**value)
+
+
+class EventSender:
+    """Makes events of a trace and its nodes as they change, and hands them to `listener` at once."""
+
+    def __init__(self, listener: Callable[[Event], None]) -> None:
+        self._listener = listener
+        self._told: dict[str | None, dict[str, Any]] = {}
+
+    def tell(self, kind: EventKind, what: Node | Trace, at_ms: float) -> None:
+        key, changes = self._changes(what)
+        self._listener(Event(kind, key, at_ms, changes))
+        self._told.setdefault(key, {}).update(changes)
+
+    def is_told(self, node: Node) -> bool:
+        return not self._changes(node)[1]
+
+    def _changes(self, what: Node | Trace) -> tuple[str | None, dict[str, Any]]:
+        if isinstance(what, Trace):
+            key, now = None, replace(what, nodes=[]).to_json()
+            del now["nodes"]
+        else:
+            key, now = what.id, what.to_json()
+        told = self._told.get(key, {})
+        return key, {name: value for name, value in now.items() if name not in told or told[name] != value}
+
+
+class Replay:
+    """The trace as far as its events have come."""
+
+    def __init__(self) -> None:
+        self._whole: dict[str, Any] = {}
+        self._nodes: dict[str, dict[str, Any]] = {}
+
+    def add(self, event: Event) -> None:
+        value = self._whole if event.node is None else self._nodes.setdefault(event.node, {})
+        value.update(event.changes)
+
+    def trace(self) -> Trace:
+        """Nodes that still wait or run have that status. Raises KeyError before the first event."""
+        nodes = [self._nodes[id] for id in sort_ids(self._nodes)]
+        return Trace.from_json({**self._whole, "nodes": nodes})
+
+
+def replay(events: Iterable[Event]) -> Trace:
+    """The trace that these events tell of."""
+    told = Replay()
+    for event in events:
+        told.add(event)
+    return told.trace()

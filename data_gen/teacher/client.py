@@ -27,7 +27,7 @@ from aiolimiter import AsyncLimiter
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from data_gen.teacher.config import BudgetConfig, EndpointConfig
-from revelator.endpoint import checked_key, without_key
+from revelator.endpoints import check_key, mask_key
 from revelator.errors import DataError, RevelatorError, ServingError, Unavailable
 from revelator.files import sha256_text
 
@@ -183,7 +183,7 @@ class Client:
         self.tally = Tally()
         self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
         key = os.environ.get(KEY_VARIABLE, "")
-        self._key = checked_key(key, KEY_VARIABLE) if key.strip() else None
+        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
         self._openai = AsyncOpenAI(
             base_url=config.url,
             api_key=self._key or "none",
@@ -253,7 +253,7 @@ class Client:
     def _fault(self, error: Exception) -> RevelatorError:
         where = self.config.url
         if isinstance(error, openai.APIStatusError):
-            said = without_key(error.message, self._key)[:MESSAGE_CHARACTERS]
+            said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
             message, status = f"the endpoint answered {error.status_code}: {said}", error.status_code
             if status in ONE_REQUEST:
                 return RefusedError(f"the endpoint refused the prompt ({status})", where=where, hint=said)
@@ -265,7 +265,7 @@ class Client:
         if isinstance(error, TimeoutError | openai.APITimeoutError):
             return Unavailable(f"no answer within {self.config.timeout:g} s", where=where, hint=_again(self.cache))
         if isinstance(error, openai.APIConnectionError):
-            message = without_key(f"no connection: {error.__cause__ or error}", self._key)
+            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
             return Unavailable(message, where=where, hint=_again(self.cache))
         return Unavailable("the reply is not what the protocol promises", where=where, hint=_again(self.cache))
 

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 
 from data_gen.config import QuestionSource, SplitConfig, TaskConfig
 from revelator.config import FilePath, Share, Strict
-from revelator.endpoint import checked_url
+from revelator.endpoints import check_url
 from revelator.errors import ConfigError
 
 Teachable = Literal[
@@ -19,7 +19,7 @@ DEFAULT: tuple[Teachable, ...] = ("route", "translate_bnf", "decompose", "refine
 
 def _address(url: str) -> str:
     try:
-        return checked_url(url).rstrip("/")
+        return check_url(url).rstrip("/")
     except ConfigError as error:
         raise ValueError(error.message) from error
 

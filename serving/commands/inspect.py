@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from revelator.endpoint import checked_key
+from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 from revelator.registry import home_folder
 from serving.commands.ask import address_of
@@ -59,7 +59,7 @@ def inspect(
       revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001
       REVELATOR_INSPECT_TOKEN=… revelator inspect --host 0.0.0.0 --allow-host plans.example.org
     """
-    token = checked_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
+    token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
     if host not in LOOPBACK and token is None:
         raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
     asked = urls or (address_of(home),)

@@ -14,12 +14,11 @@ from revelator import spans
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import Node, Passage, Trace, Usage
-from revelator.trace_events import Happening
+from revelator.trace import EventKind, Node, Passage, Trace, Usage
 from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
-Tell = Callable[[Happening, Node], None]
+Tell = Callable[[EventKind, Node], None]
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,7 @@ from typing import TypedDict, Unpack
 from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans import Expression
-from revelator.trace import Trace
-from revelator.trace_events import Event
+from revelator.trace import Event, Trace
 from serving.executor import routes, trees
 from serving.executor.evidence import Models, reusable_nodes
 from serving.executor.recording import Recorder
@@ -93,7 +92,7 @@ class Executor:
     async def stream(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]:
         """Answers one question and yields its events as they happen; the last is `finished`. Raises what `run` raises.
 
-        `revelator.trace_events.replay` makes the trace of them. Closing the iterator cancels the question:
+        `revelator.trace.replay` makes the trace of them. Closing the iterator cancels the question:
 
             async with contextlib.aclosing(executor.stream(question)) as events:
                 async for event in events: ...

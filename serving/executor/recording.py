@@ -11,8 +11,7 @@ from typing import Any
 
 from revelator import spans
 from revelator.plans import Atomic, Dependent, Expression
-from revelator.trace import Kind, Node, Outcome, Trace, Usage, in_order
-from revelator.trace_events import Event, Happening, Teller
+from revelator.trace import Event, EventKind, EventSender, Kind, Node, Outcome, Trace, Usage, sort_ids
 
 NOT_REACHED = "not reached"
 
@@ -27,7 +26,7 @@ class Recorder:
     def __init__(self, question: str, strategy: str, listener: Callable[[Event], None] | None = None) -> None:
         self._began = time.perf_counter()
         self.trace = Trace(question, strategy, started_at=time.time())
-        self._teller = Teller(listener) if listener else None
+        self._teller = EventSender(listener) if listener else None
         self._nodes: dict[str, Node] = {}
         self._after: dict[str, Sequence[str]] = {}
         self._enclosing: set[str] = set()
@@ -38,7 +37,7 @@ class Recorder:
     def now_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
 
-    def tell(self, kind: Happening, what: Node | Trace) -> None:
+    def tell(self, kind: EventKind, what: Node | Trace) -> None:
         if self._teller:
             self._teller.tell(kind, what, self.now_ms())
 
@@ -91,7 +90,7 @@ class Recorder:
         """All nodes by number; the members of a fan-out follow the node that they stand below."""
         if not self._has_members:
             return list(self._nodes.values())
-        return [self._nodes[id] for id in in_order(self._nodes)]
+        return [self._nodes[id] for id in sort_ids(self._nodes)]
 
     def finish(self) -> Trace:
         """Completes the trace and returns it: skips nodes that still wait, and reports nodes that were not reported."""

@@ -15,7 +15,7 @@ from typing import Any
 
 import httpx
 
-from revelator.endpoint import checked_url, without_key
+from revelator.endpoints import check_url, mask_key
 from revelator.errors import DeadlineExceeded, Unavailable
 
 MAX_BYTES = 8_000_000
@@ -33,7 +33,7 @@ class HttpEndpoint:
     def __init__(
         self, url: str, *, timeout: float, key: str | None = None, headers: Mapping[str, str] | None = None
     ) -> None:
-        self.url = checked_url(url)
+        self.url = check_url(url)
         self.timeout = timeout
         self._key = key
         agent = {"User-Agent": f"revelator/{metadata.version('revelator')}", "Accept-Encoding": "identity"}
@@ -50,7 +50,7 @@ class HttpEndpoint:
         return await self._call("POST", data=dict(fields))
 
     def without_key(self, text: str) -> str:
-        return without_key(text, self._key)
+        return mask_key(text, self._key)
 
     async def close(self) -> None:
         await self._client.aclose()

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
-from revelator.endpoint import checked_key
+from revelator.endpoints import check_key
 from revelator.errors import ConfigError, Unavailable
 from revelator.trace import Passage
 from serving.knowledge.http import HttpEndpoint
@@ -158,5 +158,5 @@ def clean(text: str) -> str:
 def _key(api: SearchApi) -> Mapping[str, Any]:
     if not api.key_variable:
         return {}
-    key = checked_key(os.environ.get(api.key_variable, ""), api.key_variable)
+    key = check_key(os.environ.get(api.key_variable, ""), api.key_variable)
     return {"key": key, "headers": {api.key_header: key}}

@@ -19,7 +19,7 @@ from typing import Any
 import openai
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-from revelator.endpoint import checked_key, checked_url, without_key
+from revelator.endpoints import check_key, check_url, mask_key
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from serving.models.reading.reader import ExtractiveReader
 from serving.protocols import GenerateRequest, Reading
@@ -56,12 +56,12 @@ class EndpointGenerator:
     def __init__(
         self, base_url: str, model: str, *, api_key: str | None = None, timeout: float = 60.0, retries: int = 2
     ) -> None:
-        self.base_url = checked_url(base_url)
+        self.base_url = check_url(base_url)
         self.model = model
         self.timeout = timeout
         self.retries = retries
         key = api_key or os.environ.get(KEY_VARIABLE, "")
-        self._key = checked_key(key, KEY_VARIABLE) if key.strip() else None
+        self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
         self._client = AsyncOpenAI(
             base_url=base_url,
             api_key=self._key or "none",
@@ -80,7 +80,7 @@ class EndpointGenerator:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
         except openai.APIConnectionError as error:
             hint = "is the server running, and is the address its OpenAI-compatible base (often ending in /v1)?"
-            message = without_key(f"no connection: {error.__cause__ or error}", self._key)
+            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
             raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
         except openai.APIStatusError as error:
             raise self._refusal(error) from error
@@ -89,7 +89,7 @@ class EndpointGenerator:
         return self._reading(reply, request)
 
     def _refusal(self, error: openai.APIStatusError) -> ServingError:
-        said = without_key(error.message, self._key)[:MESSAGE_CHARACTERS]
+        said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
         message = f"the endpoint answered {error.status_code}: {said}"
         if error.status_code == 429 or error.status_code >= 500:
             return Unavailable(message, where=self.base_url, hint="try again later", final=self.retries > 0)

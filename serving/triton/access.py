@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from revelator.channel import TOKEN_HEADER, Tls, control_token
+from revelator.endpoints import TOKEN_HEADER, Tls, find_control_token
 from revelator.errors import ConfigError, InvalidRequest
 from revelator.files import sync_folder
 
@@ -98,7 +98,7 @@ INNER: Name = ".inner-token"
 
 def read_control_token(home: Path) -> str:
     """The control token: the environment's, or the one of the home folder."""
-    return control_token() or read_secret(home, CONTROL)
+    return find_control_token() or read_secret(home, CONTROL)
 
 
 def read_secret(home: Path, name: Name) -> str:

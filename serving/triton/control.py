@@ -16,9 +16,9 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import read_error
-from revelator.channel import TOKEN, ControlToken, channel
+from revelator.endpoints import TOKEN, ControlToken, channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
+from revelator.wire import read_error
 from serving.triton.access import read_control_token
 from serving.triton.server import wait_for
 
@@ -36,7 +36,7 @@ _PREFIX = re.compile(
 def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
     """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
     that wants another token, ConfigError."""
-    client = grpc_client.InferenceServerClient(**channel(url))
+    client = grpc_client.InferenceServerClient(**channel_arguments(url))
     if home:
         client.register_plugin(ControlToken(read_control_token(home)))
     try:
@@ -106,7 +106,7 @@ MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", 
 
 async def served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
-    client = async_grpc_client.InferenceServerClient(**channel(url))
+    client = async_grpc_client.InferenceServerClient(**channel_arguments(url))
     try:
         await client.is_server_live(client_timeout=ANSWER_SECONDS)
         asked = [client.get_model_metadata(model, client_timeout=ANSWER_SECONDS) for model in MODELS]

@@ -18,8 +18,9 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 
 import serving
 from revelator import files
-from revelator.endpoint import checked_url
+from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.limits import Limits
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
 
@@ -117,7 +118,7 @@ def _generator(home: Path, settings: Settings) -> dict[str, str]:
     if endpoint != EMBEDDED and not model:
         raise ConfigError("an endpoint needs the name of a model", where="--generator-model")
     if endpoint != EMBEDDED:
-        checked_url(endpoint)
+        check_url(endpoint)
     return {"endpoint": endpoint, "model": model}
 
 
@@ -141,8 +142,6 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
 def _limits(home: Path, settings: Settings) -> dict[str, str]:
     """The limits that were given, else the recorded ones, as JSON."""
-    from revelator.limits import Limits
-
     if settings.limits is None:
         recorded = recorded_parameters(home, "executor").get("limits")
         return {"limits": recorded} if recorded else {}

@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import from_json
 
-from revelator import _wire, errors
+from revelator import errors, wire
 from revelator.limits import Limits
 from revelator.plans import Diagnostic, parse, placeholders, substitute
 from revelator.plans.art import Art, Filter, Relate
@@ -274,12 +274,12 @@ def test_a_number_of_5_000_digits_is_no_number() -> None:
 
 
 def arrived(error: errors.RevelatorError) -> errors.RevelatorError:
-    text = _wire.write_error(error)
-    assert _wire._size(text) <= _wire.MOST_BYTES
-    return _wire.read_error(_wire.grpc_code(error), text)
+    text = wire.write_error(error)
+    assert wire._size(text) <= wire.MOST_BYTES
+    return wire.read_error(wire.grpc_code(error), text)
 
 
-@given(st.sampled_from(_wire._SENT), TEXTS, TEXTS, TEXTS)
+@given(st.sampled_from(wire._SENT), TEXTS, TEXTS, TEXTS)
 def test_an_error_of_any_length_arrives_as_what_it_is(kind: type, message: str, where: str, hint: str) -> None:
     found = arrived(kind(message * 9, where=where, hint=hint))
     assert type(found) is kind

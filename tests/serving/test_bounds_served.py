@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from tritonclient.utils import InferenceServerException
 
-from revelator._wire import read_error
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, RevelatorError
 from revelator.trace import Node, Passage, Trace
+from revelator.wire import read_error
 from tests.serving.conftest import FAST, WAIT
 from tests.serving.test_refusals import infer
 

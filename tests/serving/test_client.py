@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator import errors
-from revelator._wire import grpc_code, read_error, write_error
 from revelator.client import AsyncClient, Client
 from revelator.plans import check, parse
+from revelator.wire import grpc_code, read_error, write_error
 
 SIMPLE = [
     errors.InvalidRequest,

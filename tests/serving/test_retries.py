@@ -23,11 +23,10 @@ from tritonclient.grpc import service_pb2
 from tritonclient.utils import serialize_byte_tensor
 
 from revelator import errors
-from revelator._wire import grpc_code, write_error
+from revelator.calls import Attempts
 from revelator.client import AsyncClient, Client
-from revelator.retries import Attempts
-from revelator.trace import Trace
-from revelator.trace_events import Event
+from revelator.trace import Event, Trace
+from revelator.wire import grpc_code, write_error
 
 FULL = errors.Overloaded("full", retry_after_ms=1)
 DOWN = errors.Unavailable("restarting")

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from revelator.cli import revelator
 from revelator.client import AsyncClient
 from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, PlanError, Unavailable
-from revelator.trace_events import Event, Replay, replay
+from revelator.trace import Event, Replay, replay
 from serving.triton import control
 from tests.conftest import MAX_IN_FLIGHT
 from tests.serving.conftest import FAST, WAIT

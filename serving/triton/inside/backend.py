@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import triton_python_backend_utils as pb_utils
 
-from revelator._wire import grpc_code, write_error
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
+from revelator.wire import grpc_code, write_error
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton.access import INNER, read_secret, require_secret
 from serving.triton.inside.processes import start_heartbeat

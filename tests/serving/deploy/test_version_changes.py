@@ -20,7 +20,7 @@ from google.protobuf import json_format, text_format
 from tritonclient.grpc.model_config_pb2 import ModelConfig
 from tritonclient.utils import InferenceServerException
 
-from revelator.channel import ControlToken
+from revelator.endpoints import ControlToken
 from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
 from serving.triton.repository import compile_code

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from revelator.errors import PlanError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import render
-from revelator.trace import Trace
-from revelator.trace_events import Event, Replay, replay
+from revelator.trace import Event, Replay, Trace, replay
 from serving.executor import Executor
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.test_stopping import pass_time

@@ -9,7 +9,7 @@ import pytest
 from revelator.client import Client
 from revelator.errors import ConfigError, ExpressionError, PlanError
 from revelator.plans.art import Art, Relate, Search, render
-from revelator.trace_events import replay
+from revelator.trace import replay
 from serving.executor import Executor
 from serving.executor.trees import NoModel
 from serving.knowledge.sources import Sources

@@ -13,8 +13,7 @@ from typing import Any
 import uvicorn
 
 from revelator.errors import Unavailable
-from revelator.trace import Passage
-from revelator.trace_events import Event
+from revelator.trace import Event, Passage
 from serving.inspector import Runs, Server, create_app
 from serving.protocols import Completion
 from tests.serving.executor.world import Toy

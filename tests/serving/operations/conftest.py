@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from revelator import registry
-from revelator.channel import Tls
+from revelator.endpoints import Tls
 from serving.deploy.deploy import deploy
 from serving.triton.serve import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving

@@ -1,0 +1,187 @@
+"""Calls that wait for a server: when a question is sent again, and how a client notices that its process died.
+
+Retries. A question changes nothing on a server, so a retry costs time alone. A client retries after UNAVAILABLE (the
+server was full, restarting or not there), unless the error is `final`; never after what another attempt would meet
+again, or after a deadline. It waits as long as the server asked for, or `FIRST_PAUSE` and then twice as long each time,
+and up to as much again, so that many clients that were refused do not return at once.
+
+Probes. Triton 2.51 never answers a request that was inside a process which died. So a client that has waited for a
+second sends a probe every half second: a tiny request for all its calls together, which the executor answers at once
+and beside its admission. A call has an id (parameter `call`); a probe names ids (parameter `in_flight`) and is told
+which of them the process has seen, and which processes of its model are alive. A server that knows no probes takes one
+for an empty question; then the client sends no more.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tritonclient.utils import InferenceServerException
+
+from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavailable
+from revelator.wire import read_error, text_input
+
+FIRST_PAUSE = 0.1  # seconds
+CALL = "call"  # parameters of a request
+PROBE = "in_flight"
+MOST_CALLS = 200  # that one probe names, the oldest: a server reads 8,192 characters of it
+PROBE_AFTER = 1.0  # seconds of a call before the first probe
+PROBE_EVERY = 0.5
+PROBE_TIMEOUT = 3.0  # a model whose process is dead refuses after one
+
+
+class Attempts:
+    """The attempts of one call: at most `retries` after the first, all within `seconds`."""
+
+    def __init__(
+        self,
+        retries: int,
+        seconds: float,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._left = retries
+        self._clock = clock
+        self._chance = chance
+        self._ends = clock() + seconds
+        self._pause = FIRST_PAUSE
+
+    @property
+    def seconds(self) -> float:
+        """What is left for the next attempt."""
+        return self._ends - self._clock()
+
+    def pause(self, error: RevelatorError) -> float:
+        """Seconds to wait before the next attempt. Raises `error` if there is no next attempt."""
+        if not is_retryable(error) or self._left <= 0:
+            raise error
+        self._left -= 1
+        pause = self._pause
+        if isinstance(error, Overloaded) and error.retry_after_ms:
+            pause = error.retry_after_ms / 1000
+        self._pause *= 2
+        wait = pause * (1 + self._chance())
+        if wait >= self.seconds:
+            raise error
+        return wait
+
+
+def is_retryable(error: RevelatorError) -> bool:
+    """Whether the gRPC code is UNAVAILABLE, and the server did not say that another attempt cannot help."""
+    return isinstance(error, Overloaded) or (isinstance(error, Unavailable) and not error.final)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call under way. `end` ends the wait for it once its process `died`; `holder` is that process, once known."""
+
+    model: str
+    end: Callable[[], object]
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    began: float = field(default_factory=time.monotonic)
+    died: bool = False
+    holder: int | None = None
+
+
+@dataclass(frozen=True)
+class ProbeAnswer:
+    """The answer to a probe: the process that gave it, its age in seconds, the calls that it has seen, and all live
+    processes of its model."""
+
+    pid: int
+    age: float
+    known: frozenset[str]
+    alive: frozenset[int]
+
+    @classmethod
+    def read(cls, text: str) -> ProbeAnswer:
+        value = json.loads(text)
+        return cls(value["pid"], value["age"], frozenset(value["known"]), frozenset(value["alive"]))
+
+    def shows_death_of(self, call: Call, now: float) -> bool:
+        """Whether the process that had the call is gone. Where a model was loaded anew, an older process that is alive
+        may still answer the calls that it holds."""
+        if call.id in self.known:
+            call.holder = self.pid
+            return False
+        if call.holder is not None:
+            return call.holder not in self.alive
+        return self.alive == {self.pid} and self.age < now - call.began
+
+
+class OpenCalls:
+    """The calls of one client that are under way: which to probe for, and what the answers mean."""
+
+    def __init__(self) -> None:
+        self._calls: set[Call] = set()
+        self._unprobed: set[str] = set()  # models that know no probes
+
+    def begin(self, model: str, end: Callable[[], object]) -> Call:
+        call = Call(model, end)
+        self._calls.add(call)
+        return call
+
+    def finish(self, call: Call) -> None:
+        self._calls.discard(call)
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def find_due(self) -> dict[str, list[Call]]:
+        """By model, the calls to probe for."""
+        found: dict[str, list[Call]] = {}
+        before = time.monotonic() - PROBE_AFTER
+        for call in sorted(self._calls.copy(), key=lambda call: call.began):
+            calls = found.setdefault(call.model, [])
+            if call.began <= before and call.model not in self._unprobed and len(calls) < MOST_CALLS:
+                calls.append(call)
+        return {model: calls for model, calls in found.items() if calls}
+
+    def take_answer(self, calls: Iterable[Call], text: str) -> None:
+        """Ends those of the calls that a probe's answer shows to be lost."""
+        try:
+            answer = ProbeAnswer.read(text)
+        except (ValueError, KeyError, TypeError):
+            self._unprobed.update(call.model for call in calls)
+            return
+        now = time.monotonic()
+        self._end(call for call in calls if answer.shows_death_of(call, now))
+
+    def take_failure(self, calls: Iterable[Call], error: InferenceServerException) -> None:
+        """A probe for these calls had no answer: the model's process is dead, the server knows no probes, or nothing
+        can be said, as while a model is unloaded and still answers what it has begun."""
+        code = (error.status() or "").removeprefix("StatusCode.")
+        found = read_error(code, error.message())
+        if isinstance(found, InvalidRequest):
+            self._unprobed.update(call.model for call in calls)
+        elif "Stub process" in found.message:
+            self._end(calls)
+
+    def _end(self, calls: Iterable[Call]) -> None:
+        for call in calls:
+            if call in self._calls:
+                call.died = True
+                call.end()
+
+
+def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:
+    """The arguments of `infer` with the call's id."""
+    return {**request, "model_name": call.model, "parameters": {**request.get("parameters", {}), CALL: call.id}}
+
+
+def build_probe(model: str, calls: Iterable[Call]) -> dict[str, Any]:
+    """The arguments of `infer` for a probe."""
+    inputs = [text_input(name, "") for name in ("question", "options")]
+    return {"model_name": model, "inputs": inputs, "parameters": {PROBE: ",".join(call.id for call in calls)}}
+
+
+def process_died(url: str) -> Unavailable:
+    hint = "ask again: `revelator serve` starts it anew, within seconds"
+    return Unavailable("the executor's process died while it was at work on the question", where=url, hint=hint)

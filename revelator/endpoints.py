@@ -1,0 +1,147 @@
+"""Where we connect to: addresses and keys that are checked, and the channel to a Triton server.
+
+A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
+
+    REVELATOR_TLS_CA     certificate of the authority that signed the server's
+    REVELATOR_TLS_CERT   this side's own certificate and
+    REVELATOR_TLS_KEY    its key, where the server wants to know its clients (mutual TLS)
+    REVELATOR_TLS_NAME   the name in the server's certificate, where the address is another
+
+`REVELATOR_CONTROL_TOKEN` is the token without which a server loads and unloads no model; where the environment has
+none, the server's home folder holds it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import grpc
+from tritonclient.grpc import InferenceServerClientPlugin
+
+from revelator.errors import ConfigError
+
+_LOOPBACK = re.compile(r"(127\.\d+\.\d+\.\d+|localhost|\[::1\]):")
+_FILES = {"ca": "REVELATOR_TLS_CA", "cert": "REVELATOR_TLS_CERT", "key": "REVELATOR_TLS_KEY"}
+_NAME = "REVELATOR_TLS_NAME"
+TOKEN = "REVELATOR_CONTROL_TOKEN"
+TOKEN_HEADER = "authorization"
+
+
+def check_url(url: str) -> str:
+    """The url as it is, or ConfigError: only http and https, a host, and no user, query or fragment."""
+    hint = "scheme, host and path, such as https://query.wikidata.org/sparql; keys come from the environment"
+    try:
+        parts = urlsplit(url)
+        fine = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fine = False
+    if not fine:
+        raise ConfigError("not an http or https address", where="url", hint=hint)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigError("an endpoint has no user, query or fragment", where=f"url {parts.hostname}", hint=hint)
+    return url
+
+
+def check_key(key: str, variable: str) -> str:
+    """The key without the white space around it, such as the line break at the end of a secret that is kept in a file.
+
+    Raises ConfigError that names the environment variable and never shows the key: a header holds printable ASCII, and
+    an HTTP client that is given anything else says so together with the header.
+    """
+    key = key.strip()
+    if not key or not (key.isascii() and key.isprintable()):
+        hint = f"export {variable}=…; a key is read from the environment alone"
+        raise ConfigError("no key, or one that no header can hold", where=variable, hint=hint)
+    return key
+
+
+def mask_key(text: str, key: str | None) -> str:
+    """The key blanked in upper and lower case alike: a host name, for one, is written in lower case."""
+    return re.sub(re.escape(key), "***", text, flags=re.IGNORECASE) if key else text
+
+
+@dataclass(frozen=True)
+class Tls:
+    """PEM files; `cert` and `key` go together. `name`: what the server's certificate names instead of its address."""
+
+    ca: Path
+    cert: Path | None = None
+    key: Path | None = None
+    name: str | None = None
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Tls | None:
+        """None where `REVELATOR_TLS_CA` is not set: the server is spoken to in the clear."""
+        files = {name: Path(environment[key]) for name, key in _FILES.items() if environment.get(key)}
+        if not files:
+            return None
+        if "ca" not in files or ("cert" in files) != ("key" in files):
+            hint = f"{_FILES['ca']} alone, or together with {_FILES['cert']} and {_FILES['key']}"
+            raise ConfigError("a part of the TLS files is not named", where="environment", hint=hint)
+        return cls(**files, name=environment.get(_NAME) or None)
+
+    def to_environment(self) -> dict[str, str]:
+        """What `from_environment` reads."""
+        files = {key: str(value) for name, key in _FILES.items() if (value := getattr(self, name))}
+        return files | ({_NAME: self.name} if self.name else {})
+
+    def credentials(self) -> grpc.ChannelCredentials:
+        """Raises ConfigError that names the file that cannot be read."""
+        ca, key, cert = (_read(path) if path else None for path in (self.ca, self.key, self.cert))
+        return grpc.ssl_channel_credentials(ca, key, cert)
+
+
+def channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
+    """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
+    the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
+    for an address that is empty or has a web address's scheme."""
+    _check_address(url)
+    tls = tls or Tls.from_environment()
+    arguments: list[tuple[str, int | str]] = [
+        ("grpc.max_send_message_length", -1),
+        ("grpc.max_receive_message_length", -1),
+    ]
+    if _LOOPBACK.match(url):
+        arguments.append(("grpc.enable_http_proxy", 0))
+    if tls and tls.name:
+        arguments.append(("grpc.ssl_target_name_override", tls.name))
+    return {"url": url, "channel_args": arguments, "creds": tls.credentials() if tls else None}
+
+
+def _check_address(url: str) -> None:
+    if not url.strip():
+        hint = "give host:port of the server's gRPC, such as 127.0.0.1:8001"
+        raise ConfigError("the server's address is empty", where="address", hint=hint)
+    if scheme := re.match(r"https?://", url, re.IGNORECASE):
+        tls = f"; for TLS name the authority's certificate in {_FILES['ca']}" if scheme[0].lower() == "https://" else ""
+        hint = f"leave out {scheme[0]}: the address is host:port of the server's gRPC port{tls}"
+        raise ConfigError("this is a web address", where=url, hint=hint)
+
+
+class ControlToken(InferenceServerClientPlugin):
+    """Adds the token to each request of a client."""
+
+    def __init__(self, token: str) -> None:
+        self._header = {f"triton-grpc-protocol-{TOKEN_HEADER}": f"Bearer {token}"}
+
+    def __call__(self, request: Any) -> None:
+        request.headers.update(self._header)
+
+
+def find_control_token() -> str | None:
+    """The token in the environment, if there is one. Raises ConfigError for one that no header can hold."""
+    token = os.environ.get(TOKEN)
+    return check_key(token, TOKEN) if token else None
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=str(path)) from error

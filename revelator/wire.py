@@ -1,0 +1,225 @@
+"""What crosses the wire: a question's request, its answer and events, and errors as JSON inside a gRPC status.
+
+Triton's Python backend can send UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, UNSUPPORTED,
+ALREADY_EXISTS and CANCELLED. It has no DEADLINE_EXCEEDED: a server that ran out of time says CANCELLED, and the message
+names the error.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, TypedDict
+
+import numpy as np
+import tritonclient.grpc as grpc_client
+from tritonclient.utils import InferenceServerException
+
+from revelator.errors import (
+    ArtifactError,
+    Cancelled,
+    ConfigError,
+    DeadlineExceeded,
+    ExpressionError,
+    InvalidRequest,
+    Overloaded,
+    PlanError,
+    RevelatorError,
+    ServingError,
+    TaskOutputError,
+    Unavailable,
+)
+from revelator.plans import Diagnostic
+from revelator.trace import Event, Outcome, Trace
+
+MODEL = "executor"
+DAY = 86_400  # seconds: the longest that a call may be waited for
+
+_HINTS: dict[type[RevelatorError], str | None] = {
+    Unavailable: "is it running, and is this its gRPC address (host:port)? `revelator serve` starts one and prints it",
+    DeadlineExceeded: "allow more time, or ask a simpler question",
+    ServingError: None,
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """`answer` is the final text, `answers` its single values; `outcome` "partial" means that a part failed."""
+
+    answer: str
+    answers: tuple[str, ...]
+    outcome: Outcome
+    trace: Trace
+
+
+class Options(TypedDict, total=False):
+    """What a question may be asked with."""
+
+    plan: str | None  # an expression to run instead of the model's own
+    strategy: str  # one of `revelator.limits.STRATEGIES`
+    deadline_ms: float | None  # the server ends its work by then, and answers with what it has
+    limits: Mapping[str, float] | None  # of revelator.limits.Limits: lower ones than the server's own
+    reuse: Trace | None  # an earlier trace: what is asked again and was answered there is taken from it
+
+
+def build_request(
+    question: str,
+    timeout: float,
+    /,
+    plan: str | None = None,
+    strategy: str = "auto",
+    deadline_ms: float | None = None,
+    limits: Mapping[str, float] | None = None,
+    reuse: Trace | None = None,
+) -> dict[str, Any]:
+    """The arguments of `infer`. Raises InvalidRequest for what cannot be sent.
+
+    A call may last as long as the server was given, and the time that its answer needs to travel.
+    """
+    earlier = reuse.to_json() if reuse else None
+    wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
+    options = text_input("options", json.dumps(wanted, ensure_ascii=False))
+    request = {"model_name": MODEL, "inputs": [text_input("question", question), options]}
+    if deadline_ms is None:
+        return {**request, "client_timeout": timeout}
+    deadline_ms = math.ceil(check_bounds("deadline_ms", deadline_ms, 1000 * DAY))
+    return {
+        **request,
+        "parameters": {"deadline_ms": deadline_ms},
+        "client_timeout": max(timeout, deadline_ms / 1000 + 1),
+    }
+
+
+def text_input(name: str, text: str) -> grpc_client.InferInput:
+    try:
+        value = np.array([text.encode()], dtype=np.object_)
+    except UnicodeEncodeError as error:
+        raise InvalidRequest(f"not a text: {error.reason} at character {error.start}", where=name) from error
+    return grpc_client.InferInput(name, [1], "BYTES").set_data_from_numpy(value)
+
+
+def check_bounds(name: str, value: float, most: float) -> float:
+    if not 0 < value <= most:
+        raise InvalidRequest(f"must be more than 0 and at most {most:,}, not {value:g}", where=name)
+    return value
+
+
+def read_event(result: grpc_client.InferResult) -> Event:
+    return Event.from_json(json.loads(result.as_numpy("event")[0]))
+
+
+def read_answer(result: grpc_client.InferResult) -> Answer:
+    trace = Trace.from_json(json.loads(result.as_numpy("trace")[0]))
+    return Answer(result.as_numpy("answer")[0].decode(), tuple(trace.answers), trace.outcome, trace)
+
+
+def read_failure(error: InferenceServerException, url: str, timeout: float) -> RevelatorError:
+    """The error that the server raised, or the one that never reached it, with the address and what to do."""
+    code = (error.status() or "").removeprefix("StatusCode.")
+    found = read_error(code, error.message())
+    if code == "DEADLINE_EXCEEDED":  # never the server's word: it says CANCELLED, and DeadlineExceeded in the message
+        found = DeadlineExceeded(f"no answer within {timeout:g} s")
+    if found.where is None and type(found) in _HINTS:
+        found.where, found.hint = url, found.hint or _HINTS[type(found)]
+    return found
+
+
+_SENT = (
+    InvalidRequest,
+    Overloaded,
+    Unavailable,
+    DeadlineExceeded,
+    Cancelled,
+    ServingError,
+    TaskOutputError,
+    ArtifactError,
+    ConfigError,
+)
+_BY_NAME = {kind.__name__: kind for kind in _SENT}
+_BY_CODE: dict[str, type[RevelatorError]] = {
+    "INVALID_ARGUMENT": InvalidRequest,
+    "UNAVAILABLE": Unavailable,
+    "NOT_FOUND": Unavailable,  # Triton's word for a model that is not loaded
+    "DEADLINE_EXCEEDED": DeadlineExceeded,
+    "CANCELLED": Cancelled,
+}
+MOST_BYTES = 6_000  # of an error as gRPC writes it: a client refuses a status of more than 8 kB, trailers and all
+_LENGTHS = (MOST_BYTES, 1_500, 400, 100, 30)  # characters that each text of an error may keep, until the whole fits
+_PLACE = ("code", "start", "end", "line", "column", "excerpt")
+# Triton's words for a model that is dead or not loaded; in a stream an error has no code
+_GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
+
+
+def grpc_code(error: RevelatorError) -> str:
+    """The gRPC status name that an error travels under."""
+    if isinstance(error, ExpressionError | PlanError):
+        return "INVALID_ARGUMENT"
+    return error.grpc_code if isinstance(error, ServingError) else "INTERNAL"
+
+
+def write_error(error: RevelatorError) -> str:
+    """JSON: `error` (class), `code`, `message`, `where`, `hint`; `final` if it is; `retry_after_ms` of a server that is
+    full; `diagnostics` of a plan, `place` of an expression. Texts are cut, and the last diagnostics left out, where the
+    whole would be larger than `MOST_BYTES`."""
+    value: dict[str, Any] = {
+        "error": type(error).__name__,
+        "code": grpc_code(error),
+        "message": error.message,
+        "where": error.where,
+        "hint": error.hint,
+    }
+    if isinstance(error, Unavailable) and error.final:
+        value["final"] = True
+    if isinstance(error, Overloaded):
+        value["retry_after_ms"] = error.retry_after_ms
+    if isinstance(error, PlanError):
+        value["diagnostics"] = [asdict(d) for d in error.diagnostics]
+    if isinstance(error, ExpressionError):
+        value["place"] = {name: getattr(error, name) for name in _PLACE}
+        diagnostic = {"code": error.code, "message": error.message, "start": error.start, "end": error.end}
+        value["diagnostics"] = [{**diagnostic, "hint": error.hint}]
+    for most in _LENGTHS:
+        text = json.dumps(_cut(value, most), ensure_ascii=False).encode(errors="replace").decode()
+        if _size(text) <= MOST_BYTES:
+            break
+    return text
+
+
+def _cut(value: Any, most: int) -> Any:
+    """The value with texts of at most `most` characters, and lists of a hundredth as many entries."""
+    if isinstance(value, dict):
+        return {name: _cut(item, most) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_cut(item, most) for item in value[: max(1, most // 100)]]
+    if isinstance(value, str) and len(value) > most:
+        return value[: most - 1] + "…"
+    return value
+
+
+def _size(text: str) -> int:
+    """Bytes of a gRPC status message: what is not printable ASCII is written as three for each byte of UTF-8."""
+    return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())
+
+
+def read_error(code: str, message: str) -> RevelatorError:
+    """The error behind a gRPC status (`INVALID_ARGUMENT`, …) and message; a message that is not ours is kept."""
+    try:
+        value = json.loads(message)
+        kind = value["error"]
+    except (ValueError, KeyError, TypeError):
+        return Unavailable(message) if _GONE.match(message) else _BY_CODE.get(code, ServingError)(message)
+    if kind == "PlanError":
+        found = tuple(Diagnostic(**d) for d in value["diagnostics"])
+        return PlanError(value["message"], diagnostics=found, hint=value["hint"])
+    if kind == "ExpressionError":
+        return ExpressionError(value["message"], hint=value["hint"], **value["place"])
+    if kind == "Unavailable":
+        final = value.get("final", False)
+        return Unavailable(value["message"], where=value["where"], hint=value["hint"], final=final)
+    if kind == "Overloaded":
+        after = value.get("retry_after_ms")
+        return Overloaded(value["message"], where=value["where"], hint=value["hint"], retry_after_ms=after)
+    return _BY_NAME.get(kind, ServingError)(value["message"], where=value["where"], hint=value["hint"])
