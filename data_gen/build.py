@@ -18,7 +18,7 @@ import pyarrow
 import yaml
 
 from data_gen.config import SetConfig, SourceConfig
-from data_gen.engines import Engine, in_this_process, keeping
+from data_gen.engines import Engine, keep_chunks, run_here
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
 from data_gen.sources.rows import Refused
@@ -68,7 +68,7 @@ def build(
     target: Path,
     progress: Progress = lambda source, questions: None,
     teaching: dict[str, Any] | None = None,
-    engine: Engine = in_this_process,
+    engine: Engine = run_here,
 ) -> dict[str, Any]:
     """Builds the set at `target` and returns its manifest. `teaching` says for its card how a teacher made its rows,
     `engine` is what prepares them (`data_gen.engines`).
@@ -87,7 +87,9 @@ def build(
     }
     with ExitStack() as stack:
         if all(str(_file(source)) in about["inputs"] for source in config.sources):
-            engine = stack.enter_context(keeping(engine, target, {name: about[name] for name in ("config", "inputs")}))
+            engine = stack.enter_context(
+                keep_chunks(engine, target, {name: about[name] for name in ("config", "inputs")})
+            )
         writer = stack.enter_context(write_set(target, about, describe_set))
         run = Build(writer)
         rows: Counter[int] = Counter()

@@ -58,10 +58,10 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
 
     from data_gen.build import build as build_set
     from data_gen.config import load_config
-    from data_gen.engines import named
-    from data_gen.tables import counts_table, dropped_table
+    from data_gen.engines import choose_engine
+    from data_gen.tables import tabulate_counts, tabulate_dropped
 
-    settings, engine_named = load_config(config), named(engine, workers)
+    settings, engine_named = load_config(config), choose_engine(engine, workers)
     console = Console(stderr=True)
     columns = (
         SpinnerColumn(),
@@ -79,11 +79,11 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
 
         manifest = build_set(settings, out, progress, engine=engine_named)
     if manifest["dropped"]:
-        console.print(dropped_table(manifest))
+        console.print(tabulate_dropped(manifest))
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
     else:
-        Console().print(counts_table(manifest))
+        Console().print(tabulate_counts(manifest))
         click.echo(f"{out}: data card README.md, manifest.json. Look inside: revelator data inspect {out}")
 
 
@@ -103,12 +103,12 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
     """
     from rich.console import Console
 
-    from data_gen.inspection import samples
+    from data_gen.inspection import choose_samples
     from data_gen.tables import show_set
     from revelator.rows import read_manifest
 
     manifest = read_manifest(folder)
-    chosen = samples(folder, split, task, count)
+    chosen = choose_samples(folder, split, task, count)
     if as_json:
         shown = {name: [asdict(record) for record in records] for name, records in chosen.items()}
         keys = ("digest", "records", "counts", "labels", "questions", "dropped")
@@ -137,7 +137,7 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from data_gen.inspection import diff as differences
+    from data_gen.inspection import compare_sets as differences
     from data_gen.tables import show_diff
 
     try:
@@ -244,8 +244,8 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from data_gen.inspection import looked_through
-    from data_gen.leakage import leaks as find_leak
+    from data_gen.inspection import read_place
+    from data_gen.leakage import find_leak as find_leak
     from data_gen.leakage import load_held_out
 
     held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
@@ -253,7 +253,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
         raise DataError("no hashes stand there", where=str(held_out), hint="`sha256  name` a line: docs/sources.md")
     found: list[dict[str, str]] = []
     for place in places:
-        records, total = looked_through(place)
+        records, total = read_place(place)
         for name, written in track(records, str(place), total, console=console, transient=True):
             looked.update(records=1)
             for text in written:
@@ -331,12 +331,12 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
       revelator data inspect runs/taught/set
     """
     from data_gen.teacher.config import TeachConfig
+    from data_gen.teacher.teach import count_questions
     from data_gen.teacher.teach import teach as run
-    from data_gen.teacher.teach import total
     from revelator.config import read_config
 
     settings = read_config(config, TeachConfig)
-    with _shown("questions", total(settings), lambda work: work.asked) as progress:
+    with _shown("questions", count_questions(settings), lambda work: work.asked) as progress:
         manifest, work = run(settings, out, progress)
     _report(out, manifest, work, as_json)
 
@@ -407,7 +407,7 @@ def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> N
     from rich.markup import escape
     from rich.table import Table
 
-    from data_gen.tables import counts_table, dropped_table
+    from data_gen.tables import tabulate_counts, tabulate_dropped
 
     console = Console(stderr=True)
     table = Table("not kept because", "questions")
@@ -416,13 +416,13 @@ def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> N
     if work.dropped:
         console.print(table)
     if manifest["dropped"]:
-        console.print(dropped_table(manifest))
+        console.print(tabulate_dropped(manifest))
     if work.stopped:
         console.print("The budget is spent: the set is what was done. A larger one goes on from here.", style="yellow")
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
     else:
-        Console().print(counts_table(manifest))
+        Console().print(tabulate_counts(manifest))
         click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
 
 

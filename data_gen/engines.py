@@ -43,36 +43,36 @@ Engine = Callable[[Preparer, int], Iterator[Prepared]]
 AHEAD = 3  # chunks a process that are prepared or under way before the gate takes the first: they bound the memory
 
 
-def named(name: str, workers: int) -> Engine:
+def choose_engine(name: str, workers: int) -> Engine:
     """The engine `local` or `ray`. Raises ConfigError for workers of `ray`, and where Ray is not installed."""
     if name == "local":
-        return local(workers)
+        return choose_local(workers)
     if workers != 1:
         raise ConfigError("is of the engine local: Ray uses every CPU of its cluster", where="--workers")
     try:
-        from data_gen.ray_engine import on_ray
+        from data_gen.ray_engine import run_on_ray
     except ImportError as error:
         hint = "pip install 'revelator[ray]'"
         raise ConfigError(f"Ray Data is not installed: {error}", where="--engine ray", hint=hint) from error
-    return on_ray
+    return run_on_ray
 
 
-def local(workers: int = 1) -> Engine:
+def choose_local(workers: int = 1) -> Engine:
     """This machine: `workers` processes beside the one that reads and writes; for 1, that one does it all."""
-    return in_this_process if workers == 1 else partial(_in_processes, workers)
+    return run_here if workers == 1 else partial(_run_in_processes, workers)
 
 
-def in_this_process(prepare: Preparer, first: int) -> Iterator[Prepared]:
+def run_here(prepare: Preparer, first: int) -> Iterator[Prepared]:
     return map(prepare, read_chunks(prepare.config, first))
 
 
-def _in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepared]:
+def _run_in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepared]:
     context = multiprocessing.get_context("spawn")
     waiting: deque[Future[Prepared]] = deque()
     try:
-        with ProcessPoolExecutor(workers, context, _start, (prepare,)) as pool:
+        with ProcessPoolExecutor(workers, context, _start_worker, (prepare,)) as pool:
             for chunk in read_chunks(prepare.config, first):
-                waiting.append(pool.submit(_prepared, chunk))
+                waiting.append(pool.submit(_prepare_chunk, chunk))
                 if len(waiting) > AHEAD * workers:
                     yield waiting.popleft().result()
             while waiting:
@@ -88,7 +88,7 @@ def _in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepa
 _prepare: Preparer
 
 
-def _start(prepare: Preparer) -> None:
+def _start_worker(prepare: Preparer) -> None:
     """Sets a worker up; it ends with the process that started it, even if that is killed."""
     global _prepare
     _prepare = prepare
@@ -103,7 +103,7 @@ def _start(prepare: Preparer) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _prepared(chunk: Chunk) -> Prepared:
+def _prepare_chunk(chunk: Chunk) -> Prepared:
     return _prepare(chunk)
 
 
@@ -111,7 +111,7 @@ ABOUT = b"prepared"
 
 
 @contextmanager
-def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
+def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
     """`engine`, with what it makes kept until the block ends, and what a build of the same set that did not end kept
     taken first.
 
@@ -120,48 +120,48 @@ def keeping(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Eng
     """
     plan = {**about, "code": code_digest(data_gen, revelator)}
     with work_folder(target, plan, "*.parquet", "building this set") as folder:
-        yield _kept(engine, folder)
+        yield _resume_from(engine, folder)
 
 
-def _kept(engine: Engine, folder: Path) -> Engine:
+def _resume_from(engine: Engine, folder: Path) -> Engine:
     def prepared(prepare: Preparer, first: int = 0) -> Iterator[Prepared]:
-        while chunk := _read(folder, first):
+        while chunk := _read_chunk(folder, first):
             yield chunk
             first += 1
         for made in engine(prepare, first):
-            _write(folder, made)
+            _write_chunk(folder, made)
             yield made
 
     return prepared
 
 
-def _write(folder: Path, prepared: Prepared) -> None:
+def _write_chunk(folder: Path, prepared: Prepared) -> None:
     about = asdict(replace(prepared, records=table_of([])))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})
     parquet.write_table(table, sink, compression="zstd")
     content = sink.getvalue().to_pybytes()
-    write_bytes(folder / f"{prepared.chunk:08}.{_digest(content)}.parquet", content)
+    write_bytes(folder / f"{prepared.chunk:08}.{_short_digest(content)}.parquet", content)
 
 
-def _digest(content: bytes) -> str:
+def _short_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _read(folder: Path, number: int) -> Prepared | None:
+def _read_chunk(folder: Path, number: int) -> Prepared | None:
     """A kept chunk; None where there is none that is whole."""
     path = next(folder.glob(f"{number:08}.*.parquet"), None)
-    if path is None or _digest(content := path.read_bytes()) != path.suffixes[0][1:]:
+    if path is None or _short_digest(content := path.read_bytes()) != path.suffixes[0][1:]:
         return None
     table = parquet.read_table(pyarrow.BufferReader(content))
     about = json.loads(table.schema.metadata[ABOUT])
-    about["candidates"] = tuple(map(_candidate, about["candidates"]))
+    about["candidates"] = tuple(map(_read_candidate, about["candidates"]))
     about["refused"] = tuple(Refused(**row) for row in about["refused"])
     about["skipped"] = tuple(about["skipped"])
     return Prepared(**about, records=table.replace_schema_metadata(None))
 
 
-def _candidate(row: dict[str, Any]) -> Candidate:
-    others = tuple(map(_candidate, row["others"]))
+def _read_candidate(row: dict[str, Any]) -> Candidate:
+    others = tuple(map(_read_candidate, row["others"]))
     return Candidate(**{**row, "records": tuple(row["records"]), "others": others})

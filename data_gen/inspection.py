@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import pandas
 
-from data_gen.leakage import digest, question_digest
+from data_gen.leakage import digest_question, digest_text
 from data_gen.sources.files import Malformed, file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -29,7 +29,7 @@ from revelator.rows import COLUMNS, SPLITS, Row, column_names, read_columns, rea
 from revelator.tasks import TASKS
 
 
-def samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
+def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
     """`count` records a task, drawn by the hash of their id: the same ones at every look."""
     chosen = {}
     for name in [task] if task else list(TASKS):
@@ -43,7 +43,7 @@ NAMES = ("split", "task", "source", "prompt_hash")
 KINDS = ("added", "removed", "changed")
 
 
-def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
+def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     """The differences as plain values; `same` says whether there are none. Of each kind `samples` records are shown.
 
     Raises DataError for a folder that is no finished set.
@@ -55,17 +55,17 @@ def diff(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     is_changed = both.content_old != both.content_new
     both["kind"] = np.select([both.side == "right_only", both.side == "left_only", is_changed], KINDS, "")
     both = both[both.kind != ""]
-    moved = _moved(a, b)
+    moved = _find_moved(a, b)
     found: dict[str, Any] = {
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
-        "config": _changes(_flat(before["config"]), _flat(after["config"])),
-        "hashes": _changes(_hashes(before, a), _hashes(after, b)),
-        "records": {"task": _by(both, "task"), "source": _by(both, "source")},
-        "shapes": _changes(_totals(before, "shape"), _totals(after, "shape")),
-        "licences": _changes(_totals(before, "licence"), _totals(after, "licence")),
-        "left_out": _changes(before["dropped"], after["dropped"]),
-        "questions": {"added": _beyond(b, a), "removed": _beyond(a, b)},
+        "config": _list_changes(_flatten(before["config"]), _flatten(after["config"])),
+        "hashes": _list_changes(_list_hashes(before, a), _list_hashes(after, b)),
+        "records": {"task": _count_by(both, "task"), "source": _count_by(both, "source")},
+        "shapes": _list_changes(_sum_counts(before, "shape"), _sum_counts(after, "shape")),
+        "licences": _list_changes(_sum_counts(before, "licence"), _sum_counts(after, "licence")),
+        "left_out": _list_changes(before["dropped"], after["dropped"]),
+        "questions": {"added": _count_beyond(b, a), "removed": _count_beyond(a, b)},
         "moved": {f"{was} → {now}": len(rows) for (was, now), rows in moved.groupby(["was", "split"])},
     }
     found["same"] = not (found["config"] or found["hashes"] or found["left_out"] or len(both))
@@ -83,16 +83,16 @@ def _index(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
 
 
 def _index_of_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
-    text_digest = lru_cache(maxsize=1024)(question_digest)
+    text_digest = lru_cache(maxsize=1024)(digest_question)
     for split in SPLITS:
         first = 0
         for batch in read_columns(folder, split, columns):
             values = {name: batch[name].to_pylist() for name in columns}
             digests = {
-                "id": [digest(id) for id in values["id"]],
-                "content": [digest("\0".join(row)) for row in zip(*values.values(), strict=True)],
+                "id": [digest_text(id) for id in values["id"]],
+                "content": [digest_text("\0".join(row)) for row in zip(*values.values(), strict=True)],
                 "question": [text_digest(text) for text in values["question"]],
-                "group": [digest(group) for group in values["group"]],
+                "group": [digest_text(group) for group in values["group"]],
             }
             names = batch.select(NAMES).to_pandas()
             rows = range(first, first + batch.num_rows)
@@ -100,7 +100,7 @@ def _index_of_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.D
             first += batch.num_rows
 
 
-def _moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
+def _find_moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
     """Questions of the new set whose text or group stood in another split (`was`) of the old one; one row each."""
     asked = b.drop_duplicates(["question", "group"])
     found = []
@@ -111,35 +111,35 @@ def _moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
     return moved[moved.split != moved.was].drop_duplicates("question")
 
 
-def _beyond(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
+def _count_beyond(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
     """How many questions of `these` are not among `those`."""
     return int((~these.question.drop_duplicates().isin(those.question)).sum())
 
 
-def _by(both: pandas.DataFrame, name: str) -> dict[str, dict[str, int]]:
+def _count_by(both: pandas.DataFrame, name: str) -> dict[str, dict[str, int]]:
     """Value of a column → kind of difference → records."""
     values = both[f"{name}_new"].where(both.kind != "removed", both[f"{name}_old"])
     counts = both.groupby([values, "kind"]).size().unstack(fill_value=0).reindex(columns=KINDS, fill_value=0)
     return {str(value): {kind: int(row[kind]) for kind in KINDS} for value, row in counts.iterrows()}
 
 
-def _changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
+def _list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Name → [old value, new value] where they differ; None where there is none."""
     names = sorted({*old, *new})
     return {name: [old.get(name), new.get(name)] for name in names if old.get(name) != new.get(name)}
 
 
-def _flat(value: Any, name: str = "") -> dict[str, Any]:
+def _flatten(value: Any, name: str = "") -> dict[str, Any]:
     """`{"split": {"dev": 0.1}}` → `{"split.dev": 0.1}`; elements of lists by their number."""
     if isinstance(value, list):
         value = {str(number): element for number, element in enumerate(value)}
     if not isinstance(value, dict):
         return {name: value}
-    parts = [_flat(under, f"{name}.{part}" if name else part) for part, under in value.items()]
+    parts = [_flatten(under, f"{name}.{part}" if name else part) for part, under in value.items()]
     return {field: found for part in parts for field, found in part.items()}
 
 
-def _hashes(manifest: Mapping[str, Any], index: pandas.DataFrame) -> dict[str, str]:
+def _list_hashes(manifest: Mapping[str, Any], index: pandas.DataFrame) -> dict[str, str]:
     prompts = index.drop_duplicates(["task", "prompt_hash"])
     return {
         "grammar": manifest["grammar_hash"],
@@ -149,7 +149,7 @@ def _hashes(manifest: Mapping[str, Any], index: pandas.DataFrame) -> dict[str, s
     }
 
 
-def _totals(manifest: Mapping[str, Any], name: str) -> dict[str, int]:
+def _sum_counts(manifest: Mapping[str, Any], name: str) -> dict[str, int]:
     """Records by the values of a column, over all splits."""
     counts: dict[str, int] = {}
     for split in manifest["counts"][name].values():
@@ -166,7 +166,7 @@ def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) ->
             {} if pandas.isna(place) else read_values(folder, split, int(place))
             for folder, split, place in ((old, row.split_old, row.row_old), (new, row.split_new, row.row_new))
         ]
-        shown.append({"id": (sides[0] or sides[1])["id"], "fields": _changes(*sides)})
+        shown.append({"id": (sides[0] or sides[1])["id"], "fields": _list_changes(*sides)})
     return shown
 
 
@@ -179,7 +179,7 @@ ASKED = re.compile(r"[^?\n*+()]+\?")
 BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
 
 
-def asked(written: str) -> Iterator[str]:
+def split_text(written: str) -> Iterator[str]:
     """A text as a whole; its lines, without their labels as well; and each part that ends in a question mark, without
     what stands before it as well."""
     yield written
@@ -190,14 +190,14 @@ def asked(written: str) -> Iterator[str]:
         yield BEFORE.sub("", part).strip()
 
 
-def texts(row: Any) -> Iterator[str]:
+def list_texts(row: Any) -> Iterator[str]:
     """Every text below a row that could be a question, each once."""
     found: dict[str, None] = {}
     values = [row]
     while values:
         value = values.pop()
         if isinstance(value, str):
-            found |= dict.fromkeys(asked(value))
+            found |= dict.fromkeys(split_text(value))
         elif isinstance(value, dict):
             values += [*value, *value.values()]
         elif isinstance(value, list | tuple):
@@ -205,32 +205,32 @@ def texts(row: Any) -> Iterator[str]:
     yield from found
 
 
-def rows(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
+def read_file(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
     """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
     for line, row in file_rows(str(path)):
         if isinstance(row, Malformed):
             raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
         name = row.get("id") if isinstance(row, dict) else None
-        yield str(name or f"line {line}"), texts(row)
+        yield str(name or f"line {line}"), list_texts(row)
 
 
-def read(folder: Path) -> Iterator[dict[str, str]]:
+def read_set(folder: Path) -> Iterator[dict[str, str]]:
     """The records of a set of this release or an earlier one."""
     for split in SPLITS:
         for batch in read_columns(folder, split, ["id", *ASKING]):
             yield from batch.to_pylist()
 
 
-def looked_through(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
+def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
     """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
 
     if not place.is_dir():
-        return rows(place), None
+        return read_file(place), None
     if (place / QUESTIONS).is_file():
-        return rows(place / QUESTIONS), None
+        return read_file(place / QUESTIONS), None
     if not (place / MANIFEST).is_file():
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = ((record["id"], texts([record[name] for name in ASKING])) for record in read(place))
+    records = ((record["id"], list_texts([record[name] for name in ASKING])) for record in read_set(place))
     return records, sum(manifest["records"].values())

@@ -27,7 +27,7 @@ def normalise(text: str) -> str:
     return NOT_ALPHANUMERIC.sub(" ", folded).strip()
 
 
-def question_hash(text: str) -> str:
+def hash_question(text: str) -> str:
     """sha256 hex of the normalised text."""
     return hashlib.sha256(normalise(text).encode()).hexdigest()
 
@@ -52,19 +52,19 @@ def load_held_out(path: Path) -> dict[str, str]:
     return held
 
 
-def leaks(held_out: dict[str, str], *texts: str) -> str | None:
+def find_leak(held_out: dict[str, str], *texts: str) -> str | None:
     """The set that holds out one of the texts, or None."""
-    return next((held_out[h] for text in texts if (h := question_hash(text)) in held_out), None)
+    return next((held_out[h] for text in texts if (h := hash_question(text)) in held_out), None)
 
 
-def digest(text: str) -> int:
+def digest_text(text: str) -> int:
     """64 bits of sha256."""
     return int(sha256_text(text)[:16], 16)
 
 
-def question_digest(text: str) -> int:
+def digest_question(text: str) -> int:
     """64 bits of the hash of the normalised text."""
-    return int(question_hash(text)[:16], 16)
+    return int(hash_question(text)[:16], 16)
 
 
 class Digests:
@@ -123,9 +123,9 @@ class Admission:
 
     def fault(self, question: AnnotatedQuestion) -> str | None:
         """None if the question is new, or the reason why it is not wanted."""
-        if found := leaks(self._held_out, *question.asked()):
+        if found := find_leak(self._held_out, *question.asked()):
             return f"held out ({found})"
-        return self._gate.admit(digest(question.id), question_digest(question.question))
+        return self._gate.admit(digest_text(question.id), digest_question(question.question))
 
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""

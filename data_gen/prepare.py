@@ -14,13 +14,13 @@ from pathlib import Path
 
 import pyarrow
 
-from data_gen.annotate.validation import first_fault
-from data_gen.augment.rewording import reworded
+from data_gen.annotate.validation import find_fault
+from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.leakage import digest, leaks, load_held_out, question_digest
+from data_gen.leakage import digest_question, digest_text, find_leak, load_held_out
 from data_gen.questions import AnnotatedQuestion
-from data_gen.records import fraction, records, sub_questions
+from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import (
     read_logic,
@@ -126,7 +126,7 @@ class Preparer:
         question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
         if question.split:
             return question
-        place, split = fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
+        place, split = hash_fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
         name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
         return replace(question, split=name)
 
@@ -135,7 +135,7 @@ class Preparer:
         candidate = self._with_copies(question, source, question.id, "", made)
         if candidate.fault:
             return candidate
-        singles = sub_questions(question, source.sub_questions, self.config.seed)
+        singles = make_sub_questions(question, source.sub_questions, self.config.seed)
         others = [self._with_copies(single, source, question.id, SUB_QUESTION, made) for single in singles]
         return replace(candidate, others=(*candidate.others, *others))
 
@@ -157,7 +157,7 @@ class Preparer:
                 return
             copy = replace(copy, id=f"{question.id}/names{number}")
             words = f"words:{self.config.seed}:{copy.id}"
-            yield reworded(copy, random.Random(words)) if fraction(words) < augment.reworded else copy
+            yield reword(copy, random.Random(words)) if hash_fraction(words) < augment.reworded else copy
 
     def _candidate(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
@@ -165,12 +165,12 @@ class Preparer:
         fault, first = self._fault(question), len(made)
         if fault is None:
             augment = self.config.augment if kind == COPY else None
-            own = records(question, self.config, group, source.tasks)
+            own = make_records(question, self.config, group, source.tasks)
             made += [record for record in own if augment is None or record.task in augment.tasks]
         return Candidate(
             kind=kind,
-            identity=digest(question.id),
-            text=question_digest(question.question),
+            identity=digest_text(question.id),
+            text=digest_question(question.question),
             fault=fault,
             split=question.split,
             source=question.source,
@@ -179,6 +179,6 @@ class Preparer:
 
     def _fault(self, question: AnnotatedQuestion) -> str | None:
         """Why the question is not wanted."""
-        if held := leaks(self.held_out, *question.asked()):
+        if held := find_leak(self.held_out, *question.asked()):
             return f"held out ({held})"
-        return first_fault(question, self.config.entity_coverage)
+        return find_fault(question, self.config.entity_coverage)

@@ -145,7 +145,7 @@ class AnnotatedQuestion:
 LISTS = ("parts", "steps", "answers", "passages", "entities")
 
 
-def checked(question: AnnotatedQuestion) -> AnnotatedQuestion:
+def check_question(question: AnnotatedQuestion) -> AnnotatedQuestion:
     """The question itself. Raises DataError that names the first field whose value is not of its type or range."""
     for name, value, kind in _values(question):
         if not isinstance(value, kind):

@@ -53,13 +53,13 @@ class _Chunks(Datasource):
             yield pyarrow.table({"chunk": [pickle.dumps(error)]})
 
 
-def on_ray(prepare: Preparer, first: int) -> Iterator[Prepared]:
+def run_on_ray(prepare: Preparer, first: int) -> Iterator[Prepared]:
     """The engine `ray`: on the cluster that RAY_ADDRESS names, one of this machine, or one made for the build."""
     connected = ray.is_initialized()
     if not connected:
         _connect()
     try:
-        for number, row in enumerate(_dataset(prepare, first).iter_rows(), first):
+        for number, row in enumerate(_make_dataset(prepare, first).iter_rows(), first):
             prepared = pickle.loads(row["prepared"])
             if isinstance(prepared, RevelatorError):
                 raise prepared
@@ -88,7 +88,7 @@ def _reach(address: str) -> None:
         socket.create_connection((host, int(port)), REACH_SECONDS).close()
 
 
-def _dataset(prepare: Preparer, first: int) -> Dataset:
+def _make_dataset(prepare: Preparer, first: int) -> Dataset:
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     context = DataContext.get_current()
     context.execution_options.preserve_order = True

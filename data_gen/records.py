@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from data_gen.annotate.names import mention, planned_names
-from data_gen.annotate.trees import tree_of_step
+from data_gen.annotate.names import find_mention, find_planned_names
+from data_gen.annotate.trees import cut_step_tree
 from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
@@ -49,22 +49,26 @@ class Example:
     gold: Any
 
 
-def records(question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()) -> Iterator[Row]:
+def make_records(
+    question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()
+) -> Iterator[Row]:
     """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
 
     `group` is the question that it came from.
     """
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
-    names = json.dumps(planned_names(question), ensure_ascii=False)
+    names = json.dumps(find_planned_names(question), ensure_ascii=False)
     for name in tasks or TASKS:
         bounds = config.task(name)
-        for example in examples(question, name, config.seed)[: bounds.per_question]:
+        for example in make_examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"
-            if fraction(f"share:{config.seed}:{identity}") < bounds.share:
-                yield _record(question, example, identity, letters, names, group)
+            if hash_fraction(f"share:{config.seed}:{identity}") < bounds.share:
+                yield _make_record(question, example, identity, letters, names, group)
 
 
-def _record(question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str) -> Row:
+def _make_record(
+    question: AnnotatedQuestion, example: Example, identity: str, letters: str, names: str, group: str
+) -> Row:
     task = TASKS[example.task]
     completion = task.completion(example.gold)
     gold = task.write(example.gold) if task.language else example.gold
@@ -89,7 +93,7 @@ def _record(question: AnnotatedQuestion, example: Example, identity: str, letter
     )
 
 
-def examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Example]:
+def make_examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Example]:
     """Every example of one task, in the order in which a bound keeps them."""
     return list(_MAKERS[task](question, seed))
 
@@ -109,10 +113,10 @@ def _refine(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
         yield Example("refine", "0", RefineInput(question.question), question.question)
     elif question.route == "complex":
         made = [
-            Example("refine", str(i), RefineInput(question.question, _known(question.steps[:i])), step.question)
+            Example("refine", str(i), RefineInput(question.question, _known_steps(question.steps[:i])), step.question)
             for i, step in enumerate(question.steps)
         ]
-        yield from shuffled(made, f"{seed}:{question.id}:refine", lambda example: example.key)
+        yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
 
 
 def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -120,9 +124,9 @@ def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     steps = question.steps
     if question.route == "straightforward" or not steps:
         return
-    yield Example("end", "all", EndInput(question.question, _known(steps)), "yes")
-    short = int(fraction(f"{seed}:{question.id}:end") * len(steps))
-    yield Example("end", str(short), EndInput(question.question, _known(steps[:short])), "no")
+    yield Example("end", "all", EndInput(question.question, _known_steps(steps)), "yes")
+    short = int(hash_fraction(f"{seed}:{question.id}:end") * len(steps))
+    yield Example("end", str(short), EndInput(question.question, _known_steps(steps[:short])), "no")
 
 
 def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -131,17 +135,19 @@ def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     A complex or logical question is asked as a whole, too.
     """
     pairs: dict[str, list[Example]] = {"yes": [], "no": []}
-    for step, number, shown, helps in relevance_pairs(question):
+    for step, number, shown, helps in pair_passages(question):
         label = "yes" if helps else "no"
         key = f"whole.{number}" if step is None else f"{step}.{number}"
         pairs[label].append(Example("relevance", key, shown, label))
-    drawn = [shuffled(pairs[label], f"{seed}:{question.id}:relevance", lambda e: e.key) for label in ("yes", "no")]
+    drawn = [
+        shuffle_by_hash(pairs[label], f"{seed}:{question.id}:relevance", lambda e: e.key) for label in ("yes", "no")
+    ]
     for yes, no in zip(*drawn, strict=False):
         yield yes
         yield no
 
 
-def relevance_pairs(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
+def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int, RelevanceInput, bool]]:
     """The index of a step (None: the whole question), that of a passage, the two as asked, and whether it helps. A step
     has its own page and those that help with none; a step knows its page by the title."""
     queries = [(i, step.question, {step.title}) for i, step in enumerate(question.steps) if step.title]
@@ -185,15 +191,15 @@ _MAKERS = {
 }
 
 
-def sub_questions(question: AnnotatedQuestion, count: int, seed: int) -> list[AnnotatedQuestion]:
+def make_sub_questions(question: AnnotatedQuestion, count: int, seed: int) -> list[AnnotatedQuestion]:
     """Up to `count` steps of a complex question, each a single question of its own, drawn by hash."""
     if question.route != "complex":
         return []
-    numbered = shuffled(list(enumerate(question.steps)), f"{seed}:{question.id}:sub", lambda pair: str(pair[0]))
-    return [_single(question, index, step) for index, step in numbered[:count]]
+    numbered = shuffle_by_hash(list(enumerate(question.steps)), f"{seed}:{question.id}:sub", lambda pair: str(pair[0]))
+    return [_make_single(question, index, step) for index, step in numbered[:count]]
 
 
-def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> AnnotatedQuestion:
+def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> AnnotatedQuestion:
     names = dict.fromkeys([*question.entities, *(earlier.answer for earlier in question.steps[:index])])
     return replace(
         question,
@@ -204,22 +210,22 @@ def _single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> Ann
         steps=(step,),
         answers=tuple(step.answer.split("; ")),
         passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),
-        entities=tuple(name for name in names if mention(name, step.question)),
+        entities=tuple(name for name in names if find_mention(name, step.question)),
         operation="",
         query="",
-        tree=tree_of_step(question.tree, index, [each.answer for each in question.steps], step.question),
+        tree=cut_step_tree(question.tree, index, [each.answer for each in question.steps], step.question),
     )
 
 
-def _known(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
+def _known_steps(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
     return tuple(Step(step.question, (step.answer,)) for step in steps)
 
 
-def fraction(key: str) -> float:
+def hash_fraction(key: str) -> float:
     """A number in [0, 1) that depends on `key` alone."""
     return int(sha256_text(key)[:13], 16) / 16**13
 
 
-def shuffled(items: Sequence[T], seed: str, key: Callable[[T], str]) -> list[T]:
+def shuffle_by_hash(items: Sequence[T], seed: str, key: Callable[[T], str]) -> list[T]:
     """`items` in an order that depends on `seed` and their keys alone."""
     return sorted(items, key=lambda item: sha256_text(f"{seed}:{key(item)}"))

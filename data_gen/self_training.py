@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.annotate.validation import coverage_fault, plan_fault
+from data_gen.annotate.validation import check_plan, coverage_check
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import ExpressionError
@@ -22,7 +22,7 @@ MONTHS = frozenset(map(str.lower, month_name[1:]))
 
 
 @dataclass(frozen=True)
-class Agreed:
+class AgreedPlan:
     """A plan in canonical text, the part of all samples whose letters are the same, and how many samples hold."""
 
     plan: str
@@ -31,7 +31,7 @@ class Agreed:
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedLeaf:
     """A leaf as it was asked, its answers, and whether a passage that was found for it states the known answer."""
 
     question: str
@@ -39,7 +39,9 @@ class Asked:
     found: bool
 
 
-def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, coverage: float) -> Agreed | str:
+def choose_agreed(
+    question: AnnotatedQuestion, samples: Sequence[str], least: float, coverage: float
+) -> AgreedPlan | str:
     """The plan of the majority, or the reason why there is none.
 
     A sample holds if it parses, checks, binds, leaves no doubt (`language.doubts`), has two leaves or more and keeps
@@ -47,74 +49,76 @@ def agreed(question: AnnotatedQuestion, samples: Sequence[str], least: float, co
     must be more than half of all samples and at least the part `least`. Of its plans the most frequent one is taken,
     the first of equals.
     """
-    plans = _all_holding(question, samples, coverage)
+    plans = _filter_holding(question, samples, coverage)
     if not plans:
         return "no sample holds"
     letters, count = Counter(map(letters_key, plans)).most_common(1)[0]
     if count * 2 <= len(samples) or count < least * len(samples):
         return "the samples do not agree"
     texts = Counter(render(plan) for plan in plans if letters_key(plan) == letters)
-    return Agreed(texts.most_common(1)[0][0], count / len(samples), len(plans))
+    return AgreedPlan(texts.most_common(1)[0][0], count / len(samples), len(plans))
 
 
-def likeliest(
+def choose_likeliest(
     question: AnnotatedQuestion, texts: Sequence[str], letters: str, least: float, coverage: float
-) -> Agreed | str:
+) -> AgreedPlan | str:
     """The first of `texts`, likeliest first, that holds and has these letters up to the order of `+`, or the reason why
     there is none. At least the part `least` of the texts must be such plans: that part is its `agreement`."""
     wanted = letters_key(parse(letters))
-    plans = [plan for plan in _all_holding(question, texts, coverage) if letters_key(plan) == wanted]
+    plans = [plan for plan in _filter_holding(question, texts, coverage) if letters_key(plan) == wanted]
     if not plans:
         return f"no text holds as {letters}"
     if len(plans) < least * len(texts):
         return "the texts do not agree"
-    return Agreed(render(plans[0]), len(plans) / len(texts), len(plans))
+    return AgreedPlan(render(plans[0]), len(plans) / len(texts), len(plans))
 
 
-def _all_holding(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
-    return [plan for text in texts if (plan := _holding(question, text, coverage))]
+def _filter_holding(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
+    return [plan for text in texts if (plan := _parse_if_it_holds(question, text, coverage))]
 
 
-def _holding(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
+def _parse_if_it_holds(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
     try:
         plan = parse(sample)
     except ExpressionError:
         return None
     planned = replace(question, route="complex", steps=(), expression=render(plan))
-    fault = plan_fault(planned) or coverage_fault(coverage)(planned)
+    fault = check_plan(planned) or coverage_check(coverage)(planned)
     return None if fault or doubts(plan) or len(leaves(plan)) < 2 else plan
 
 
 def states(text: str, answers: Sequence[str]) -> bool:
     """Whether a passage holds one of the answers, word by word; a date in any order of its words."""
     words = f" {normalise(text)} "
-    return any(_stands(normalise(answer), words) for answer in answers)
+    return any(_stands_in(normalise(answer), words) for answer in answers)
 
 
-def _stands(answer: str, words: str) -> bool:
+def _stands_in(answer: str, words: str) -> bool:
     parts = answer.split()
     if any(part in MONTHS for part in parts):
         return all(f" {part} " in words for part in parts)
     return bool(parts) and f" {answer} " in words
 
 
-def support_fault(plan: str, asked: Sequence[Asked]) -> str | None:
+def check_support(plan: str, asked: Sequence[AskedLeaf]) -> str | None:
     """None if a leaf that gives the plan's answer found a passage that states the known one.
 
     A leaf whose earlier answers are missing is not asked, and finds nothing. What the reader makes of the passages of
     the last leaf does not matter: the embedded one misses many answers that stand there.
     """
-    if any(leaf.found for leaf in _last(parse(plan), asked)):
+    if any(leaf.found for leaf in _answering_leaves(parse(plan), asked)):
         return None
     return "the leaf that answers finds no passage with the known answer"
 
 
-def _last(plan: Expression, asked: Sequence[Asked]) -> Sequence[Asked]:
+def _answering_leaves(plan: Expression, asked: Sequence[AskedLeaf]) -> Sequence[AskedLeaf]:
     """The leaves that give the answer: any of those side by side, the last of a chain."""
     return asked if isinstance(plan, Parallel) else asked[-1:]
 
 
-def annotate(question: AnnotatedQuestion, plan: Agreed, asked: Sequence[Asked], model: str) -> AnnotatedQuestion:
+def annotate(
+    question: AnnotatedQuestion, plan: AgreedPlan, asked: Sequence[AskedLeaf], model: str
+) -> AnnotatedQuestion:
     """The question as training data. Its steps are known only if the plan was run (`asked`) and they end in the known
     answer."""
     given = [normalise(answer) for leaf in asked[-1:] for answer in leaf.answers]

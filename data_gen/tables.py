@@ -31,7 +31,7 @@ def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> No
             console.print(Panel(text, title=shown(about), title_align="left"))
 
 
-def counts_table(manifest: dict[str, Any]) -> Table:
+def tabulate_counts(manifest: dict[str, Any]) -> Table:
     """Records by task and split, as the manifest counts them."""
     by_split = manifest["counts"]["task"]
     table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
@@ -41,7 +41,7 @@ def counts_table(manifest: dict[str, Any]) -> Table:
     return table
 
 
-def dropped_table(manifest: dict[str, Any]) -> Table:
+def tabulate_dropped(manifest: dict[str, Any]) -> Table:
     """What was left out: reasons with counts, then the malformed rows that are listed."""
     table = Table("left out because", "questions", title="Left out")
     for reason, count in manifest["dropped"].items():
@@ -60,21 +60,21 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
     console.print(f"[bold]{shown(sides[0])} → {shown(sides[1])}[/]")
     for title, name in (("configuration", "config"), ("hashes", "hashes")):
         if found[name]:
-            console.print(_changes(title, found[name]))
+            console.print(_tabulate_changes(title, found[name]))
     for name, counts in found["records"].items():
         if counts:
-            console.print(_records(name, counts))
+            console.print(_tabulate_records(name, counts))
     for title, name in (
         ("shape of the gold plan", "shapes"),
         ("licence", "licences"),
         ("left out because", "left_out"),
     ):
         if found[name]:
-            console.print(_changes(title, found[name]))
+            console.print(_tabulate_changes(title, found[name]))
     console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
     for kind in KINDS:
         for sample in found["samples"][kind]:
-            console.print(_sample(kind, sample))
+            console.print(_show_sample(kind, sample))
     _warn(console, found)
 
 
@@ -89,31 +89,31 @@ def _warn(console: Console, found: Mapping[str, Any]) -> None:
         console.print(f"  {sample['old']} → {sample['new']}  {shown(sample['question'])}")
 
 
-def _changes(title: str, changes: Mapping[str, Any]) -> Table:
+def _tabulate_changes(title: str, changes: Mapping[str, Any]) -> Table:
     table = Table(title, "old", "new", title_justify="left")
     for name, values in changes.items():
-        table.add_row(shown(name), *("–" if value is None else shown(_short(value)) for value in values))
+        table.add_row(shown(name), *("–" if value is None else shown(_shorten(value)) for value in values))
     return table
 
 
-def _records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
+def _tabulate_records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     table = Table(f"records by {name}", *KINDS)
     for value, row in counts.items():
         table.add_row(shown(value), *(f"{row[kind]:,}" for kind in KINDS))
     return table
 
 
-def _sample(kind: str, sample: Mapping[str, Any]) -> Panel:
+def _show_sample(kind: str, sample: Mapping[str, Any]) -> Panel:
     lines = []
     for name, (old, new) in sample["fields"].items():
         if kind != "changed" and name not in ESSENCE:
             continue
-        lines += [f"[red]− {name}: {shown(_short(old))}[/]"] if old else []
-        lines += [f"[green]+ {name}: {shown(_short(new))}[/]"] if new else []
+        lines += [f"[red]− {name}: {shown(_shorten(old))}[/]"] if old else []
+        lines += [f"[green]+ {name}: {shown(_shorten(new))}[/]"] if new else []
     title = f"[{COLOURS[kind]}]{kind}[/] {shown(sample['id'])}"
     return Panel("\n".join(lines), title=title, title_align="left")
 
 
-def _short(value: Any) -> str:
+def _shorten(value: Any) -> str:
     text = f"{value:,}" if isinstance(value, int) else str(value)
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"

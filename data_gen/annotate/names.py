@@ -19,9 +19,9 @@ SMALL = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on"
 PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“”", '"'), ("‐‑‒–—", "-")) for mark in marks}
 
 
-def mention(name: str, text: str) -> str | None:
+def find_mention(name: str, text: str) -> str | None:
     """The spelling of `name` in `text` between word boundaries, up to case, accents and kinds of marks; or None."""
-    wanted, said = folded(name), folded(text)
+    wanted, said = fold(name), fold(text)
     start = said.find(wanted)
     while start >= 0:
         end = start + len(wanted)
@@ -37,7 +37,7 @@ def _in_word(character: str) -> bool:
 
 
 @lru_cache(maxsize=4096)
-def folded(text: str) -> str:
+def fold(text: str) -> str:
     """`text` without case and accents, character by character: offsets stay as they are."""
     return "".join(_plain(character) for character in text.translate(PUNCTUATION))
 
@@ -47,7 +47,7 @@ def _plain(character: str) -> str:
     return base if len(base) == 1 else character
 
 
-def recased(text: str, question: str) -> str:
+def recase(text: str, question: str) -> str:
     """`text` with each small word that the question writes with a capital, and never small, written so too."""
     written = re.findall(r"[^\W_]+", question)[1:]
     small = {word for word in written if word.islower()}
@@ -69,7 +69,7 @@ def _stands_so(match: re.Match[str], text: str, question: str) -> bool:
     return any(pair and pair.casefold() in question for pair in pairs)
 
 
-def introduced(subjects: list[str], question: str) -> list[str]:
+def introduce(subjects: list[str], question: str) -> list[str]:
     """The subjects as the question introduces them: "… distributed the film UHF" makes "UHF" "the film UHF".
 
     All of them or none, so that the parts of a comparison are asked alike.
@@ -81,37 +81,37 @@ def introduced(subjects: list[str], question: str) -> list[str]:
 
 
 def _type(subject: str, question: str) -> str | None:
-    name, text = re.escape(folded(subject)), folded(question)
+    name, text = re.escape(fold(subject)), fold(question)
     match = re.search(rf"\b({TYPES})s?:?,? [\"']?{name}", text) or re.search(rf"\b({TYPES})s\b.+ and {name}", text)
     return match[1] if match else None
 
 
-def shared_names(question: str, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
+def find_shared_names(question: str, texts: Sequence[str], known: Sequence[str] = ()) -> list[str]:
     """Names that stand in the question and in at least one of `texts`, longest first, none inside another.
 
     `known` names come first; further ones are runs of capitalised words.
     """
-    found = [name for name in known if mention(name, question)]
+    found = [name for name in known if find_mention(name, question)]
     for text in texts:
         for match in NAME_SPAN.finditer(text):
             name = match[0].removesuffix("'s")
-            if match.start() > 0 and mention(name, question) and not any(mention(k, name) for k in known):
+            if match.start() > 0 and find_mention(name, question) and not any(find_mention(k, name) for k in known):
                 found.append(name)
     names: list[str] = []
     for name in sorted(dict.fromkeys(found), key=lambda n: (-len(n), n)):
-        in_plan = any(mention(name, text) for text in texts)
-        if in_plan and not any(mention(name, longer) for longer in names):
+        in_plan = any(find_mention(name, text) for text in texts)
+        if in_plan and not any(find_mention(name, longer) for longer in names):
             names.append(name)
     return names
 
 
-def planned_names(question: AnnotatedQuestion) -> list[str]:
+def find_planned_names(question: AnnotatedQuestion) -> list[str]:
     """The names that a question shares with its plan or parts, longest first."""
     leaves = [leaf.text for leaf in plans.leaves(plans.parse(question.expression))] if question.expression else []
-    return shared_names(question.question, [*leaves, *question.parts], question.entities)
+    return find_shared_names(question.question, [*leaves, *question.parts], question.entities)
 
 
-def capitalised(text: str) -> tuple[str, ...]:
+def find_capitalised(text: str) -> tuple[str, ...]:
     """Words that look like names: capitals or digits, the first word of the text aside."""
     words = NAME_WORD.findall(text)[1:]
     return tuple(dict.fromkeys(word.removesuffix("'s") for word in words if word[0].isupper() or word[0].isdigit()))

@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Sequence
 
-from data_gen.annotate.wording import STOP_WORDS, is_plural, names_of, singular, tidy
+from data_gen.annotate.wording import STOP_WORDS, is_plural, name_answer, tidy, to_singular
 
 REFERENCE = re.compile(r"#(\d+)(s?)")
 AUXILIARY = r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must)"
@@ -38,21 +38,21 @@ PEOPLE = frozenset(
 )
 
 
-def head(phrase: str) -> str:
+def find_head(phrase: str) -> str:
     """The noun that a phrase is about: "field goals of Kasay" → goals."""
-    words = _head_words(phrase)
+    words = _find_head_words(phrase)
     return words[-1].casefold() if words else "answer"
 
 
-def modified(phrase: str, filters: Sequence[str], noun: str) -> str:
+def modify_noun(phrase: str, filters: Sequence[str], noun: str) -> str:
     """The noun with a word that tells it apart: "white residents of #1" → white_resident, "that is red" → red_cube."""
-    words = _head_words(phrase)[-2:-1]
+    words = _find_head_words(phrase)[-2:-1]
     for text in filters:
         words += [word for word in re.findall(r"[^\W\d_]+", text) if word not in STOP_WORDS][-1:]
     return f"{words[0].casefold()}_{noun}" if words and words[0].isalpha() else noun
 
 
-def _head_words(phrase: str) -> list[str]:
+def _find_head_words(phrase: str) -> list[str]:
     kind = re.sub(r"\b(most|least|best|top|\w+ly|\w+est)\s+[a-z]+(?:ed|ing)\b", r"\1", phrase)  # "most visited parks"
     before = re.split(rf"(?<!\s)\s+(?={LINK.pattern})", re.sub(r"^(?:the|a|an)\s+", "", kind), maxsplit=1)[0]
     words = re.findall(r"[^\W\d_][\w'-]*", before)
@@ -73,23 +73,25 @@ def is_name(phrase: str) -> bool:
     content = [word for word in words if len(word) > 3 or not word.isalpha()]
     if words and all(word[0].isupper() or not word[0].isalpha() for word in content) and words[0][:1].isupper():
         return True
-    return not LINK.search(phrase) and not QUESTION.match(phrase) and len(words) <= 4 and not is_plural(head(phrase))
+    return (
+        not LINK.search(phrase) and not QUESTION.match(phrase) and len(words) <= 4 and not is_plural(find_head(phrase))
+    )
 
 
-def asked(phrase: str) -> str:
+def ask_phrase(phrase: str) -> str:
     """The question for a noun phrase, or the phrase itself if it is a question."""
     phrase = re.sub(r"\s+", " ", phrase).strip()
     if QUESTION.match(phrase):
         return tidy(phrase)
     if re.match(r"(?:explain|describe|define|list)\b", phrase):
         return tidy(f"{phrase}.")
-    noun, many = head(phrase), REFERENCE.match(phrase) is None and is_plural(head(phrase))
-    who = singular(noun) in PEOPLE or re.match(r"[^#]*\bwho\b", phrase) is not None
+    noun, many = find_head(phrase), REFERENCE.match(phrase) is None and is_plural(find_head(phrase))
+    who = to_singular(noun) in PEOPLE or re.match(r"[^#]*\bwho\b", phrase) is not None
     article = "" if DETERMINED.match(phrase) or (phrase[:1].isupper() and is_name(phrase)) else "the "
     return tidy(f"{'who' if who else 'what'} {'are' if many else 'is'} {article}{phrase}")
 
 
-def condition(text: str, many: bool) -> str:
+def word_condition(text: str, many: bool) -> str:
     """What a filter says as a predicate: "that is small" → "are small", "from boston" → "are from boston"."""
     text = re.sub(r"^(?:,|if)\s+", "", text.strip())
     clause = re.match(rf"(?:that|which|who)\s+({AUXILIARY})\b\s*(.*)", text)
@@ -108,7 +110,7 @@ def condition(text: str, many: bool) -> str:
 RELATIVE = r"\b(?:that|which|who|whom|whose|where|when|how|what|if|as|than)\b"
 
 
-def joined(noun: str, conditions: list[str]) -> str:
+def join_filters(noun: str, conditions: list[str]) -> str:
     """A noun with its filters: "flights from denver to dallas that are cheap and late"."""
     plain = [text for text in conditions if not re.match(r"(?:that|which|who|where|when)\b", text)]
     clauses = [text for text in conditions if text not in plain]
@@ -119,7 +121,7 @@ def joined(noun: str, conditions: list[str]) -> str:
     return words
 
 
-def statement(text: str) -> str:
+def ask_statement(text: str) -> str:
     """A yes/no question from a statement: "X is a breed" → "Is X a breed?"."""
     found = re.match(rf"((?:(?!\b(?:that|who|which|where)\b).){{1,60}}?)\s+({AUXILIARY})\s+(.+)", text)
     if found and found[2] not in ("has", "have", "had") and len(found[1].split()) <= 7:
@@ -127,7 +129,7 @@ def statement(text: str) -> str:
     return tidy(f"is it true that {text}")
 
 
-def clause(text: str) -> bool:
+def is_statement(text: str) -> bool:
     """Whether a text states something: "war was declared"."""
     found = re.match(rf"(?!if\b)[^#]*?\s({AUXILIARY})\s+\S", text)
     if found is None or QUESTION.match(text) or re.search(RELATIVE, text[: found.start(1)]):
@@ -136,9 +138,9 @@ def clause(text: str) -> bool:
     return not (first.islower() and is_plural(first))  # "galleys France did promise" are galleys
 
 
-def attribute(text: str) -> str:
+def name_attribute(text: str) -> str:
     """What the values of a step are called: "population of #1" → population, "when did #1 open" → date."""
     if QUESTION.match(text):
-        return names_of(text)[0]
+        return name_answer(text)[0]
     found = re.match(r"(?:the\s++)?([^#]+?)(?<!\s)\s++(?:of|in|on|for|from|by|at|to|that|which|who)\s+[^#]*#", text)
-    return found[1] if found else head(text)
+    return found[1] if found else find_head(text)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from data_gen.annotate import trees
-from data_gen.annotate.names import folded, introduced, mention, recased
-from data_gen.annotate.wording import Worded, ask, names_of, plural, tidy
+from data_gen.annotate.names import find_mention, fold, introduce, recase
+from data_gen.annotate.wording import Worded, ask, name_answer, tidy, to_plural
 from data_gen.questions import AnnotatedStep
 from revelator import plans
 from revelator.errors import RevelatorError
@@ -77,52 +77,59 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
     for index, step in enumerate(steps):
         if any(not 0 <= earlier < index for earlier in step.needs):
             raise UnplannableError("a step refers to a later step or to none")
-    mentioned = [_mentioned(step, question) for step in steps]
-    entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and mention(s.subject, question)))
-    worded = _worded(_introduced(mentioned, question), question, seed)
-    written = shape({index: step.needs for index, step in enumerate(steps)})
-    orders = (written, _reordered(written, _mentions(worded)))  # as annotated, or as later steps speak of the parts
-    tries = ((tree, _named(tree, steps, worded, namings)) for namings in (_best, _others) for tree in orders)
+    mentioned = [_spell_names(step, question) for step in steps]
+    entities = tuple(dict.fromkeys(s.subject for s in mentioned if s.subject and find_mention(s.subject, question)))
+    worded = _word_steps(_introduce_subjects(mentioned, question), question, seed)
+    written = find_shape({index: step.needs for index, step in enumerate(steps)})
+    orders = (
+        written,
+        _reorder(written, _order_by_mention(worded)),
+    )  # as annotated, or as later steps speak of the parts
+    tries = (
+        (tree, _name_placeholders(tree, steps, worded, namings))
+        for namings in (_try_best_names, _try_other_names)
+        for tree in orders
+    )
     tree, expression = next(((tree, found) for tree, found in tries if found), (written, None))
     if expression is None:
         raise UnplannableError("no naming of the placeholders binds as annotated")
-    order = leaf_order(tree)
+    order = list_leaves(tree)
     known = all(step.answer for step in steps)
-    answered = tuple(_answered(steps, worded, index) for index in order) if known else ()
-    calls = [_relate(mentioned[i], order) for i in order]
-    nodes = tuple(trees.nodes(expression, calls))
+    answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
+    calls = [_build_relate(mentioned[i], order) for i in order]
+    nodes = tuple(trees.build_nodes(expression, calls))
     return Planned(plans.render(expression), answered, entities, nodes, tuple(order))
 
 
-def _mentioned(step: GoldStep, question: str) -> GoldStep:
+def _spell_names(step: GoldStep, question: str) -> GoldStep:
     """The step with its names spelt as the question spells them."""
-    subject = mention(step.subject, question) if step.subject and not step.references else None
-    return replace(step, subject=subject or step.subject, text=recased(step.text, question))
+    subject = find_mention(step.subject, question) if step.subject and not step.references else None
+    return replace(step, subject=subject or step.subject, text=recase(step.text, question))
 
 
-def _introduced(steps: Sequence[GoldStep], question: str) -> list[GoldStep]:
+def _introduce_subjects(steps: Sequence[GoldStep], question: str) -> list[GoldStep]:
     """The steps with the subjects that start chains introduced as the question does ("the film UHF")."""
     first = [step.subject for step in steps if step.subject and not step.references]
-    known = dict(zip(first, introduced(first, question), strict=True))
+    known = dict(zip(first, introduce(first, question), strict=True))
     return [replace(step, subject=known.get(step.subject, step.subject)) for step in steps]
 
 
-def _worded(steps: Sequence[GoldStep], question: str, seed: str) -> list[Worded]:
+def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Worded]:
     """A question for every step.
 
     A chain is spoken of from its end: the last step stands at the question's start, the first beside the name that it
     starts from; a step between them is looked for between those places.
     """
-    said = folded(question)
-    named = [said.find(folded(step.subject)) for step in steps if step.subject and not step.references]
+    said = fold(question)
+    named = [said.find(fold(step.subject)) for step in steps if step.subject and not step.references]
     start = len(said[: max(named, default=len(said))].split())
     worded: list[Worded] = []
     for index, step in enumerate(steps):
         if not step.relation:
             text = tidy(step.text)
-            worded.append(Worded(text, step.names or names_of(text)))
+            worded.append(Worded(text, step.names or name_answer(text)))
             continue
-        own = said.find(folded(step.subject))
+        own = said.find(fold(step.subject))
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
         taken = [w.names[0] for w in worded]
         subject = re.sub(r"(#\d+) ,", r"\1,", step.subject)
@@ -135,11 +142,11 @@ Namings = Callable[[Sequence[Worded]], Iterator[Sequence[str]]]
 Tree = int | list["Tree"] | tuple["Tree", "Tree"]
 
 
-def shape(references: Mapping[int, Sequence[int]]) -> Tree:
+def find_shape(references: Mapping[int, Sequence[int]]) -> Tree:
     """The shape that references draw: parts without a common step are independent, a last step depends on the rest."""
-    parts = _components(references)
+    parts = _split_components(references)
     if len(parts) > 1:
-        return [shape(part) for part in parts]
+        return [find_shape(part) for part in parts]
     if len(references) == 1:
         return next(iter(references))
     used = {index for sources in references.values() for index in sources}
@@ -147,10 +154,10 @@ def shape(references: Mapping[int, Sequence[int]]) -> Tree:
     rest = {
         index: [r for r in sources if r in references] for index, sources in references.items() if index not in last
     }
-    return shape(rest), (last[0] if len(last) == 1 else list(last))
+    return find_shape(rest), (last[0] if len(last) == 1 else list(last))
 
 
-def _components(references: Mapping[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
+def _split_components(references: Mapping[int, Sequence[int]]) -> list[dict[int, Sequence[int]]]:
     group = {index: {index} for index in references}
     for index, sources in references.items():
         for source in sources:
@@ -161,32 +168,32 @@ def _components(references: Mapping[int, Sequence[int]]) -> list[dict[int, Seque
     return [{i: references[i] for i in sorted(distinct[first])} for first in sorted(distinct)]
 
 
-def leaf_order(tree: Tree) -> list[int]:
+def list_leaves(tree: Tree) -> list[int]:
     """Step indices as the leaves stand, left to right."""
-    return [tree] if isinstance(tree, int) else [index for part in tree for index in leaf_order(part)]
+    return [tree] if isinstance(tree, int) else [index for part in tree for index in list_leaves(part)]
 
 
-def _reordered(tree: Tree, mentions: Sequence[int]) -> Tree:
+def _reorder(tree: Tree, mentions: Sequence[int]) -> Tree:
     if isinstance(tree, int):
         return tree
     if isinstance(tree, tuple):
-        return _reordered(tree[0], mentions), _reordered(tree[1], mentions)
+        return _reorder(tree[0], mentions), _reorder(tree[1], mentions)
     return sorted(
-        (_reordered(part, mentions) for part in tree), key=lambda part: min(map(mentions.index, leaf_order(part)))
+        (_reorder(part, mentions) for part in tree), key=lambda part: min(map(mentions.index, list_leaves(part)))
     )
 
 
-def _named(
+def _name_placeholders(
     tree: Tree, steps: Sequence[GoldStep], worded: Sequence[Worded], namings: Namings
 ) -> plans.Expression | None:
     """The expression under the first naming that binds as annotated."""
-    order = leaf_order(tree)
+    order = list_leaves(tree)
     leaf_of = {index: leaf for leaf, index in enumerate(order)}
     marked = any(match[2] for w in worded for match in REFERENCE.finditer(w.question))
     for names, many in itertools.product(namings(worded), (True, False)[: 1 + marked]):
         questions = [w.question if many else REFERENCE.sub(r"#\1", w.question) for w in worded]
-        expression = _expression(tree, [_filled(question, names) for question in questions])
-        meant = [_meant(questions[index], names, leaf_of) for index in order]
+        expression = _build_expression(tree, [_fill_references(question, names) for question in questions])
+        meant = [_map_placeholders(questions[index], names, leaf_of) for index in order]
         distinct = all(len(set(m.values())) == len(steps[i].references) for m, i in zip(meant, order, strict=True))
         if not distinct or plans.check(expression):
             continue
@@ -195,35 +202,35 @@ def _named(
     return None
 
 
-def _meant(question: str, names: Sequence[str], leaf_of: Mapping[int, int]) -> dict[str, int]:
+def _map_placeholders(question: str, names: Sequence[str], leaf_of: Mapping[int, int]) -> dict[str, int]:
     """The leaf that each placeholder of a question stands for."""
-    return {_name(match, names): leaf_of[int(match[1]) - 1] for match in REFERENCE.finditer(question)}
+    return {_placeholder_name(match, names): leaf_of[int(match[1]) - 1] for match in REFERENCE.finditer(question)}
 
 
-def _name(match: re.Match[str], names: Sequence[str]) -> str:
+def _placeholder_name(match: re.Match[str], names: Sequence[str]) -> str:
     name = names[int(match[1]) - 1]
-    return plural(name) if match[2] else name
+    return to_plural(name) if match[2] else name
 
 
-def _best(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
+def _try_best_names(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
     """The best name of every step; where names meet, numbered as later steps mention them or as the steps stand."""
     best = [w.names[0] for w in worded]
     yield best
-    yield _numbered(best, _mentions(worded))
-    yield _numbered(best, range(len(best)))
+    yield _number_names(best, _order_by_mention(worded))
+    yield _number_names(best, range(len(best)))
 
 
-def _others(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
+def _try_other_names(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
     """Other names: first of the steps whose best names meet, then of all."""
     best = [w.names[0] for w in worded]
     meeting = [w.names if best.count(name) > 1 else w.names[:1] for w, name in zip(worded, best, strict=True)]
     for options in (meeting, [w.names for w in worded]):
         for choice in islice(itertools.product(*options), MAX_NAMINGS):
             yield choice
-            yield _numbered(choice, range(len(choice)))
+            yield _number_names(choice, range(len(choice)))
 
 
-def _numbered(choice: Sequence[str], order: Sequence[int]) -> list[str]:
+def _number_names(choice: Sequence[str], order: Sequence[int]) -> list[str]:
     seen: dict[str, int] = {}
     numbered = list(choice)
     for index in order:
@@ -233,32 +240,32 @@ def _numbered(choice: Sequence[str], order: Sequence[int]) -> list[str]:
     return numbered
 
 
-def _mentions(worded: Sequence[Worded]) -> list[int]:
+def _order_by_mention(worded: Sequence[Worded]) -> list[int]:
     """The steps in the order in which others first mention them, then the rest."""
     mentioned = [int(match[1]) - 1 for w in worded for match in REFERENCE.finditer(w.question)]
     return list(dict.fromkeys([*mentioned, *range(len(worded))]))
 
 
-def _expression(tree: Tree, texts: Sequence[str]) -> plans.Expression:
+def _build_expression(tree: Tree, texts: Sequence[str]) -> plans.Expression:
     if isinstance(tree, int):
         return plans.Atomic(texts[tree])
     if isinstance(tree, tuple):
         left, right = tree
-        return plans.Dependent(_expression(left, texts), _expression(right, texts))
-    return plans.Sequence(tuple(_expression(part, texts) for part in tree))
+        return plans.Dependent(_build_expression(left, texts), _build_expression(right, texts))
+    return plans.Sequence(tuple(_build_expression(part, texts) for part in tree))
 
 
-def _filled(question: str, names: Sequence[str]) -> str:
-    return REFERENCE.sub(lambda match: "{" + _name(match, names) + "}", question)
+def _fill_references(question: str, names: Sequence[str]) -> str:
+    return REFERENCE.sub(lambda match: "{" + _placeholder_name(match, names) + "}", question)
 
 
-def _relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
+def _build_relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
     """The operator of a step that was annotated as a relation; `[i]` stands for leaf i."""
     head = REFERENCE.sub(lambda match: f"[{order.index(int(match[1]) - 1) + 1}]", step.subject)
     return Relate(head, step.relation) if step.relation else None
 
 
-def _answered(steps: Sequence[GoldStep], worded: Sequence[Worded], index: int) -> AnnotatedStep:
+def _answer_step(steps: Sequence[GoldStep], worded: Sequence[Worded], index: int) -> AnnotatedStep:
     """The step as it is asked once earlier answers are known."""
     asked = REFERENCE.sub(lambda match: steps[int(match[1]) - 1].answer, worded[index].question)
     return AnnotatedStep(asked, steps[index].answer, steps[index].title)

@@ -15,19 +15,19 @@ from data_gen.annotate.phrases import (
     AUXILIARY,
     QUESTION,
     REFERENCE,
-    asked,
-    attribute,
-    clause,
-    condition,
-    head,
+    ask_phrase,
+    ask_statement,
+    find_head,
     is_bare,
     is_name,
-    joined,
-    modified,
-    statement,
+    is_statement,
+    join_filters,
+    modify_noun,
+    name_attribute,
+    word_condition,
 )
 from data_gen.annotate.plan import GoldStep, UnplannableError
-from data_gen.annotate.wording import is_plural, names_of, plural, singular, tidy
+from data_gen.annotate.wording import is_plural, name_answer, tidy, to_plural, to_singular
 
 SHORT_FILTER = 4  # words; a longer one is a fact of its own, and so a leaf of its own
 MOST_FILTERS = 3
@@ -88,25 +88,25 @@ class Sayer:
     def which(self, k: int, number: str, many: bool = True) -> str:
         """A choice from a list; where others use what is chosen, its noun says that they mean this and not the list."""
         noun = self.said[int(number)].noun
-        chosen = f"which {plural(noun) if many else noun} among" if self.users(k) else "which of"
+        chosen = f"which {to_plural(noun) if many else noun} among" if self.users(k) else "which of"
         return f"{chosen} {self.all(number)}"
 
 
 def select(sayer: Sayer, k: int, text: str) -> Said:
     users = sayer.users(k)
     timed = bool(users) and all(TIMED.fullmatch(user) for user in users)
-    if clause(text) or (timed and re.search(r"\b[a-z]{3,}ed\b", text) and not QUESTION.match(text)):
+    if is_statement(text) or (timed and re.search(r"\b[a-z]{3,}ed\b", text) and not QUESTION.match(text)):
         if not timed:
             raise UnplannableError("a step that states something")
-        return Said("event", statement(text), text, folded=True, attribute="event")
-    question = asked(text)
+        return Said("event", ask_statement(text), text, folded=True, attribute="event")
+    question = ask_phrase(text)
     if question == tidy(text):
-        return Said(names_of(question)[0], question, attribute=attribute(text))
+        return Said(name_answer(question)[0], question, attribute=name_attribute(text))
     narrowed = [user for user in users if re.match(rf"#{k} (?!where #|besides |sorted )", user)]
     gathered = [user for user in users if re.search(GATHERED.replace("N", str(k)), user)]
     folded = bool(users) and ((is_bare(text) and len(narrowed) == len(users)) or (is_name(text) and not gathered))
-    noun = head(text)
-    return Said(singular(noun), question, text, folded, is_plural(noun), attribute=noun, kind=text)
+    noun = find_head(text)
+    return Said(to_singular(noun), question, text, folded, is_plural(noun), attribute=noun, kind=text)
 
 
 def project(sayer: Sayer, k: int, text: str) -> Said:
@@ -114,38 +114,38 @@ def project(sayer: Sayer, k: int, text: str) -> Said:
         word = timed[1] or {"place": "where", "location": "where", "date": "when"}.get(timed[3], f"in what {timed[3]}")
         said = event.question.replace("Is it true that", "Was it that")
         question = tidy(f"{word} {said[:1].lower()}{said[1:]}")
-        return Said(names_of(question)[0], question, attribute=attribute(question))
-    phrase, told = sayer.spelt(text), attribute(text)
-    question = asked(phrase)
+        return Said(name_answer(question)[0], question, attribute=name_attribute(question))
+    phrase, told = sayer.spelt(text), name_attribute(text)
+    question = ask_phrase(phrase)
     if question == tidy(phrase):
-        return Said(names_of(question)[0], question, attribute=told)
-    noun = head(told)
-    return Said(singular(noun), question, phrase, many=is_plural(noun), attribute=told, kind=phrase)
+        return Said(name_answer(question)[0], question, attribute=told)
+    noun = find_head(told)
+    return Said(to_singular(noun), question, phrase, many=is_plural(noun), attribute=told, kind=phrase)
 
 
-def filtered(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
-    return _filtered(sayer, k, match[1], match[2])
+def narrow(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
+    return _narrow(sayer, k, match[1], match[2])
 
 
-def adjective(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
-    return _filtered(sayer, k, match[2], f"that are {match[1]}")
+def narrow_by_adjective(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
+    return _narrow(sayer, k, match[2], f"that are {match[1]}")
 
 
-def _filtered(sayer: Sayer, k: int, number: str, told: str) -> Said:
+def _narrow(sayer: Sayer, k: int, number: str, told: str) -> Said:
     base, said = sayer.said[int(number)], sayer.spelt(told, many=True)
     filters, users = (*base.filters, said), sayer.users(k)
     short = len(said.split()) <= SHORT_FILTER and "#" not in said and len(filters) <= MOST_FILTERS
     clausal = re.match(r"(?:that|which|who|where)\b(?! (?:is|are) in\b)", said)
     beside = short and not clausal and "#" not in base.kind and len(sayer.users(int(number))) == 1
     if not base.kind or not (base.folded or beside):
-        question = tidy(f"{sayer.which(k, number, base.many)} {condition(said, base.many)}")
+        question = tidy(f"{sayer.which(k, number, base.many)} {word_condition(said, base.many)}")
         return Said(base.noun, question, many=True, attribute=base.attribute)
-    phrase = joined(base.kind, list(filters))
+    phrase = join_filters(base.kind, list(filters))
     narrowed = [user for user in users if re.match(rf"#{k} (?!where #|besides |sorted )", user)]
     folded = short and len(filters) < MOST_FILTERS and len(narrowed) == len(users) > 0
     plain = [one[1] for text in filters if (one := re.fullmatch(r"(?:that|which|who) (?:is|are) (.+)", text))]
     predicate = f"which {base.kind} are {' and '.join(plain)}" if base.many and len(plain) == len(filters) else ""
-    question = tidy(predicate) if predicate else asked(phrase)
+    question = tidy(predicate) if predicate else ask_phrase(phrase)
     return Said(base.noun, question, phrase, folded, base.many, base.attribute, filters=filters, kind=base.kind)
 
 
@@ -153,7 +153,7 @@ def _count(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     counted = sayer.said[int(match[1])]
     unit = f" {match[2]}" if match[2] else ""
     question = tidy(f"how many {sayer.all(match[1])} are there{unit}")
-    return Said("number", question, attribute=f"number of {plural(counted.noun)}")
+    return Said("number", question, attribute=f"number of {to_plural(counted.noun)}")
 
 
 def _group(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
@@ -164,15 +164,15 @@ def _group(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     if each not in phrase and one and not one.folded:
         said = f"how many {what}s are there" if aggregate == "number" else f"what is the {aggregate} of {what}s"
         question = tidy(f"{said} for each of {sayer.spelt(each, True)}")
-        return Said("number", question, attribute=f"{aggregate} of {plural(one.noun)}")
+        return Said("number", question, attribute=f"{aggregate} of {to_plural(one.noun)}")
     if each not in phrase:
         phrase = f"{phrase} for {sayer.spelt(each)}"
     if aggregate == "number":
         said = f"how many {phrase.removeprefix('the ')} are there"
-        return Said("number", tidy(said), attribute=f"number of {plural(one.noun if one else head(what))}")
+        return Said("number", tidy(said), attribute=f"number of {to_plural(one.noun if one else find_head(what))}")
     article = "" if phrase.startswith("the ") else "the "
     question = tidy(f"what is the {aggregate} of {article}{phrase}")
-    return Said(head(phrase), question, attribute=f"{aggregate} {head(phrase)}")
+    return Said(find_head(phrase), question, attribute=f"{aggregate} {find_head(phrase)}")
 
 
 def _aggregate(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
@@ -189,16 +189,16 @@ def _aggregate(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
 def _superlative(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     base, by = sayer.said[int(match[1])], sayer.said[int(match[2])]
     word, by_what = match[3].casefold(), _one_of(by.attribute)
-    if head(by_what) in ("size", "area"):
+    if find_head(by_what) in ("size", "area"):
         word = {"highest": "largest", "lowest": "smallest"}.get(word, word)
     question = tidy(f"{sayer.which(k, match[1], False)} has the {word} {by_what}")
-    return Said(base.noun, question, attribute=base.attribute, after=_looked_at(sayer, match[2]))
+    return Said(base.noun, question, attribute=base.attribute, after=_require_name(sayer, match[2]))
 
 
 def _one_of(attribute: str) -> str:
     """ "lengths" → length."""
-    noun = head(attribute)
-    return re.sub(rf"\b{re.escape(noun)}\b", singular(noun), attribute.removeprefix("the "), count=1, flags=re.I)
+    noun = find_head(attribute)
+    return re.sub(rf"\b{re.escape(noun)}\b", to_singular(noun), attribute.removeprefix("the "), count=1, flags=re.I)
 
 
 def _comparative(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
@@ -206,12 +206,12 @@ def _comparative(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     told, said = by.attribute, sayer.spelt(match[3])
     if told in ("date", "year", "day"):
         said = said.replace("higher than", "later than").replace("lower than", "earlier than")
-    verb = "are" if is_plural(head(told)) else "is"
+    verb = "are" if is_plural(find_head(told)) else "is"
     question = tidy(f"for {sayer.which(k, match[1])} {verb} the {told.removeprefix('the ')} {said}")
-    return Said(base.noun, question, many=True, attribute=base.attribute, after=_looked_at(sayer, match[2]))
+    return Said(base.noun, question, many=True, attribute=base.attribute, after=_require_name(sayer, match[2]))
 
 
-def _looked_at(sayer: Sayer, number: str) -> tuple[int, ...]:
+def _require_name(sayer: Sayer, number: str) -> tuple[int, ...]:
     by = sayer.said[int(number)]
     if by.folded or by.attribute in ("", "answer"):
         raise UnplannableError("a comparison of something that has no name")
@@ -250,13 +250,13 @@ def _discard(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
 def _intersection(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     what, first, second = match[1], sayer.said[int(match[2])], sayer.said[int(match[3])]
     if re.fullmatch(rf"{R}|(?:who|what|where)(?: (?:is|are|was|were))?", what) and not (first.folded or second.folded):
-        chosen = f"which {plural(first.noun)} among" if sayer.users(k) else "which of"
+        chosen = f"which {to_plural(first.noun)} among" if sayer.users(k) else "which of"
         return Said(first.noun, tidy(f"{chosen} {sayer.all(match[2])} are also among {sayer.all(match[3])}"), many=True)
     if REFERRED.search(what) or not re.fullmatch(r"(?:the )?[^#]+", what):
         raise UnplannableError("what two things share is not named")
     noun = what.removeprefix("the ")
     question = tidy(f"which {noun} do {sayer.spelt('#' + match[2])} and {sayer.spelt('#' + match[3])} have in common")
-    return Said(singular(head(noun)), question, many=is_plural(head(noun)), attribute=noun)
+    return Said(to_singular(find_head(noun)), question, many=is_plural(find_head(noun)), attribute=noun)
 
 
 REFERRED = re.compile(r"^(?:who|what|where|when|how)\b")
@@ -280,7 +280,7 @@ def _boolean(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
             verb, rest = {"has": "does", "have": "do", "had": "did"}[verb], f"have {rest}"
         return Said("claim", tidy(f"{verb} {subject} {rest}"))
     spelt = sayer.spelt(text, many)
-    return Said("claim", tidy(spelt) if re.match(rf"{AUXILIARY}\b", text, re.I) else statement(spelt))
+    return Said("claim", tidy(spelt) if re.match(rf"{AUXILIARY}\b", text, re.I) else ask_statement(spelt))
 
 
 def _union(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
@@ -291,14 +291,14 @@ def _union(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     return Said(one.noun, "", phrase, True, True, one.attribute)
 
 
-def _inner_comparison(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
+def _refuse_inner_comparison(sayer: Sayer, k: int, match: re.Match[str]) -> Said:
     raise UnplannableError("a comparison that is not the last step")
 
 
 Rule = tuple[str, Callable[[Sayer, int, re.Match[str]], Said]]
 RULES: list[Rule] = [
     (rf"{R}(?:\s*(?:,|and|or)\s*{R})+", _union),
-    (rf"which\b[^#]* {R}(?:\s*(?:,|and|or)\s*{R})+", _inner_comparison),
+    (rf"which\b[^#]* {R}(?:\s*(?:,|and|or)\s*{R})+", _refuse_inner_comparison),
     (r"(?:the )?(number|average|sum|maximum|minimum|highest|lowest) of (.+?) for each (?:of )?(.+)", _group),
     (rf"(?:the )?number of (?:of )?{R}(?: (in \w+))?", _count),
     (rf"(?:the )?(sum|average|total|mean|{EXTREME}) (?:of )?{R}", _aggregate),
@@ -313,8 +313,8 @@ RULES: list[Rule] = [
     (rf"(.+?)(?: (?:in|of|between|for))? both (?:of )?{R} and {R}", _intersection),
     (rf"{R} (?:that can be )?sorted by (.+)", _sort),
     (r"(?:if\s|(?:is|are|was|were|do|does|did|has|have|can)\s).+", _boolean),
-    (rf"{R} (.+)", filtered),
-    (rf"(?:the )?((?!(?:explain|describe|define|list|who|what|when|where|how)\b)[a-z-]+) {R}", adjective),
+    (rf"{R} (.+)", narrow),
+    (rf"(?:the )?((?!(?:explain|describe|define|list|who|what|when|where|how)\b)[a-z-]+) {R}", narrow_by_adjective),
 ]
 
 
@@ -324,7 +324,7 @@ PARTS = re.compile(
 )
 
 
-def read(decomposition: str) -> list[str]:
+def split_steps(decomposition: str) -> list[str]:
     """The steps of `return …; return …` without that word. Raises UnplannableError where one refers to a later one."""
     steps = [re.sub(r"^return\s+", "", " ".join(step.split()), flags=re.I) for step in decomposition.split(";")]
     steps = [re.sub(r"(?<!\s)\s+(,|'s\b)|^the (?=#)|(?<!\w)'(?=\w)(?![^']*')", r"\1", step) for step in steps if step]
@@ -335,29 +335,29 @@ def read(decomposition: str) -> list[str]:
     return steps
 
 
-def gold_steps(decomposition: str) -> list[GoldStep]:
+def read_gold_steps(decomposition: str) -> list[GoldStep]:
     """The leaves of a decomposition, `#n` counting leaves from 1. Raises UnplannableError: its message is counted."""
-    steps = read(decomposition)
+    steps = split_steps(decomposition)
     if not steps:
         raise UnplannableError("a decomposition without steps")
     parts = PARTS.fullmatch(steps[-1])
     results = [int(number) for number in NUMBER.findall(parts[1])] if parts else [len(steps)]
     sayer = Sayer(steps)
     for k, step in enumerate(steps[:-1] if parts else steps, start=1):
-        sayer.said[k] = _said(sayer, k, step)
-    kept = sorted(_needed(sayer.said, results))
+        sayer.said[k] = _word_step(sayer, k, step)
+    kept = sorted(_find_needed(sayer.said, results))
     place = {k: number for number, k in enumerate(kept, start=1)}
-    return [_gold(sayer.said[k], place) for k in kept]
+    return [_make_gold_step(sayer.said[k], place) for k in kept]
 
 
-def _said(sayer: Sayer, k: int, step: str) -> Said:
+def _word_step(sayer: Sayer, k: int, step: str) -> Said:
     for pattern, make in RULES:
         if match := re.fullmatch(pattern, step, re.IGNORECASE):
             return make(sayer, k, match)
     return project(sayer, k, step) if NUMBER.search(step) else select(sayer, k, step)
 
 
-def _needed(said: dict[int, Said], results: list[int]) -> set[int]:
+def _find_needed(said: dict[int, Said], results: list[int]) -> set[int]:
     """The steps that are asked for the results; one that is only spoken of is not."""
     found: set[int] = set()
     waiting = list(results)
@@ -369,7 +369,7 @@ def _needed(said: dict[int, Said], results: list[int]) -> set[int]:
     return found
 
 
-def _gold(one: Said, place: dict[int, int]) -> GoldStep:
+def _make_gold_step(one: Said, place: dict[int, int]) -> GoldStep:
     text = REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", one.question)
-    names = tuple(dict.fromkeys([one.noun, modified(one.phrase, one.filters, one.noun)]))
+    names = tuple(dict.fromkeys([one.noun, modify_noun(one.phrase, one.filters, one.noun)]))
     return GoldStep("", text=text, names=names, after=tuple(place[k] for k in one.after))

@@ -25,7 +25,7 @@ from revelator.plans.art import (
     check,
     depth,
     escape,
-    numbered,
+    number_nodes,
     parse,
     references,
     render,
@@ -50,16 +50,16 @@ EXTREME = (
 SAID = re.compile(rf"\b((?:(?:{LEADING})\b(?: [a-z]+){{0,3}}? )?(?:{EXTREME}))\b")
 
 
-def nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Art]:
+def build_nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Art]:
     """The leaves of a plan that binds, as nodes; `calls` has the operator of each, None to read it from the words."""
     texts = [
         filled(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
         for leaf, needs in zip(leaves(expression), bind(expression).sources, strict=True)
     ]
-    return [Art(text, call or call_of(text)) for text, call in zip(texts, calls, strict=True)]
+    return [Art(text, call or read_call(text)) for text, call in zip(texts, calls, strict=True)]
 
 
-def tree(question: str, children: Sequence[Art]) -> str:
+def render_tree(question: str, children: Sequence[Art]) -> str:
     """The canonical text of a question over these nodes, a single one being the question itself; "" where a decoder
     could not write it: brackets in a text, an answer after the ninth that is named, or nothing to name."""
     whole = Art(question, children[0].call) if len(children) == 1 else Art(question, children=tuple(children))
@@ -71,7 +71,7 @@ def is_writable(art: Art) -> bool:
     i < k, up to `[9]`, and texts hold no other brackets."""
     if check(art) or depth(art) > DEEPEST:
         return False
-    for at in numbered(art):
+    for at in number_nodes(art):
         before = at.path[0] if at.path else 0
         texts = [NAMEABLE.sub("", text) for text in at.node.texts]
         if any(map(UNWRITABLE.search, texts)) or max(at.needs, default=0) > before:
@@ -79,19 +79,19 @@ def is_writable(art: Art) -> bool:
     return True
 
 
-def call_of(text: str) -> Call:
+def read_call(text: str) -> Call:
     """The operator that a question in free words calls for: one step from the answer or else the name in it, by the
     rest of its words; a search where there is no name, or nothing but one."""
-    named = [f"[{number}]" for number in references(text)] or names_in(text)
+    named = [f"[{number}]" for number in references(text)] or find_names(text)
     if not named:
-        return Search(_trimmed(text) or text)
+        return Search(_trim(text) or text)
     head = named[0]
     before, _, after = text.partition(head)
-    relation = " ".join(part for part in map(_trimmed, (before, after)) if part)
+    relation = " ".join(part for part in map(_trim, (before, after)) if part)
     return Relate(head, relation) if relation else Search(head)
 
 
-def names_in(text: str) -> list[str]:
+def find_names(text: str) -> list[str]:
     """What is written with a capital, longest first; the capital of the sentence is none."""
     found = []
     for match in NAME.finditer(text):
@@ -103,7 +103,7 @@ def names_in(text: str) -> list[str]:
     return sorted(dict.fromkeys(found), key=lambda name: -len(name))
 
 
-def _trimmed(text: str) -> str:
+def _trim(text: str) -> str:
     """Without the words at both ends that only ask."""
     words = [word.strip('?!,;:"') for word in text.removeprefix("'s ").split()]
     while words and words[0].casefold() in ENDS:
@@ -116,7 +116,7 @@ def _trimmed(text: str) -> str:
 # ---- what is drawn from earlier answers
 
 
-def compared(question: str, expression: Expression, children: Sequence[Art]) -> Art | None:
+def compare_answers(question: str, expression: Expression, children: Sequence[Art]) -> Art | None:
     """The `[DR]` node of a comparison of named things: the answers of each branch beside the name that it begins with.
     None where the question's words do not say what is compared."""
     answers: dict[str, list[int]] = {}
@@ -130,35 +130,35 @@ def compared(question: str, expression: Expression, children: Sequence[Art]) -> 
     if len(answers) != 2 or "" in answers:
         return None
     if SAME.search(small) and all(len(found) == 1 for found in answers.values()):
-        return same(small, *(found[0] for found in answers.values()))
+        return ask_same(small, *(found[0] for found in answers.values()))
     said = SAID.search(small)
-    return which(said[1], {name: marks(found) for name, found in answers.items()}) if said else None
+    return ask_which(said[1], {name: join_marks(found) for name, found in answers.items()}) if said else None
 
 
-def same(question: str, one: int, other: int) -> Art:
+def ask_same(question: str, one: int, other: int) -> Art:
     thing = SAME_THING.search(question)
     return Art(f"Are [{one}] and [{other}] the same{' ' + thing[1] if thing else ''}?")
 
 
-def which(said: str, answers: dict[str, str]) -> Art:
+def ask_which(said: str, answers: dict[str, str]) -> Art:
     """`answers`: what is known of each thing that is compared, by its name."""
     shown = [f"{name} ({known})" for name, known in answers.items()]
     was = "was " if said.startswith("born") else "is " if " " not in said else ""
     return Art(f"Which {was}{said}, {', '.join(shown[:-1])} or {shown[-1]}?")
 
 
-def how_many(number: int) -> Art:
+def ask_how_many(number: int) -> Art:
     return Art(f"How many are in [{number}]?")
 
 
-def marks(numbers: Sequence[int]) -> str:
+def join_marks(numbers: Sequence[int]) -> str:
     return ", ".join(f"[{number}]" for number in numbers)
 
 
 # ---- the same tree about other things
 
 
-def rewritten(art: Art, rewrite: Callable[[str], str]) -> Art:
+def rewrite_tree(art: Art, rewrite: Callable[[str], str]) -> Art:
     """The tree with every text rewritten."""
     match art.call:
         case Search(name, descriptor):
@@ -169,15 +169,15 @@ def rewritten(art: Art, rewrite: Callable[[str], str]) -> Art:
             call = Filter(tuple(map(rewrite, entities)), rewrite(condition))
         case None:
             call = None
-    return Art(rewrite(art.question), call, tuple(rewritten(child, rewrite) for child in art.children))
+    return Art(rewrite(art.question), call, tuple(rewrite_tree(child, rewrite) for child in art.children))
 
 
-def tree_of_step(text: str, index: int, answers: Sequence[str], question: str) -> str:
+def cut_step_tree(text: str, index: int, answers: Sequence[str], question: str) -> str:
     """The tree of step `index` (from 0) asked on its own as `question`, from the tree of the whole and the answers of
     all steps; "" where the whole has none, or where steps and leaves do not pair up."""
     whole = parse(text) if text else None
     if whole is None or sum(not child.is_direct for child in whole.children) != len(answers):
         return ""
     known = {number: (answer,) for number, answer in enumerate(answers, start=1)}
-    node = rewritten(whole.children[index], lambda written: substitute(written, known))
-    return tree(question, [node]) if node.call else ""
+    node = rewrite_tree(whole.children[index], lambda written: substitute(written, known))
+    return render_tree(question, [node]) if node.call else ""

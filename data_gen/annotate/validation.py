@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from types import ModuleType
 
-from data_gen.annotate.names import capitalised
+from data_gen.annotate.names import find_capitalised
 from data_gen.annotate.trees import is_writable
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
@@ -17,37 +17,37 @@ from revelator.errors import ExpressionError
 from revelator.plans import art, logic
 
 
-def plan_fault(question: AnnotatedQuestion) -> str | None:
+def check_plan(question: AnnotatedQuestion) -> str | None:
     """The plan parses, is canonical, checks and binds. A chain of steps, or a route alone, may have none, and a logical
     question has its query instead."""
     if not question.expression:
         return "no plan" if question.route == "single" and not question.query else None
-    if fault := _text_fault("plan", question.expression, plans):
+    if fault := _check_text("plan", question.expression, plans):
         return fault
     plans.bind(plans.parse(question.expression))
     return None
 
 
-def query_fault(question: AnnotatedQuestion) -> str | None:
+def check_query(question: AnnotatedQuestion) -> str | None:
     """A logical query parses, is canonical, can be run, and each of its terms stands in the question."""
     if not question.query:
         return None
-    if fault := _text_fault("query", question.query, logic):
+    if fault := _check_text("query", question.query, logic):
         return fault
     asked, terms = question.question.casefold(), logic.terms(logic.parse(question.query))
     return None if all(term.casefold() in asked for term in terms) else "a term is not in the question"
 
 
-def tree_fault(question: AnnotatedQuestion) -> str | None:
+def check_tree(question: AnnotatedQuestion) -> str | None:
     """The tree parses, is canonical, checks, and is one that a decoder can write."""
     if not question.tree:
         return None
-    if fault := _text_fault("tree", question.tree, art):
+    if fault := _check_text("tree", question.tree, art):
         return fault
     return None if is_writable(art.parse(question.tree)) else "tree names what a decoder cannot"
 
 
-def _text_fault(kind: str, text: str, verbs: ModuleType) -> str | None:
+def _check_text(kind: str, text: str, verbs: ModuleType) -> str | None:
     """The same verbs for each language of plans: the text parses, is canonical, and checks."""
     try:
         value = verbs.parse(text)
@@ -60,7 +60,7 @@ def _text_fault(kind: str, text: str, verbs: ModuleType) -> str | None:
     return None
 
 
-def replay_fault(question: AnnotatedQuestion) -> str | None:
+def check_replay(question: AnnotatedQuestion) -> str | None:
     """Filling each leaf with the answers of the leaves it is bound to gives the steps, and the last one the answer.
 
     A plan that fans out has more steps than leaves; then each step must at least come after what it is filled with.
@@ -81,46 +81,46 @@ def replay_fault(question: AnnotatedQuestion) -> str | None:
     if any(not step.answer.strip() for step in steps):
         return "a step has no answer"
     chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.operation
-    if chained and not _same(steps[-1].answer, question.answers):
+    if chained and not _answers_match(steps[-1].answer, question.answers):
         return "steps do not reach the answer"
     return None
 
 
-def _same(answer: str, gold: tuple[str, ...]) -> bool:
+def _answers_match(answer: str, gold: tuple[str, ...]) -> bool:
     wanted = {normalise(value) for value in gold}
     return normalise(answer) in wanted or bool(wanted & {normalise(value) for value in answer.split(";")})
 
 
-def relevance_fault(question: AnnotatedQuestion) -> str | None:
+def check_relevance(question: AnnotatedQuestion) -> str | None:
     """Every step's page is among the passages marked relevant, where there are passages."""
     relevant = {passage.title for passage in question.passages if passage.relevant}
     missing = [step.title for step in question.steps if step.title and step.title not in relevant]
     return "a step's page is not marked relevant" if question.passages and missing else None
 
 
-def coverage(question: AnnotatedQuestion) -> float:
+def measure_coverage(question: AnnotatedQuestion) -> float:
     """Part of the question's names whose words all occur in its plan or parts; 1.0 if it names nothing."""
     planned = normalise(" ".join([question.expression, *question.parts])).split()
-    names = question.entities or capitalised(question.question)
+    names = question.entities or find_capitalised(question.question)
     covered = [name for name in names if set(normalise(name).split()) <= set(planned)]
     return len(covered) / len(names) if names else 1.0
 
 
-def coverage_fault(threshold: float) -> Callable[[AnnotatedQuestion], str | None]:
+def coverage_check(threshold: float) -> Callable[[AnnotatedQuestion], str | None]:
     """The plan or the parts keep the names of the question."""
 
     def fault(question: AnnotatedQuestion) -> str | None:
         planned = question.expression or question.parts
         return (
             f"plan covers less than {threshold:.0%} of the names"
-            if planned and coverage(question) < threshold
+            if planned and measure_coverage(question) < threshold
             else None
         )
 
     return fault
 
 
-def first_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
+def find_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    faults = (plan_fault, query_fault, tree_fault, replay_fault, relevance_fault, coverage_fault(threshold))
+    faults = (check_plan, check_query, check_tree, check_replay, check_relevance, coverage_check(threshold))
     return next((reason for fault in faults if (reason := fault(question))), None)

@@ -25,7 +25,7 @@ ALIKE = ("series", "species", "yards", "news", "headquarters")  # yards are coun
 PLACES = frozenset(re.findall(r"\w+", "angeles arkansas athens dallas illinois kansas massachusetts texas vegas wales"))
 
 
-def singular(noun: str) -> str:
+def to_singular(noun: str) -> str:
     """flights → flight, cities → city, people → person."""
     if noun in IRREGULAR:
         return IRREGULAR[noun]
@@ -36,10 +36,10 @@ def singular(noun: str) -> str:
     return noun[:-2] if noun.endswith(("sses", "ches", "shes", "xes")) else noun[:-1]
 
 
-def plural(noun: str) -> str:
+def to_plural(noun: str) -> str:
     """flight → flights, city → cities, person → people, river_2 → rivers_2."""
     if numbered := re.fullmatch(r"(.+)(_\d+)", noun):
-        return plural(numbered[1]) + numbered[2]
+        return to_plural(numbered[1]) + numbered[2]
     if noun in PLURALS:
         return PLURALS[noun]
     if is_plural(noun):
@@ -114,13 +114,13 @@ def ask(
     steps have; `seed` decides between equally good wordings. A relation without wordings gets "What is the {relation}
     of …?".
     """
-    ways = _wordings().get(relation)
+    ways = _load_wordings().get(relation)
     if ways is None:
         head = re.findall(r"[a-z]+", relation.casefold())
         return Worded(f"What is the {relation} of {subject}?", (head[-1] if head else "answer",))
-    said = words_of(question)
+    said = split_words(question)
     kin = {_stem(word) for word in said}
-    kinds = DIVISIONS & set(words_of(answer))
+    kinds = DIVISIONS & set(split_words(answer))
 
     def rank(way: Sequence[str]) -> tuple[float, float, str]:
         score, far = _distance(way[1], said, place)
@@ -130,7 +130,7 @@ def ask(
         return score + 0.6 * exhausted + 0.3 * unsaid + 0.9 * wrong, far, sha256_text(f"{seed}|{way[1]}")
 
     name, template = min(ways, key=rank)
-    return Worded(template.replace("{x}", subject), tuple(dict.fromkeys([name, *names_of(template)])))
+    return Worded(template.replace("{x}", subject), tuple(dict.fromkeys([name, *name_answer(template)])))
 
 
 def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, float]:
@@ -138,7 +138,7 @@ def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, 
 
     A word of the same stem counts for less than the word itself, a question word for less again.
     """
-    asked, *others = words_of(template.replace("{x}", " "))
+    asked, *others = split_words(template.replace("{x}", " "))
     score, far = -0.3 * (asked in said), 0.0
     for word in others:
         if word in STOP_WORDS:
@@ -149,7 +149,7 @@ def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, 
     return score, far
 
 
-def words_of(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     return re.findall(r"[^\W_]+", text.casefold())
 
 
@@ -160,28 +160,28 @@ def _stem(word: str) -> str:
     return word
 
 
-def names_of(question: str) -> tuple[str, ...]:
+def name_answer(question: str) -> tuple[str, ...]:
     """Names for the answer of a question in free words: its head noun ("which river" → river), then its kind."""
     text = re.sub(r"\{[^{}]*\}|#\d+", " x ", question.casefold())
-    found = [name for name in (_asked_noun(text), _doer(text), _role(text)) if name]
+    found = [name for name in (_find_asked_noun(text), _find_doer(text), _find_role(text)) if name]
     asked = [(match.start(), names) for pattern, names in KINDS if (match := re.search(pattern, text))]
     return tuple(dict.fromkeys([*found, *min(asked, default=(0, ("answer", "result")))[1]]))
 
 
-def _asked_noun(text: str) -> str | None:
+def _find_asked_noun(text: str) -> str | None:
     """The noun after "what" or "which": "in which river basin is …" → basin."""
     match = re.search(r"\b(what|which|who|whom|whose|where|when|how)\s+(?!'s\b)([a-z][a-z \-]*)", text)
     if match is None or match[1] not in ("what", "which"):
         return None
     asked = HEAD_END.split(match[2], maxsplit=1)[0]
     words = re.split(r"\b(?:the|an?|some)\b", asked, maxsplit=1)[0].split()[:4]
-    known = [word for word in words if word in _nouns() or singular(word) in _nouns()]
+    known = [word for word in words if word in _load_nouns() or to_singular(word) in _load_nouns()]
     ended = HEAD_END.search(match[2]) is not None and 0 < len(words) < 3
-    usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:[^s]s|ed|ly|er|x)$", singular(words[-1]))
-    return singular(known[-1]) if known else singular(words[-1]) if usable else None
+    usable = ended and words[-1] not in STOP_WORDS and not re.search(r"(?:[^s]s|ed|ly|er|x)$", to_singular(words[-1]))
+    return to_singular(known[-1]) if known else to_singular(words[-1]) if usable else None
 
 
-def _role(text: str) -> str | None:
+def _find_role(text: str) -> str | None:
     """ "who was the first president of x" → president; "what is x's currency" → currency."""
     match = re.match(
         r"(?:who|what|which) (?:is|are|was|were) "
@@ -193,12 +193,12 @@ def _role(text: str) -> str | None:
     words = (match[1] or match[2]).split() if match else []
     if not words and own:
         words = own[1].split()
-    formed = words and words[-1].endswith(("ed", "ing")) and words[-1] not in _nouns()
+    formed = words and words[-1].endswith(("ed", "ing")) and words[-1] not in _load_nouns()
     usable = words and len(words) <= 4 and words[-1] not in NO_NAMES and not formed
-    return singular(words[-1]) if usable else _called(text)
+    return to_singular(words[-1]) if usable else _find_listed_kind(text)
 
 
-def _called(text: str) -> str | None:
+def _find_listed_kind(text: str) -> str | None:
     """ "what is x's father's name" → father; "name a division of x", "a party that …" → division, party."""
     named = re.match(r"(?:who|what) (?:is|are|was|were) .*?(?:'s|s') ([a-z]+)(?:'s|s') name\b", text)
     listed = re.match(r"(?:name|list|find|identify) (?:an?|the|one) ([a-z\- ]+?) (?:of|in|for|that|who|which)\b", text)
@@ -206,10 +206,10 @@ def _called(text: str) -> str | None:
     if named or listed is None:
         return named[1] if named else None
     word = listed[1].split()[-1]
-    return singular(word)
+    return to_singular(word)
 
 
-def _doer(text: str) -> str | None:
+def _find_doer(text: str) -> str | None:
     """ "who wrote x" → writer."""
     match = re.search(r"\bwho (?:was |is |were )?([a-z]+(?: up)?)\b", text)
     return DOERS.get(match[1]) or DOERS.get(match[1].split()[0]) if match else None
@@ -226,17 +226,17 @@ def tidy(text: str) -> str:
 
 
 @cache
-def asked_relations() -> tuple[str, ...]:
+def list_relation_questions() -> tuple[str, ...]:
     """Every way to ask for a relation, with `{x}` for its subject."""
-    return tuple(template for ways in _wordings().values() for _, template in ways)
+    return tuple(template for ways in _load_wordings().values() for _, template in ways)
 
 
 @cache
-def _nouns() -> frozenset[str]:
+def _load_nouns() -> frozenset[str]:
     """Nouns that questions ask for after "what" or "which"."""
     return frozenset(files("data_gen.annotate").joinpath("nouns.txt").read_text(encoding="utf-8").split())
 
 
 @cache
-def _wordings() -> dict[str, list[list[str]]]:
+def _load_wordings() -> dict[str, list[list[str]]]:
     return yaml.safe_load(files("data_gen.annotate").joinpath("wordings.yaml").read_text(encoding="utf-8"))

@@ -12,7 +12,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from data_gen.annotate.wording import DOERS, names_of, singular
+from data_gen.annotate.wording import DOERS, name_answer, to_singular
 
 LONGEST = 16  # words of a question
 UNREADABLE = re.compile(r"[{}()+*#\"“”‘`;:\[\]<>]|(?<!\w)'|, |\band (?:how|why|when|what)\b")
@@ -72,15 +72,15 @@ class Clause:
     spans: tuple[str, ...]
 
 
-def clause(asked: str) -> Clause | None:
+def read_clause(asked: str) -> Clause | None:
     """What the rules make of a question; None where they know no way to speak of it or to put something into it."""
     text = re.sub(r" (?='s\b)", "", " ".join(asked.split())).rstrip("?. ")
     text = text[:1].lower() + text[1:]
     if UNREADABLE.search(text) or not ASKS.search(text) or not 3 <= len(text.split()) <= LONGEST:
         return None
-    phrases = tuple(dict.fromkeys(_phrases(text)))
+    phrases = tuple(dict.fromkeys(_find_phrases(text)))
     spans: list[str] = []
-    for span in dict.fromkeys(_spans(text)):
+    for span in dict.fromkeys(_find_spans(text)):
         start = text.find(span)
         apart = all(start + len(span) <= text.find(other) or text.find(other) + len(other) <= start for other in spans)
         if apart and all(said.count(span) == 1 for said in (text, *(phrase for _, phrase in phrases))):
@@ -88,9 +88,9 @@ def clause(asked: str) -> Clause | None:
     return Clause(text, phrases, tuple(spans)) if phrases or spans else None
 
 
-def _phrases(text: str) -> Iterator[tuple[str, str]]:
+def _find_phrases(text: str) -> Iterator[tuple[str, str]]:
     """(noun, phrase) for the answer."""
-    name = names_of(text)[0]
+    name = name_answer(text)[0]
     if match := re.fullmatch(r"(?:who|what|which) (?:is|was) (the .+)", text):
         if not LOOSE.search(text):
             yield name, match[1]
@@ -103,15 +103,15 @@ def _phrases(text: str) -> Iterator[tuple[str, str]]:
     elif match := re.fullmatch(rf"who ((?:is|was) {PART} .+)", text):
         yield "person", f"the person who {match[1]}"
     elif match := re.fullmatch(rf"(?:what|which) ((?:[a-z]+ ){{0,2}}[a-z]+) ((?:{FINITE}|(?:is|was) {PART}) .+)", text):
-        if singular(match[1].split()[-1]) == name and not LOOSE.search(text):
+        if to_singular(match[1].split()[-1]) == name and not LOOSE.search(text):
             yield name, f"the {match[1]} that {match[2]}"
             reduced = match[2].removeprefix("is ").removeprefix("was ")
             yield name, f"the {match[1]} {reduced if reduced != match[2] else f'which {match[2]}'}"
     else:
-        yield from _inverted(text)
+        yield from _find_inverted(text)
 
 
-def _inverted(text: str) -> Iterator[tuple[str, str]]:
+def _find_inverted(text: str) -> Iterator[tuple[str, str]]:
     """Phrases of questions whose verb stands before the subject."""
     match = re.fullmatch(rf"where (is|was|are|were) (.+?) ({PART}(?: .+)?)", text)
     if match and not LOOSE.search(match[3].removesuffix(" made")):
@@ -121,7 +121,7 @@ def _inverted(text: str) -> Iterator[tuple[str, str]]:
             yield noun, f"the {noun} where {match[2]} {match[1]} {match[3]}"
         return
     match = re.fullmatch(rf"(in |on )?(?:what|which) ([a-z]+) (is|was) (.+?) ({PART})( in| on| to)?", text)
-    if match and (match[1] or match[6]) and singular(match[2]) == names_of(text)[0]:
+    if match and (match[1] or match[6]) and to_singular(match[2]) == name_answer(text)[0]:
         held = f"{match[4]} {match[3]} {match[5]}"
         yield match[2], f"the {match[2]} where {held}"
         place = (match[1] or match[6]).strip()
@@ -131,9 +131,9 @@ def _inverted(text: str) -> Iterator[tuple[str, str]]:
         yield "year", f"the year when {match[2]} {match[1]} {match[3]}"
         return
     if match := re.fullmatch(r"((?:in |on |for |at )?)(who|where|(?:what|which) [a-z]+) (did|does) (.+)", text):
-        words, verb = _parted(match[4], match[3])
+        words, verb = _split_at_verb(match[4], match[3])
         noun = match[2].split()[-1]
-        if not verb or (" " in match[2] and singular(noun) != names_of(text)[0]):
+        if not verb or (" " in match[2] and to_singular(noun) != name_answer(text)[0]):
             return
         form = (DID if match[3] == "did" else DOES)[words[verb]]
         said = " ".join([*words[:verb], form, *words[verb + 1 :]])
@@ -142,7 +142,7 @@ def _inverted(text: str) -> Iterator[tuple[str, str]]:
         yield one, f"the {one} {link} {said}"
 
 
-def _spans(text: str) -> Iterator[str]:
+def _find_spans(text: str) -> Iterator[str]:
     """Texts that name what the question is about: its subject, its object, what stands after its last preposition."""
     objects = rf"(?:who|(?:what|which) [a-z]+) (?:{FINITE}) ({NAME})(?: (?!of ){PREPOSITION} .+)?"
     subjects = rf"(?:(?:in|on) )?(?:where|when|(?:what|which) [a-z]+) (?:is|was|are|were) ({NAME}) {PART}(?: .+)?"
@@ -150,13 +150,13 @@ def _spans(text: str) -> Iterator[str]:
         if (match := re.fullmatch(pattern, text)) and not UNFIT.search(match[1].casefold()):
             yield match[1]
     if match := re.fullmatch(r".*?(?:who|where|when|(?:what|which) [a-z]+) (did|does) (.+)", text):
-        words, verb = _parted(match[2], match[1])
+        words, verb = _split_at_verb(match[2], match[1])
         subject = " ".join(words[:verb])
         if 0 < verb <= 6 and not UNFIT.search(subject.casefold()):
             yield subject
 
 
-def _parted(said: str, auxiliary: str) -> tuple[list[str], int]:
+def _split_at_verb(said: str, auxiliary: str) -> tuple[list[str], int]:
     """The words after `did` or `does`, and the place of the verb among them; 0 where none is known."""
     words, known = said.split(), DID if auxiliary == "did" else DOES
     return words, next((i for i, word in enumerate(words) if i and word in known), 0)

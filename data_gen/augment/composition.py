@@ -22,14 +22,14 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from data_gen.annotate.plan import GoldStep, UnplannableError, plan
-from data_gen.annotate.wording import asked_relations, names_of, tidy
-from data_gen.augment.clauses import UNREADABLE, Clause, clause
+from data_gen.annotate.wording import list_relation_questions, name_answer, tidy
+from data_gen.augment.clauses import UNREADABLE, Clause, read_clause
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.leakage import Admission
 from data_gen.questions import AnnotatedQuestion, check_place, write_questions
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count
+from data_gen.sources.rows import count_outcome
 from data_gen.teacher.work import QUESTIONS
 from revelator import plans
 from revelator.config import FilePath
@@ -67,7 +67,7 @@ class Composer:
         self._random = random
         self._names = [name for name in names if name.isprintable()]
         self._speakable = [name for name in self._names if not UNREADABLE.search(name)]
-        self._relations = [ask for ask in asked_relations() if _asked_of("Ost", ask)]
+        self._relations = [ask for ask in list_relation_questions() if _ask_relation("Ost", ask)]
         self._first = [c for c in clauses if c.phrases]
         self._middle = [c for c in self._first if c.spans]
         self._last = [c for c in clauses if c.spans]
@@ -108,7 +108,7 @@ class Composer:
     def _one(self, pool: Sequence[Clause]) -> Clause:
         """One of the pool, or the question for a relation of a name, which can be spoken of and put into."""
         if self._random.random() < RELATIONS:
-            found = _asked_of(self._random.choice(self._speakable), self._random.choice(self._relations))
+            found = _ask_relation(self._random.choice(self._speakable), self._random.choice(self._relations))
             if found:
                 return found
         return self._random.choice(pool)
@@ -123,7 +123,7 @@ class Composer:
         """The phrase for a clause's answer, with the phrases of `parts` in it."""
         noun, phrase = self._random.choice(link.phrases)
         said, steps = self._filled(link, parts, phrase)
-        last = GoldStep("", text=steps[-1].text, names=tuple(dict.fromkeys([noun, *names_of(steps[-1].text)])))
+        last = GoldStep("", text=steps[-1].text, names=tuple(dict.fromkeys([noun, *name_answer(steps[-1].text)])))
         return _Part(said, (*steps[:-1], last))
 
     def _filled(self, link: Clause, parts: Sequence[_Part], said: str) -> tuple[str, tuple[GoldStep, ...]]:
@@ -134,9 +134,9 @@ class Composer:
             kept = span if self._random.random() >= RENAMED else self._random.choice(self._names)
             phrases[span] = references[span] = kept
         for span, part in zip(chosen, parts, strict=True):
-            steps += [_moved(step, len(steps)) for step in part.steps]
+            steps += [_shift_references(step, len(steps)) for step in part.steps]
             phrases[span], references[span] = part.phrase, f"#{len(steps)}"
-        return _put(said, phrases), (*steps, GoldStep("", text=_put(link.question, references)))
+        return _replace_spans(said, phrases), (*steps, GoldStep("", text=_replace_spans(link.question, references)))
 
     def _chosen(self, link: Clause, count: int, said: str) -> list[str]:
         """The spans that give way, as they stand; mostly the last, for what follows a phrase may seem part of it."""
@@ -146,17 +146,17 @@ class Composer:
         return sorted(self._random.sample(spans, count), key=said.index)
 
 
-def _asked_of(name: str, ask: str) -> Clause | None:
-    found = clause(ask.replace("{x}", name))
+def _ask_relation(name: str, ask: str) -> Clause | None:
+    found = read_clause(ask.replace("{x}", name))
     return found if found and found.phrases and found.spans == (name,) else None
 
 
-def _put(text: str, values: Mapping[str, str]) -> str:
+def _replace_spans(text: str, values: Mapping[str, str]) -> str:
     """The text with every span replaced, all at once."""
     return re.sub("|".join(map(re.escape, values)), lambda match: values[match[0]], text) if values else text
 
 
-def _moved(step: GoldStep, by: int) -> GoldStep:
+def _shift_references(step: GoldStep, by: int) -> GoldStep:
     return GoldStep("", text=re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)
 
 
@@ -197,7 +197,7 @@ def compose(
     """
     check_place(out, force, KIND)
     dropped, licences = Counter[str](), dict[str, None]()
-    clauses = list(_clauses(config, dropped, licences))
+    clauses = list(_read_clauses(config, dropped, licences))
     names = load_names(Path(config.names))
     try:
         composer = Composer(clauses, names, Random(config.seed))
@@ -235,7 +235,7 @@ def list_counts(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{name} {count:,}" for name, count in counts.items())
 
 
-def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
+def _read_clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, None]) -> Iterator[Clause]:
     """Of the questions of all sources, each once, those that are not held out and that the rules can read."""
     admission = Admission(config.held_out)
     for source in config.sources:
@@ -244,7 +244,7 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
             if read == source.limit:
                 break
             if not isinstance(row, AnnotatedQuestion):
-                count(row, dropped)
+                count_outcome(row, dropped)
                 continue
             if row.route != "single":
                 dropped["no single question"] += 1
@@ -253,7 +253,7 @@ def _clauses(config: ComposeConfig, dropped: Counter[str], licences: dict[str, N
             licences[source.licence or row.licence] = None
             if not admission.admits(row, dropped):
                 continue
-            if found := clause(row.question):
+            if found := read_clause(row.question):
                 yield found
             else:
                 dropped["no rule reads it"] += 1

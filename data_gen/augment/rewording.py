@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from random import Random
 
-from data_gen.annotate.names import mention, planned_names
+from data_gen.annotate.names import find_mention, find_planned_names
 from data_gen.augment.clauses import DID, FINITE, LOOSE, PART
 from data_gen.questions import AnnotatedQuestion
 
@@ -33,42 +33,42 @@ ORDERS = ("Tell me", "Please tell me", "Find out", "I would like to know", "I wa
 QUESTIONS = ("Do you know", "Can you tell me", "Could you find out")
 
 
-def reworded(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
+def reword(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
     """A question with several hops in other words, its plan, steps and names as they are. Other routes are left: a
     single question is its own plan."""
     if question.route != "complex":
         return question
-    return replace(question, question=in_other_words(question.question, planned_names(question), rng))
+    return replace(question, question=reword_text(question.question, find_planned_names(question), rng))
 
 
-def in_other_words(question: str, names: Sequence[str], rng: Random) -> str:
+def reword_text(question: str, names: Sequence[str], rng: Random) -> str:
     """One of the ways to ask the question that keep its `names`, drawn by `rng`; itself where no rule fits."""
-    text = rng.choice([question, *_turned(question, names)])
-    text = rng.choice([text, *_asked(text, rng)])
-    return text if all(mention(name, text) for name in names) else question
+    text = rng.choice([question, *_turn_phrases(question, names)])
+    text = rng.choice([text, *_change_asking(text, rng)])
+    return text if all(find_mention(name, text) for name in names) else question
 
 
-def _turned(text: str, names: Sequence[str]) -> Iterator[str]:
+def _turn_phrases(text: str, names: Sequence[str]) -> Iterator[str]:
     """One phrase of the question turned."""
     for name in names:
         said = re.escape(name)
         if match := re.search(rf"\bthe ({RELATION}) of ((?:the )?(film |song |album )?{said})(?={END})", text):
             owner = f"the {match[2]}" if match[3] and not match[2].startswith("the ") else match[2]
-            yield _put(text, match, f"{owner}'{'' if name.endswith('s') else 's'} {match[1]}")
+            yield _replace_match(text, match, f"{owner}'{'' if name.endswith('s') else 's'} {match[1]}")
         if match := re.search(rf"(?<![\w'])((?:the )?{said})'s? ({RELATION})(?={END})", text):
-            yield _put(text, match, f"the {match[2]} of {match[1]}")
+            yield _replace_match(text, match, f"the {match[2]} of {match[1]}")
         if match := re.search(rf"\bthe ([a-z]+) where ({said}) is located\b(?! in\b)", text):
             for way in ("in which %s is located", "in which %s lies", "that %s is located in", "containing %s"):
-                yield _put(text, match, f"the {match[1]} {way % match[2]}")
+                yield _replace_match(text, match, f"the {match[1]} {way % match[2]}")
         if match := re.search(rf"((?:the )?{said})'s birthplace\b", text):
-            yield _put(text, match, f"the place where {match[1]} was born")
+            yield _replace_match(text, match, f"the place where {match[1]} was born")
     if match := re.search(rf"\bthe ([a-z]+) which (?={FINITE})", text):
-        yield _put(text, match, f"the {match[1]} that ")
+        yield _replace_match(text, match, f"the {match[1]} that ")
     if match := re.search(r"\bthe person who\b", text):
-        yield _put(text, match, "the one who")
+        yield _replace_match(text, match, "the one who")
 
 
-def _asked(text: str, rng: Random) -> Iterator[str]:
+def _change_asking(text: str, rng: Random) -> Iterator[str]:
     """The asking changed."""
     bare = text.rstrip("?. ")
     if match := re.match(rf"((?:In |On |At |For )?)(What|Which|what|which) (?=[a-z]+ )(?!{NO_NOUN}\b)", bare):
@@ -77,11 +77,11 @@ def _asked(text: str, rng: Random) -> Iterator[str]:
     match = re.fullmatch(r"(Who|What) (is|was) ((?:the|[A-Z]).+)", bare)
     if match and not STRANDED.search(bare):
         yield f"{match[3][0].upper()}{match[3][1:]} {match[2]} {match[1].lower()}?"
-    if said := _indirect(bare):
+    if said := _ask_indirectly(bare):
         yield rng.choice([*(f"{order} {said}." for order in ORDERS), *(f"{asking} {said}?" for asking in QUESTIONS)])
 
 
-def _indirect(bare: str) -> str | None:
+def _ask_indirectly(bare: str) -> str | None:
     """The question as it is asked within another: "Where was Ada born" is "where Ada was born". None where unsure."""
     small = bare[:1].lower() + bare[1:]
     asked = r"((?:(?:in|on|at|for) )?(?:who|where|when|(?:what|which)(?: [a-z]+){0,2}))"
@@ -101,7 +101,7 @@ def _indirect(bare: str) -> str | None:
     return None
 
 
-def _put(text: str, match: re.Match[str], new: str) -> str:
+def _replace_match(text: str, match: re.Match[str], new: str) -> str:
     """`text` with the match replaced, and a capital at its beginning."""
     whole = text[: match.start()] + new + text[match.end() :]
     return whole[:1].upper() + whole[1:]

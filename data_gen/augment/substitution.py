@@ -13,8 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from data_gen.annotate.names import planned_names
-from data_gen.annotate.trees import rewritten
+from data_gen.annotate.names import find_planned_names
+from data_gen.annotate.trees import rewrite_tree
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
 from revelator.errors import DataError, ExpressionError
@@ -30,7 +30,7 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
     Passages are left out: they speak of the old names. None when nothing is shared, or when a new name would change
     the plan's shape.
     """
-    names = planned_names(question)
+    names = find_planned_names(question)
     if not names:
         return None
     new = dict(zip([name.casefold() for name in names], rng.sample(pool, len(names)), strict=True))
@@ -39,7 +39,7 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
     def renamed(text: str) -> str:
         return pattern.sub(lambda match: new[match[0].casefold()], text)
 
-    expression = _renamed_plan(question.expression, renamed)
+    expression = _rename_plan(question.expression, renamed)
     if expression is None:
         return None
     return replace(
@@ -51,15 +51,15 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
         answers=tuple(map(renamed, question.answers)),
         passages=(),
         entities=tuple(map(renamed, question.entities)),
-        tree=render(rewritten(parse(question.tree), renamed)) if question.tree else "",
+        tree=render(rewrite_tree(parse(question.tree), renamed)) if question.tree else "",
     )
 
 
-def _renamed_plan(text: str, renamed: Callable[[str], str]) -> str | None:
+def _rename_plan(text: str, renamed: Callable[[str], str]) -> str | None:
     if not text:
         return ""
     before = plans.parse(text)
-    after = _mapped(before, renamed)
+    after = _map_texts(before, renamed)
     try:
         same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
     except ExpressionError:
@@ -67,12 +67,12 @@ def _renamed_plan(text: str, renamed: Callable[[str], str]) -> str | None:
     return plans.render(after) if same and plans.bind(after) == plans.bind(before) else None
 
 
-def _mapped(expression: plans.Expression, renamed: Callable[[str], str]) -> plans.Expression:
+def _map_texts(expression: plans.Expression, renamed: Callable[[str], str]) -> plans.Expression:
     if isinstance(expression, plans.Atomic):
         return plans.Atomic(renamed(expression.text))
     if isinstance(expression, plans.Dependent):
-        return plans.Dependent(_mapped(expression.left, renamed), _mapped(expression.right, renamed))
-    return plans.Sequence(tuple(_mapped(item, renamed) for item in expression.items))
+        return plans.Dependent(_map_texts(expression.left, renamed), _map_texts(expression.right, renamed))
+    return plans.Sequence(tuple(_map_texts(item, renamed) for item in expression.items))
 
 
 def load_names(path: Path) -> list[str]:

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate.names import capitalised, mention
-from data_gen.annotate.phrases import head
+from data_gen.annotate.names import find_capitalised, find_mention
+from data_gen.annotate.phrases import find_head
 from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
-from data_gen.annotate.wording import names_of, singular
+from data_gen.annotate.wording import name_answer, to_singular
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import fields
@@ -61,9 +61,9 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
     identity = fields.identity(row, source, question, "id")
     found: list[_Leaf] = []
     _collect(row["decomposition"], found)
-    if any(_told(leaf.text, question, found[:place]) for place, leaf in enumerate(found)):
+    if any(_names_answer_early(leaf.text, question, found[:place]) for place, leaf in enumerate(found)):
         raise UnplannableError("a step names what only an earlier answer tells")
-    gold = [GoldStep("; ".join(leaf.values), text=leaf.text, names=_names(leaf.text)) for leaf in found]
+    gold = [GoldStep("; ".join(leaf.values), text=leaf.text, names=_list_names(leaf.text)) for leaf in found]
     planned = plan(question, gold, identity)
     single = len(found) == 1
     return AnnotatedQuestion(
@@ -75,7 +75,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
         route="single" if single else "complex",
         expression=plans.render(plans.Atomic(question)) if single else planned.expression,
         steps=tuple(_steps(planned, found)),
-        answers=_texts(row["answer"]),
+        answers=_read_answers(row["answer"]),
         entities=planned.entities,
     )
 
@@ -96,49 +96,49 @@ def _collect(children: list[dict[str, Any]], found: list[_Leaf]) -> None:
     over: int | None = None
     for child in children:
         question = " ".join(child["question"].split())
-        producer = over if waiting and _member(waiting[0][0], question) else _list_of(question, found)
+        producer = over if waiting and _match_member(waiting[0][0], question) else _find_list(question, found)
         if waiting and producer != over:
-            found.append(_gathered(waiting))
+            found.append(_gather_calls(waiting))
             waiting = []
         over = producer
         if over is None and child["decomposition"]:
             _collect(child["decomposition"], found)
             continue
-        text, named = _opened(question, found, over)
-        if over is not None and over not in named and waiting and (member := _member(waiting[0][0], question)):
+        text, named = _mark_values(question, found, over)
+        if over is not None and over not in named and waiting and (member := _match_member(waiting[0][0], question)):
             text, named = waiting[0][0], {over: member}
-        call = _Call(named, _texts(child["answer"]), str((child.get("evidence") or {}).get("title", "")))
+        call = _Call(named, _read_answers(child["answer"]), str((child.get("evidence") or {}).get("title", "")))
         if over is None:
             found.append(_Leaf(text, (call,)))
         else:
             waiting.append((text, call))
     if waiting:
-        found.append(_gathered(waiting))
+        found.append(_gather_calls(waiting))
 
 
-def _member(text: str, question: str) -> str | None:
+def _match_member(text: str, question: str) -> str | None:
     """What a question has in the place of the list's member, if it is worded as `text` is."""
     pattern = re.sub(r"\\#\d+", "(.{1,60}?)", re.escape(OWN.sub("its", text)), count=1)
     match = re.fullmatch(pattern, OWN.sub("its", question), re.IGNORECASE) if text.count("#") == 1 else None
     return match[1] if match else None
 
 
-def _list_of(question: str, found: list[_Leaf]) -> int | None:
+def _find_list(question: str, found: list[_Leaf]) -> int | None:
     """The nearest leaf with several values one of which the question names."""
     for place in range(len(found) - 1, -1, -1):
         values = found[place].values
-        if len(values) > 1 and len(found[place].calls) == 1 and any(mention(value, question) for value in values):
+        if len(values) > 1 and len(found[place].calls) == 1 and any(find_mention(value, question) for value in values):
             return place
     return None
 
 
-def _opened(question: str, found: list[_Leaf], over: int | None) -> tuple[str, dict[int, str]]:
+def _mark_values(question: str, found: list[_Leaf], over: int | None) -> tuple[str, dict[int, str]]:
     """The question with `#n` where it names a value of an earlier leaf, and the values named."""
     named: dict[int, str] = {}
     for place in reversed(range(len(found))):
         values = found[place].values
         wanted = sorted(values, key=len, reverse=True) if place == over else values if len(values) == 1 else ()
-        spelt = next((name for value in wanted if len(value) > 1 and (name := mention(value, question))), None)
+        spelt = next((name for value in wanted if len(value) > 1 and (name := find_mention(value, question))), None)
         if spelt and "#" not in spelt:
             named[place] = spelt
             there = rf"(?<![\w#])(?:the )?{re.escape(spelt)}(?!\w)"
@@ -146,7 +146,7 @@ def _opened(question: str, found: list[_Leaf], over: int | None) -> tuple[str, d
     return question, named
 
 
-def _gathered(asked: list[tuple[str, _Call]]) -> _Leaf:
+def _gather_calls(asked: list[tuple[str, _Call]]) -> _Leaf:
     """One leaf for questions that ask the same of each member. Raises UnplannableError where they do not."""
     text, alike = Counter(OWN.sub("its", text) for text, _ in asked).most_common(1)[0]
     if alike < 2 or alike < MOSTLY * len(asked):
@@ -154,24 +154,24 @@ def _gathered(asked: list[tuple[str, _Call]]) -> _Leaf:
     return _Leaf(text, tuple(call for _, call in asked))
 
 
-def _told(text: str, question: str, earlier: list[_Leaf]) -> bool:
+def _names_answer_early(text: str, question: str, earlier: list[_Leaf]) -> bool:
     """Whether a question names something that an earlier answer holds and the whole question does not."""
     answers = normalise(" ".join(value for leaf in earlier for value in leaf.values)).split()
-    new = set(normalise(" ".join(capitalised(text))).split()) - set(normalise(question).split())
+    new = set(normalise(" ".join(find_capitalised(text))).split()) - set(normalise(question).split())
     return bool(new & set(answers))
 
 
-def _names(text: str) -> tuple[str, ...]:
+def _list_names(text: str) -> tuple[str, ...]:
     listed = LISTED.fullmatch(text)
-    noun = singular(head(re.sub(r"[\d,]+|#", "", listed[1] or listed[2]))) if listed and "#" not in text else ""
-    return tuple(dict.fromkeys(name for name in (noun, *names_of(text)) if name))
+    noun = to_singular(find_head(re.sub(r"[\d,]+|#", "", listed[1] or listed[2]))) if listed and "#" not in text else ""
+    return tuple(dict.fromkeys(name for name in (noun, *name_answer(text)) if name))
 
 
-def _texts(value: Any) -> tuple[str, ...]:
+def _read_answers(value: Any) -> tuple[str, ...]:
     """The answers in a text, number, truth value, list, or object of one answer for each thing."""
     if isinstance(value, bool):
         return ("yes" if value else "no",)
     if isinstance(value, str | int | float):
         return (" ".join(str(value).split()),)
     values = list(value.values()) if isinstance(value, dict) else list(value)
-    return tuple(dict.fromkeys(text for one in values for text in _texts(one)))
+    return tuple(dict.fromkeys(text for one in values for text in _read_answers(one)))

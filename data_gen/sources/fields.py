@@ -7,7 +7,7 @@ import json
 import re
 from typing import Any
 
-from data_gen.leakage import question_hash
+from data_gen.leakage import hash_question
 from revelator.errors import DataError
 
 ITEM_END = re.compile(r"\s*,\s*(?=['\"])|(?<=['\"])\s*,\s*")
@@ -74,4 +74,4 @@ def pairs(value: Any) -> list[tuple[Any, Any]]:
 def identity(row: dict[str, Any], source: str, asked: str, *names: str) -> str:
     """`source:id`, or `source:` and the hash of the question where the row has no id: the same one in every copy."""
     found = next((row[name] for name in names if row.get(name) not in (None, "")), None)
-    return f"{source}:{question_hash(asked)[:16] if found is None else found}"
+    return f"{source}:{hash_question(asked)[:16] if found is None else found}"

@@ -54,20 +54,20 @@ def json_rows(file: IO[str], path: str, member: str = "") -> Iterator[tuple[int,
         line += start == "\n"
         start = file.read(1)
     if start == "[":
-        rest = yield from _array("", file, path, line)
+        rest = yield from _read_array("", file, path, line)
         if (rest + file.read(CHUNK)).strip():
             raise DataError("more follows the end of the JSON array", where=path, hint="give one array, or lines")
         return
-    text, offset = _member(start, file, member) if start == "{" and member else (start, None)
+    text, offset = _find_member(start, file, member) if start == "{" and member else (start, None)
     if offset is not None:
-        yield from _array(text[offset:], file, path, line + text[:offset].count("\n"))
+        yield from _read_array(text[offset:], file, path, line + text[:offset].count("\n"))
         return
-    for number, row in enumerate(_lines(text, file), start=line):
+    for number, row in enumerate(_read_lines(text, file), start=line):
         if row.strip():
-            yield number, _decoded(row)
+            yield number, _decode(row)
 
 
-def _lines(read: str, file: IO[str]) -> Iterator[str]:
+def _read_lines(read: str, file: IO[str]) -> Iterator[str]:
     """The lines of what has been read, then those that follow."""
     *whole, begun = read.split("\n")
     yield from whole
@@ -75,7 +75,7 @@ def _lines(read: str, file: IO[str]) -> Iterator[str]:
     yield from file
 
 
-def _decoded(text: str) -> Any:
+def _decode(text: str) -> Any:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is JSON, and no value of Python's
@@ -84,7 +84,7 @@ def _decoded(text: str) -> Any:
     return Malformed(reason, is_row=True) if reason else row
 
 
-def _member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
+def _find_member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
     """What has been read, and where in it the elements of the array `name` begin; None if the object has none."""
     place = 1
     while True:
@@ -105,7 +105,7 @@ def _member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
             return text, None
 
 
-def _array(text: str, file: IO[str], path: str, line: int) -> Generator[tuple[int, Any], None, str]:
+def _read_array(text: str, file: IO[str], path: str, line: int) -> Generator[tuple[int, Any], None, str]:
     """Elements of an array whose bracket has been read, and what was read beyond its end; `line` is where an element
     begins."""
     while True:
@@ -143,13 +143,13 @@ def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     """
     line = 0
     try:
-        for line, row in _rows(path, member):
+        for line, row in _read_rows(path, member):
             yield line, row
     except DataError:
         raise
     except FileNotFoundError as error:
         if "://" in path:
-            raise unreadable(path, error) from error
+            raise describe_unreadable(path, error) from error
         raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA") from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(
@@ -159,12 +159,12 @@ def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
         hint = "close the quote that opens in the next line"
         raise DataError(f"not CSV: {error}", where=f"{path}, after line {line}", hint=hint) from error
     except Exception as error:  # fsspec and pyarrow have no common error: each protocol raises its own
-        raise unreadable(path, error) from error
+        raise describe_unreadable(path, error) from error
     if line == 0:
         raise DataError("the file is empty", where=path, hint="fetch the file again")
 
 
-def unreadable(place: str, error: Exception) -> DataError:
+def describe_unreadable(place: str, error: Exception) -> DataError:
     """One clear error for a file, folder or Hub data set, whichever library tried to read it."""
     reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
     hint = "check the address and the network, or fetch the data and give its path" if "://" in place else None
@@ -173,21 +173,21 @@ def unreadable(place: str, error: Exception) -> DataError:
     return DataError(f"cannot be read: {(reason or type(error).__name__)[:240]}", where=place, hint=hint)
 
 
-def _rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
+def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
     name = path.removesuffix(".gz").removesuffix(".bz2")
     if name.endswith(".parquet"):
-        yield from _parquet(path)
+        yield from _read_parquet(path)
         return
-    with _opened(path) as file:
+    with _open_text(path) as file:
         yield from (
-            _csv(file, "\t" if name.endswith(".tsv") else ",")
+            _read_csv(file, "\t" if name.endswith(".tsv") else ",")
             if name.endswith((".csv", ".tsv"))
             else json_rows(file, path, member)
         )
 
 
-def _opened(path: str) -> IO[str]:
-    raw: Any = _binary(path)
+def _open_text(path: str) -> IO[str]:
+    raw: Any = _open_binary(path)
     buffered = io.BufferedReader(raw)
     bytes_read: Any = buffered
     if buffered.peek(2)[:2] == b"\x1f\x8b":
@@ -198,7 +198,7 @@ def _opened(path: str) -> IO[str]:
     return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _binary(path: str) -> Any:
+def _open_binary(path: str) -> Any:
     if "://" not in path:
         return Path(path).open("rb", buffering=0)
     import fsspec
@@ -206,7 +206,7 @@ def _binary(path: str) -> Any:
     return fsspec.open(path, "rb").open()
 
 
-def _csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
+def _read_csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
     reader = csv.reader(file, delimiter=delimiter, strict=True)
     header = next(reader, [])
     before = reader.line_num
@@ -230,10 +230,10 @@ def _csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
         before = reader.line_num
 
 
-def _parquet(path: str) -> Iterator[tuple[int, Any]]:
+def _read_parquet(path: str) -> Iterator[tuple[int, Any]]:
     import pyarrow.parquet
 
-    with _binary(path) as file:
+    with _open_binary(path) as file:
         number = 0
         for batch in pyarrow.parquet.ParquetFile(file).iter_batches(batch_size=BATCH):
             for row in batch.to_pylist():
@@ -264,4 +264,4 @@ def hub_rows(place: str) -> Iterator[tuple[int, Any]]:
     try:
         yield from enumerate(load_dataset(name, subset, split=split, streaming=True), start=1)
     except Exception as error:  # datasets, huggingface_hub, httpx and pyarrow each raise their own
-        raise unreadable(place, error) from error
+        raise describe_unreadable(place, error) from error

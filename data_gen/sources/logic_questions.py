@@ -20,14 +20,14 @@ from pathlib import Path
 
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, Evidence
-from data_gen.records import fraction
+from data_gen.records import hash_fraction
 from data_gen.sources.logic_topics import (
     LITTLE,
     Topic,
     read_topics,
 )
 from data_gen.sources.logic_wording import (
-    phrases,
+    list_phrases,
     word,
 )
 from data_gen.sources.rows import Outcome
@@ -40,7 +40,7 @@ LIMIT = 3  # matching combinations, and hard negatives, of a query
 Truth = tuple[bool, ...]
 
 
-def templates(size: int = 3) -> list[str]:
+def list_templates(size: int = 3) -> list[str]:
     """t1 op t2 op … with each op AND or OR and each term plain or negated, in a fixed order: of three terms 4 x 8."""
     found = []
     for joins in itertools.product(("AND", "OR"), repeat=size - 1):
@@ -50,13 +50,13 @@ def templates(size: int = 3) -> list[str]:
     return found
 
 
-def filled(template: str, texts: Sequence[str]) -> Query:
+def fill_template(template: str, texts: Sequence[str]) -> Query:
     """The query of a template for its terms."""
-    return _with_terms(_parsed(template), texts)
+    return _with_terms(_parse_template(template), texts)
 
 
 @cache
-def _parsed(template: str) -> Query:
+def _parse_template(template: str) -> Query:
     return parse(re.sub(r"\{(\d+)\}", r'"\1"', template))
 
 
@@ -69,7 +69,7 @@ def _with_terms(query: Query, texts: Sequence[str]) -> Query:
     return type(query)(tuple(_with_terms(part, texts) for part in query.operands))
 
 
-def drawn(texts: Sequence[str], rng: random.Random) -> Query:
+def draw_query(texts: Sequence[str], rng: random.Random) -> Query:
     """A query with NOT on terms alone over four or more terms: AND and OR by turns, at most three deep."""
     if rng.random() < FLAT:
         return rng.choice((And, Or))(tuple(_literal(text, rng) for text in texts))
@@ -90,7 +90,7 @@ def _literal(text: str, rng: random.Random) -> Query:
     return Not(Term(text)) if rng.random() < NEGATED else Term(text)
 
 
-def combinations(query: Query, rng: random.Random) -> tuple[list[Truth], list[Truth]]:
+def draw_combinations(query: Query, rng: random.Random) -> tuple[list[Truth], list[Truth]]:
     """Truth values of the terms, in order of first use: some that match, and hard negatives (ITLR, appendix H).
 
     A hard negative does not match and is one flipped term away from a combination that does. At most LIMIT of each.
@@ -125,21 +125,21 @@ class Shares:
     test: float
 
 
-def logical_questions(
+def make_logical_questions(
     topics: Sequence[Topic], size: int, seed: int, shares: Shares, name: str
 ) -> Iterator[AnnotatedQuestion]:
     """`size` questions; the same arguments give the same ones. `name` tells corpora apart in their ids.
 
     Raises DataError when a split that is to have questions has fewer than FEWEST topics.
     """
-    pools = _pools(topics, seed, shares)
+    pools = _split_topics(topics, seed, shares)
     for number in range(size):
         rng = random.Random(f"logic/{seed}/{name}/{number}")
         place = rng.random()
         split = "test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"
         free = split != "train" and rng.random() < 0.5
-        chosen = _draw(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
-        query = _query([topic.text for topic in chosen], rng)
+        chosen = _draw_topics(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
+        query = _make_query([topic.text for topic in chosen], rng)
         worded = word(query, rng, free)
         spelt = dict(zip(map(str.lower, terms(query)), chosen, strict=True))
         ordered = [spelt[text.lower()] for text in terms(worded.query)]
@@ -150,7 +150,7 @@ def logical_questions(
             split=split,
             question=worded.question,
             route="single",
-            passages=tuple(_documents(worded.query, ordered, pools[split], rng)),
+            passages=tuple(_write_documents(worded.query, ordered, pools[split], rng)),
             entities=terms(worded.query),
             query=render(worded.query),
             teacher=TEACHER,
@@ -163,10 +163,10 @@ class _Pool:
     common: list[Topic]
 
 
-def _pools(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Pool]:
+def _split_topics(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Pool]:
     found = {split: _Pool([], []) for split in ("train", "dev", "test")}
     for topic in topics:
-        place = fraction(f"topic:{seed}:{normalise(topic.text)}")
+        place = hash_fraction(f"topic:{seed}:{normalise(topic.text)}")
         pool = found["test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"]
         (pool.common if topic.text[0].islower() else pool.names).append(topic)
     for split, share in (("train", 1.0), ("dev", shares.dev), ("test", shares.test)):
@@ -179,7 +179,7 @@ def _pools(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Poo
     return found
 
 
-def _draw(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic]:
+def _draw_topics(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic]:
     """Topics of which no two share a content word, and none stands in the sentence of another.
 
     Fewer than `count` where the pool's topics are too alike.
@@ -188,67 +188,67 @@ def _draw(pool: _Pool, count: int, rng: random.Random, free: bool) -> list[Topic
     while True:
         attempt += 1
         count -= attempt % PATIENCE == 0 and count > 1
-        chosen = [_aspect(_one(pool, rng), rng, free) for _ in range(count)]
-        words = [word for topic in chosen for word in _content(topic.text)]
+        chosen = [_draw_aspect(_draw_topic(pool, rng), rng, free) for _ in range(count)]
+        words = [word for topic in chosen for word in _content_words(topic.text)]
         said = [topic.said.casefold() for topic in chosen]
         inside = any(
             topic.text.casefold() in text for i, topic in enumerate(chosen) for j, text in enumerate(said) if i != j
         )
-        if len(words) == len(set(words)) and not inside and all(_content(topic.text) for topic in chosen):
+        if len(words) == len(set(words)) and not inside and all(_content_words(topic.text) for topic in chosen):
             return chosen
 
 
-def _one(pool: _Pool, rng: random.Random) -> Topic:
+def _draw_topic(pool: _Pool, rng: random.Random) -> Topic:
     common = pool.common if pool.common and (not pool.names or rng.random() < COMMON) else pool.names
     return rng.choice(common)
 
 
-def _aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
+def _draw_aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
     if topic.text[0].islower() or rng.random() >= ASPECT:
         return topic
-    text = rng.choice(phrases("aspects", free)).replace("{a}", topic.text)
+    text = rng.choice(list_phrases("aspects", free)).replace("{a}", topic.text)
     return Topic(text, f"{text[0].upper()}{text[1:]}: {topic.said}")
 
 
-def _content(text: str) -> list[str]:
+def _content_words(text: str) -> list[str]:
     return list({word for word in normalise(text).split() if word not in LITTLE})
 
 
-def _query(texts: Sequence[str], rng: random.Random) -> Query:
-    return filled(rng.choice(_templates(len(texts))), texts) if len(texts) <= 3 else drawn(texts, rng)
+def _make_query(texts: Sequence[str], rng: random.Random) -> Query:
+    return fill_template(rng.choice(_templates(len(texts))), texts) if len(texts) <= 3 else draw_query(texts, rng)
 
 
 @cache
 def _templates(size: int) -> list[str]:
-    return templates(size)
+    return list_templates(size)
 
 
-def _documents(query: Query, topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Iterator[Evidence]:
+def _write_documents(query: Query, topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Iterator[Evidence]:
     """For each combination drawn a document; `topics` stand in the order of the query's terms."""
-    positives, negatives = combinations(query, rng)
+    positives, negatives = draw_combinations(query, rng)
     numbers = rng.sample(range(100, 1000), len(positives) + len(negatives))
     for number, truth in zip(numbers, positives + negatives, strict=True):
-        text = _document(topics, truth, pool, rng)
+        text = _write_document(topics, truth, pool, rng)
         yield Evidence(f"Digest {number}", text, relevant=truth in positives)
 
 
-def _document(topics: Sequence[Topic], truth: Truth, pool: _Pool, rng: random.Random) -> str:
+def _write_document(topics: Sequence[Topic], truth: Truth, pool: _Pool, rng: random.Random) -> str:
     about = [topic for topic, true in zip(topics, truth, strict=True) if true]
     if len(about) < 2:
-        about.append(_other(topics, pool, rng))
+        about.append(_draw_other(topics, pool, rng))
     rng.shuffle(about)
-    return " ".join(_sentence(topic, ROOM // len(about)) for topic in about)
+    return " ".join(_cut_sentence(topic, ROOM // len(about)) for topic in about)
 
 
-def _other(topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Topic:
+def _draw_other(topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Topic:
     """A topic beside those of the question, whose sentence names none of them."""
     while True:
-        other = _one(pool, rng)
+        other = _draw_topic(pool, rng)
         if not any(topic.text.casefold() in other.said.casefold() for topic in topics):
             return other
 
 
-def _sentence(topic: Topic, room: int) -> str:
+def _cut_sentence(topic: Topic, room: int) -> str:
     if len(topic.said) <= room:
         return topic.said
     cut = topic.said[: room - 2].rpartition(" ")[0]
@@ -259,4 +259,4 @@ def _sentence(topic: Topic, room: int) -> str:
 
 def read_logic(path: Path, size: int, seed: int, dev: float, test: float) -> Iterator[Outcome]:
     """`size` questions over the documents of `path`, a JSON-lines corpus or the folder of a world."""
-    yield from logical_questions(read_topics(path), size, seed, Shares(dev, test), path.name.partition(".")[0])
+    yield from make_logical_questions(read_topics(path), size, seed, Shares(dev, test), path.name.partition(".")[0])

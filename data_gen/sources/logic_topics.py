@@ -63,23 +63,23 @@ def read_topics(path: Path) -> list[Topic]:
                 where=f"{path}, line {line}",
                 hint="give JSON lines with title and text, or the folder of a world",
             )
-        for topic in _topics(row):
+        for topic in _read_row(row):
             found.setdefault(normalise(topic.text), topic)
     if len(found) < FEWEST:
         raise DataError(f"only {len(found)} topics", where=str(path), hint=f"give a corpus with {FEWEST} or more")
     return list(found.values())
 
 
-def _topics(row: dict[str, Any]) -> Iterator[Topic]:
+def _read_row(row: dict[str, Any]) -> Iterator[Topic]:
     title = " ".join(row["title"].rstrip(" .").split())
     text = row.get("text")
-    lead = _lead(text) if isinstance(text, str) else ""
+    lead = _cut_lead(text) if isinstance(text, str) else ""
     if len(title.split()) > TITLE_WORDS:
-        for phrase in _phrases(title):
+        for phrase in _split_phrases(title):
             yield Topic(phrase, f"{title}.")
     elif _usable(title):
         yield Topic(title, lead if title in lead else f"{title}. {lead}".strip())
-    if lead and (match := KIND.search(lead)) and (kind := _kind(match[1])):
+    if lead and (match := KIND.search(lead)) and (kind := _read_kind(match[1])):
         yield Topic(kind, f"On {kind}: {lead}")
 
 
@@ -87,7 +87,7 @@ def _usable(text: str) -> bool:
     return 2 < len(text) <= MAX_NAME and SAFE_NAME.fullmatch(text) is not None
 
 
-def _lead(text: str) -> str:
+def _cut_lead(text: str) -> str:
     """The first sentence, without what stands in parentheses, cut to SAID characters."""
     text = MARKS.sub(r"\1", ASIDE.sub("", " ".join(text[:600].split()))).replace("( ", "(").replace(" 's", "'s")
     match = SENTENCE.match(text)
@@ -95,7 +95,7 @@ def _lead(text: str) -> str:
     return said if len(said) <= SAID else said[:SAID].rpartition(" ")[0] + " …"
 
 
-def _phrases(title: str) -> Iterator[str]:
+def _split_phrases(title: str) -> Iterator[str]:
     """Runs of one to four content words; a capital at the title's start is not part of a phrase."""
     title = title if title[1:2].isupper() else title[:1].lower() + title[1:]
     for part in re.split(r"[^\w\s'-]+", title):
@@ -110,7 +110,7 @@ def _phrases(title: str) -> Iterator[str]:
             run = []
 
 
-def _kind(text: str) -> str | None:
+def _read_kind(text: str) -> str | None:
     """The words up to the first mark or little word, in the plural; None where the last is no common noun."""
     words: list[str] = []
     for word in text.split()[:6]:
@@ -124,11 +124,11 @@ def _kind(text: str) -> str | None:
         words.pop()
     if not words or len(words) > 4 or not words[-1].islower() or len(words[-1]) < 3:
         return None
-    kind = " ".join([*words[:-1], _plural(words[-1])])
+    kind = " ".join([*words[:-1], _to_plural(words[-1])])
     return kind if _usable(kind) else None
 
 
-def _plural(noun: str) -> str:
+def _to_plural(noun: str) -> str:
     if noun in PLURALS:
         return PLURALS[noun]
     if noun.endswith("man") and len(noun) > 4:

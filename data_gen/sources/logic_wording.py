@@ -54,24 +54,24 @@ def word(query: Query, rng: random.Random, free: bool = False) -> Worded:
             break
     lower = rng.random() < LOWER
     texts = tuple(text.lower() for text in texts) if lower else texts
-    shown = [_shown(text, rng) for text in texts]
+    shown = [_quote_topic(text, rng) for text in texts]
     order = list(dict.fromkeys(int(number) for number in MARK.findall(form)))
     question = MARK.sub(lambda match: shown[int(match[1])], form.lower() if lower else form)
     renamed = dict(zip(terms(query), texts, strict=True))
-    return Worded(question, _ordered(query, renamed, [texts[i] for i in order]), MARK.sub("{}", form))
+    return Worded(question, _order_query(query, renamed, [texts[i] for i in order]), MARK.sub("{}", form))
 
 
-def _shown(text: str, rng: random.Random) -> str:
+def _quote_topic(text: str, rng: random.Random) -> str:
     """A topic as the question names it: in quotes where a word of its own could be taken for one of the question."""
     return f'"{text}"' if CONNECTIVE.search(text) or rng.random() < QUOTED else text
 
 
-def _ordered(query: Query, renamed: dict[str, str], order: Sequence[str]) -> Query:
+def _order_query(query: Query, renamed: dict[str, str], order: Sequence[str]) -> Query:
     if isinstance(query, Term):
         return Term(renamed[query.text])
     if isinstance(query, Not):
-        return Not(_ordered(query.operand, renamed, order))
-    parts = [_ordered(operand, renamed, order) for operand in query.operands]
+        return Not(_order_query(query.operand, renamed, order))
+    parts = [_order_query(operand, renamed, order) for operand in query.operands]
     return type(query)(tuple(sorted(parts, key=lambda part: min(order.index(text) for text in terms(part)))))
 
 
@@ -82,7 +82,7 @@ class _Words:
         self.rng, self._free, self.new = rng, free, False
 
     def one(self, name: str, allowed: Callable[[Any], bool] = lambda entry: True) -> Any:
-        lists = _lists()
+        lists = _load_lists()
         for key in name.split("."):
             lists = lists[key]
         said = [entry for entry in lists["said"] if allowed(entry)]
@@ -227,10 +227,10 @@ class _Asking:
 
 
 @cache
-def _lists() -> dict[str, Any]:
+def _load_lists() -> dict[str, Any]:
     return yaml.safe_load(files("data_gen.sources").joinpath("logic_words.yaml").read_text(encoding="utf-8"))
 
 
-def phrases(name: str, free: bool) -> list[str]:
+def list_phrases(name: str, free: bool) -> list[str]:
     """The entries of a list of `logic_words.yaml`: those of training, or with `free` the held-out ones."""
-    return _lists()[name]["free" if free else "said"]
+    return _load_lists()[name]["free" if free else "said"]

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate import qdmr
-from data_gen.annotate.names import mention
+from data_gen.annotate.names import find_mention
 from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
-from data_gen.annotate.trees import compared, tree
+from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedQuestion, Evidence
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
@@ -31,7 +31,7 @@ def _musique(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestio
     decomposition = row["question_decomposition"]
     if not isinstance(decomposition, list) or not decomposition:
         raise DataError("field 'question_decomposition' must be a list of steps")
-    steps = [_step(step, titles) for step in decomposition]
+    steps = [_read_step(step, titles) for step in decomposition]
     identity = f"{source}:{fields.text(row, 'id')}"
     planned = plan(question, steps, identity)
     return AnnotatedQuestion(
@@ -43,15 +43,15 @@ def _musique(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestio
         route="complex",
         expression=planned.expression,
         steps=planned.steps,
-        answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_aliases(row)])),
+        answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_read_aliases(row)])),
         passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
         entities=planned.entities,
-        tree=tree(question, planned.nodes),
+        tree=render_tree(question, planned.nodes),
     )
 
 
-def _step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
-    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _document(step)
+def _read_step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
+    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _title_of_document(step)
     text, answer = fields.text(step, "question"), fields.text(step, "answer")
     if ">>" in text:
         subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
@@ -59,12 +59,12 @@ def _step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
     return GoldStep(answer, text=text, title=title)
 
 
-def _document(step: dict[str, Any]) -> str:
+def _title_of_document(step: dict[str, Any]) -> str:
     """The title in a `document_id` such as "UHF (film)_0"."""
     return str(step.get("document_id") or "").rpartition("_")[0]
 
 
-def _aliases(row: dict[str, Any]) -> list[str]:
+def _read_aliases(row: dict[str, Any]) -> list[str]:
     aliases = row.get("answer_aliases", [])
     if not isinstance(aliases, list) or not all(isinstance(alias, str) for alias in aliases):
         raise DataError(f"field 'answer_aliases' must be a list of texts, found {aliases!r:.60}")
@@ -101,16 +101,16 @@ def _two_wiki(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
             for title, sentences in fields.pairs(fields.nested(row, "context", []))
         ),
         entities=planned.entities,
-        tree=_tree(row["type"], question, planned),
+        tree=_render_tree(row["type"], question, planned),
     )
 
 
-def _tree(kind: str, question: str, planned: Planned) -> str:
+def _render_tree(kind: str, question: str, planned: Planned) -> str:
     """A comparison ends in a node that names what is compared; none where its words are not understood."""
     if kind not in ("comparison", "bridge_comparison"):
-        return tree(question, planned.nodes)
-    judged = compared(question, parse(planned.expression), planned.nodes)
-    return tree(question, [*planned.nodes, judged]) if judged else ""
+        return render_tree(question, planned.nodes)
+    judged = compare_answers(question, parse(planned.expression), planned.nodes)
+    return render_tree(question, [*planned.nodes, judged]) if judged else ""
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class _Fact:
         return "; ".join(self.values)
 
 
-def _facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
+def _read_facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
     values: dict[tuple[str, str], list[str]] = {}
     for subject, relation, value in fields.nested(row, "evidences"):
         values.setdefault((subject, relation), []).append(value)
@@ -140,12 +140,12 @@ def _facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
 
 def _two_wiki_steps(row: dict[str, Any], question: str, supporting: list[str]) -> list[GoldStep]:
     """First hops in the order in which the question names their subjects, then second hops in that order."""
-    facts = _facts(row, supporting)
+    facts = _read_facts(row, supporting)
     hops = {"comparison": len(facts), "bridge_comparison": len(facts) // 2}.get(row["type"], 1)
     first, second = facts[:hops], facts[hops:]
     if len(second) not in (0, hops) or (not second and row["type"] != "comparison"):
         raise UnplannableError(f"the evidences of a {row['type']} question do not pair up")
-    names = [_mentioned(fact, supporting, question) for fact in first]
+    names = [_find_subject(fact, supporting, question) for fact in first]
     order = sorted(range(hops), key=lambda index: question.find(names[index]))
     steps = [
         GoldStep(first[i].answer, subject=names[i], relation=first[i].relation, title=first[i].title) for i in order
@@ -162,10 +162,10 @@ def _title(subject: str, supporting: list[str], place: int | None) -> str:
     return same[0] if same else supporting[place] if place is not None else ""
 
 
-def _mentioned(fact: _Fact, supporting: list[str], question: str) -> str:
+def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
     """The question's name for the subject: its page's title where that is written out, else its own name."""
     for name in (fact.title, fact.subject, *supporting):
-        if name and (found := mention(name, question)):
+        if name and (found := find_mention(name, question)):
             return found
     raise UnplannableError("the question does not name the subject of its first triple")
 
@@ -235,7 +235,7 @@ def _break(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
     identity = fields.identity(row, source, asked, "question_id")
     if identity.split(":")[1].startswith(ABOUT_PICTURES):
         raise UnplannableError("a statement about two pictures, no question")
-    steps = qdmr.gold_steps(fields.text(row, "decomposition"))
+    steps = qdmr.read_gold_steps(fields.text(row, "decomposition"))
     planned = plan(asked, steps, identity)
     many = len(steps) > 1
     return AnnotatedQuestion(

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import AnnotatedQuestion, checked
+from data_gen.questions import AnnotatedQuestion, check_question
 from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
 from revelator.errors import DataError
 
@@ -66,10 +66,10 @@ def read_annotated(
                 hint="give the file as it was published (.json, .jsonl, .csv, .parquet, the first three also gzipped)",
             )
         usable = True
-        yield from _outcomes(place, line, row, annotate, unfold)
+        yield from _read_outcomes(place, line, row, annotate, unfold)
 
 
-def _outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
+def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
     if isinstance(row, Malformed):
         yield Refused(place, line, row.reason)
         return
@@ -79,28 +79,28 @@ def _outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfol
     try:
         questions = list(unfold(row))
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        yield Refused(place, line, _reason(error))
+        yield Refused(place, line, _describe_fault(error))
         return
     for question in questions:
-        yield _annotated(place, line, question, annotate)
+        yield _annotate_row(place, line, question, annotate)
 
 
-def _annotated(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
+def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
     try:
-        return checked(annotate(row))
+        return check_question(annotate(row))
     except UnplannableError as reason:
         return Skipped(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return Refused(place, line, _reason(error))
+        return Refused(place, line, _describe_fault(error))
 
 
-def _reason(error: Exception) -> str:
+def _describe_fault(error: Exception) -> str:
     if isinstance(error, DataError):
         return error.message
     return f"field {error} is missing" if isinstance(error, KeyError) else f"a field has an unexpected form: {error}"
 
 
-def count(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
+def count_outcome(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
     """Counts a row that gives no question: the first `LISTED` malformed ones each by its place, as nobody could find
     them by their number."""
     match outcome:

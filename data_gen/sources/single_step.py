@@ -23,7 +23,7 @@ from revelator.errors import DataError
 DESCRIPTION = re.compile(r'\(description "((?:[^"\\]|\\.)*)"\)|\(description ([^"()]+)\)')
 
 
-def single(
+def make_single(
     identity: str, source: str, licence: str, asked: str, answers: tuple[str, ...], passages: tuple[Evidence, ...] = ()
 ) -> AnnotatedQuestion:
     """A question that is its own plan and only step; its first answer stands for all in what is known."""
@@ -72,7 +72,7 @@ def _read(
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = fields.question(row, "question", "Question", "utterance")
         identity = fields.identity(row, source, asked, "id", "question_id", "QuestionId")
-        return single(identity, source, licence, asked, answers(row))
+        return make_single(identity, source, licence, asked, answers(row))
 
     return read_annotated(path, annotate, member=member)
 
@@ -83,10 +83,10 @@ def _trivia_answers(row: dict[str, Any]) -> tuple[str, ...]:
         lower = {key.casefold(): value for key, value in answer.items()}
         return tuple(dict.fromkeys([lower["value"], *lower["aliases"]]))
     names = fields.texts(row, "answer")
-    return tuple(dict.fromkeys([plainest(names), *names]))
+    return tuple(dict.fromkeys([choose_plainest(names), *names]))
 
 
-def plainest(names: tuple[str, ...]) -> str:
+def choose_plainest(names: tuple[str, ...]) -> str:
     """Of the aliases of one thing, in no order, the name whose words most of the others hold: "Helicopter"."""
     words = {name: set(normalise(name).split()) for name in names}
     return max(names, key=lambda name: sum(words[name] <= other for other in words.values()) if words[name] else 0)
@@ -106,13 +106,13 @@ def read_squad(path: Path | str, source: str = "squad", licence: str = "CC-BY-SA
         asked = fields.question(row)
         answers = fields.texts({"answers": [answer["text"] for answer in fields.objects(row["answers"])]}, "answers")
         title = fields.text(row, "title").replace("_", " ")
-        return single(
+        return make_single(
             fields.identity(row, source, asked, "id"),
             source,
             licence,
             asked,
             answers,
-            _beside(Evidence(title, fields.text(row, "context"), True), row.get("others", ()), answers),
+            _add_distractor(Evidence(title, fields.text(row, "context"), True), row.get("others", ()), answers),
         )
 
     return read_annotated(path, annotate, _questions, member="data")
@@ -142,12 +142,12 @@ def read_qed(path: Path | str, source: str = "qed", licence: str = "CC-BY-SA-3.0
         others = [Evidence(other.title, other.text, False) for other in before if other.title != passage.title]
         before[:] = [passage]
         identity = fields.identity(row, source, asked, "example_id")
-        return single(identity, source, licence, asked, answers, _beside(passage, others, answers))
+        return make_single(identity, source, licence, asked, answers, _add_distractor(passage, others, answers))
 
     return read_annotated(path, annotate)
 
 
-def _beside(passage: Evidence, others: list[Evidence], answers: tuple[str, ...]) -> tuple[Evidence, ...]:
+def _add_distractor(passage: Evidence, others: list[Evidence], answers: tuple[str, ...]) -> tuple[Evidence, ...]:
     """The passage and the first of the others that holds none of the answers."""
     said = [f" {normalise(answer)} " for answer in answers]
     other = next((o for o in others if not any(answer in f" {normalise(o.text)} " for answer in said)), None)

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.questions import AnnotatedQuestion
-from data_gen.records import Example, examples, shuffled
+from data_gen.records import Example, make_examples, shuffle_by_hash
 from data_gen.sources.logic_questions import (
     read_logic,
 )
@@ -44,7 +44,7 @@ class Prompts:
 
     def __init__(self, each: int, seed: int) -> None:
         self.each, self.seed = each, seed
-        self.questions = _world(seed) if each else ()
+        self.questions = _make_examples(seed) if each else ()
         self._drawn: dict[str, list[Shown]] = {}
 
     def chat(self, prompt: str, data: Mapping[str, Any]) -> list[Message]:
@@ -58,8 +58,8 @@ class Prompts:
 
     def _draw(self, prompt: str) -> list[Shown]:
         if prompt in TASKS:
-            own = [e for q in self.questions for e in examples(q, prompt, self.seed) if _teaches(q, prompt)]
-            return [(task_data(e.input), _output(prompt, e.gold)) for e in _varied(own, self.each, self.seed)]
+            own = [e for q in self.questions for e in make_examples(q, prompt, self.seed) if _teaches(q, prompt)]
+            return [(task_data(e.input), _output(prompt, e.gold)) for e in _choose_varied(own, self.each, self.seed)]
         makers = {"answer": _answers, "simple": _simple, "combine": _combine}
         return [shown for question in self.questions for shown in makers[prompt](question)][: self.each]
 
@@ -86,7 +86,7 @@ def _text(name: str) -> str:
 
 
 @cache
-def _world(seed: int) -> tuple[AnnotatedQuestion, ...]:
+def _make_examples(seed: int) -> tuple[AnnotatedQuestion, ...]:
     """Training questions of a small world, of which the same seed makes the same."""
     with tempfile.TemporaryDirectory() as folder:
         generate(WORLD_SIZE, seed, Path(folder) / "world")
@@ -103,11 +103,11 @@ def _teaches(question: AnnotatedQuestion, task: str) -> bool:
     return question.route in asked_of.get(task, (question.route,))
 
 
-def _varied(made: Sequence[Example], count: int, seed: int) -> list[Example]:
+def _choose_varied(made: Sequence[Example], count: int, seed: int) -> list[Example]:
     """`count` examples by hash, in turn from each kind: label, shape of the plan, or number of parts."""
-    order = shuffled(made, f"{seed}:examples", lambda e: f"{e.task}:{e.input}")
+    order = shuffle_by_hash(made, f"{seed}:examples", lambda e: f"{e.task}:{e.input}")
     kinds = [list(own) for _, own in groupby(sorted(order, key=_kind), key=_kind)]
-    kinds = shuffled(kinds, f"{seed}:kinds", lambda own: _kind(own[0]))
+    kinds = shuffle_by_hash(kinds, f"{seed}:kinds", lambda own: _kind(own[0]))
     longest = max(map(len, kinds), default=0)
     return [own[turn] for turn in range(longest) for own in kinds if turn < len(own)][:count]
 

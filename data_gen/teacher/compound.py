@@ -19,13 +19,13 @@ from typing import Any
 
 from data_gen.leakage import Admission, normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
-from data_gen.records import fraction
+from data_gen.records import hash_fraction
 from data_gen.sources.files import Malformed, file_rows
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
 from data_gen.teacher.replies import Decision, DroppedError, Simple, decide
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
+from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
@@ -45,7 +45,7 @@ class Topic:
 
 def compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
     """Writes compound questions in the folder `out` and builds a set of them; its manifest. Raises as `teach` does."""
-    with opened(out, config, progress) as work:
+    with open_work(out, config, progress) as work:
         asyncio.run(_write(config, out, work))
         bounds = {name: bound.model_dump() for name, bound in config.records.items()}
         manifest = build_set(out, config, work, tasks=bounds)
@@ -59,14 +59,14 @@ async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     with write_questions(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
-            async for question in work.each(own, writer.question, partial(_short_of, work, work.kept + size)):
+            async for question in work.each(own, writer.question, partial(_count_missing, work, work.kept + size)):
                 if question is not None and admission.admits(question, work.dropped):
                     write(question)
                     work.kept += 1
     await work.client.close()
 
 
-def _short_of(work: Work, enough: int) -> int:
+def _count_missing(work: Work, enough: int) -> int:
     return enough - work.kept
 
 
@@ -89,7 +89,7 @@ def _hash(seed: int, title: str) -> str:
 
 def _split(config: CompoundConfig, title: str) -> str:
     """By the hash of the name in the title ("Tin Comet" of "Tin Comet (film)"), in the proportions of the sizes."""
-    place = fraction(f"{config.seed}:split:{normalise(title.partition(' (')[0])}") * sum(
+    place = hash_fraction(f"{config.seed}:split:{normalise(title.partition(' (')[0])}") * sum(
         size for _, size in config.sizes
     )
     for split, size in config.sizes:
@@ -128,7 +128,7 @@ class _Writer:
         chosen = sorted(rng.sample(range(len(simple)), min(count, len(simple))))
         parts = [simple[i] for i in chosen]
         data = {"title": topic.title, "questions": [part.question for _, part in parts]}
-        read = replies.combined(topic.title, [part for _, part in parts])
+        read = replies.expect_combined(topic.title, [part for _, part in parts])
         written = await self._ask("combine", data, read)
         return self._annotated(topic, written, parts)
 
@@ -144,7 +144,7 @@ class _Writer:
     async def _of_document(self, topic: Topic, text: str, most: int) -> list[Simple]:
         data = {"title": topic.title, "text": text, "at_most": most}
         try:
-            return (await self._ask("simple", data, replies.simple_questions(topic.title, text, most))).value
+            return (await self._ask("simple", data, replies.expect_simple_questions(topic.title, text, most))).value
         except DroppedError:
             if len(topic.documents) == 1:
                 raise

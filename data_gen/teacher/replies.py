@@ -13,8 +13,8 @@ from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from data_gen.annotate.names import mention
-from data_gen.annotate.validation import coverage_fault, plan_fault, query_fault, tree_fault
+from data_gen.annotate.names import find_mention
+from data_gen.annotate.validation import check_plan, check_query, check_tree, coverage_check
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
 from data_gen.teacher.chats import STRUCTURE, last_line
@@ -74,12 +74,12 @@ async def decide(
     return Decision(values[0], agreement)
 
 
-def operators(text: str) -> Hashable:
+def list_operators(text: str) -> Hashable:
     """Queries and trees agree if they have the same operators in the same order."""
     return tuple(STRUCTURE.findall(text))
 
 
-def sameness(value: Any) -> Hashable:
+def agreement_key(value: Any) -> Hashable:
     """Plans agree if their letters do up to the order of `+`; lists if they are as long; texts up to spelling."""
     if isinstance(value, Expression):
         return letters_key(value)
@@ -90,7 +90,7 @@ UNKNOWN = "unknown"
 LONGEST = 300  # characters of a single question or an answer
 
 
-def label(task: str) -> Callable[[str], str]:
+def expect_label(task: str) -> Callable[[str], str]:
     def read(line: str) -> str:
         word = line.strip(" .'\"`*").lower()
         if word not in (TASKS[task].labels or ()):
@@ -100,7 +100,7 @@ def label(task: str) -> Callable[[str], str]:
     return read
 
 
-def plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expression]:
+def expect_plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expression]:
     """A plan of two leaves or more."""
 
     def read(line: str) -> Expression:
@@ -111,13 +111,13 @@ def plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expres
         if len(leaves(expression)) < 2:
             raise DroppedError("the plan has one leaf")
         planned = replace(question, route="complex", expression=render(expression))
-        _refuse(plan_fault(planned) or coverage_fault(coverage)(planned))
+        _refuse(check_plan(planned) or coverage_check(coverage)(planned))
         return expression
 
     return read
 
 
-def written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
+def expect_written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
     """A logical query or a tree of atomic operators, in canonical text."""
 
     def read(line: str) -> str:
@@ -126,13 +126,13 @@ def written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
         except ExpressionError as error:
             raise DroppedError(f"does not parse ({error.code})") from error
         is_query = task == "translate_logic"
-        _refuse(query_fault(replace(question, query=text)) if is_query else tree_fault(replace(question, tree=text)))
+        _refuse(check_query(replace(question, query=text)) if is_query else check_tree(replace(question, tree=text)))
         return text
 
     return read
 
 
-def parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str], list[str]]:
+def expect_parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str], list[str]]:
     def read(line: str) -> list[str]:
         try:
             found = [" ".join(part.split()) for part in TASKS["decompose"].parse(line)]
@@ -141,18 +141,18 @@ def parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str], list[
         if len(found) < 2 or len({normalise(part) for part in found}) < len(found):
             raise DroppedError("fewer than two parts, or one twice")
         for part in found:
-            _single(part)
-        _refuse(coverage_fault(coverage)(replace(question, expression="", parts=tuple(found))))
+            _require_single(part)
+        _refuse(coverage_check(coverage)(replace(question, expression="", parts=tuple(found))))
         return found
 
     return read
 
 
-def next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]:
+def expect_next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]:
     known = {normalise(step.question) for step in asked}
 
     def read(line: str) -> str:
-        _single(line)
+        _require_single(line)
         if normalise(line) in known:
             raise DroppedError("the next question was asked before")
         return line
@@ -160,7 +160,7 @@ def next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]:
     return read
 
 
-def answer(documents: Sequence[Evidence]) -> Callable[[str], str]:
+def expect_answer(documents: Sequence[Evidence]) -> Callable[[str], str]:
     """Each value stands in a document, up to spelling; yes and no need none."""
     texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
 
@@ -185,7 +185,7 @@ class Simple:
     answer: str
 
 
-def simple_questions(title: str, text: str, most: int) -> Callable[[str], list[Simple]]:
+def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str], list[Simple]]:
     """Those of a list that name the title and whose answer stands in the document and not in the question."""
     said, name = f" {normalise(text)} ", title.partition(" (")[0]
 
@@ -195,7 +195,7 @@ def simple_questions(title: str, text: str, most: int) -> Callable[[str], list[S
         asked, given = f" {normalise(row['question'])} ", normalise(row["answer"])
         fine = bool(given) and f" {given} " in said and f" {given} " not in asked
         one = len(row["question"]) <= LONGEST and "\n" not in row["question"] and not placeholders(row["question"])
-        return fine and one and row["question"].endswith("?") and mention(name, row["question"]) is not None
+        return fine and one and row["question"].endswith("?") and find_mention(name, row["question"]) is not None
 
     def read(line: str) -> list[Simple]:
         try:
@@ -212,14 +212,14 @@ def simple_questions(title: str, text: str, most: int) -> Callable[[str], list[S
     return read
 
 
-def combined(title: str, simple: Sequence[Simple]) -> Callable[[str], str]:
+def expect_combined(title: str, simple: Sequence[Simple]) -> Callable[[str], str]:
     """One question that names the title, keeps something of each question's words, and gives no answer away."""
     name = title.partition(" (")[0]
 
     def read(line: str) -> str:
         if not line or len(line) > LONGEST * len(simple) or "{" in line:
             raise DroppedError("no question")
-        if mention(name, line) is None:
+        if find_mention(name, line) is None:
             raise DroppedError("the compound question does not name the title")
         said = normalise(line)
         if any(f" {normalise(s.answer)} " in f" {said} " for s in simple):
@@ -243,7 +243,7 @@ def _stems(text: str) -> set[str]:
     return {w[:5] for w in re.findall(r"\w{4,}", normalise(text)) if w not in QUESTION_WORDS}
 
 
-def _single(text: str) -> None:
+def _require_single(text: str) -> None:
     if not text or len(text) > LONGEST or placeholders(text):
         raise DroppedError("not one plain question")
 

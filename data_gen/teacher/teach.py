@@ -20,13 +20,13 @@ from data_gen.config import TaskConfig
 from data_gen.leakage import Admission, normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import count
+from data_gen.sources.rows import count_outcome
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts, task_data
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
-from data_gen.teacher.replies import Decision, DroppedError, decide, operators, sameness
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, opened
+from data_gen.teacher.replies import Decision, DroppedError, agreement_key, decide, list_operators
+from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, open_work
 from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
 
@@ -49,7 +49,7 @@ class Teaching:
         prompt: str,
         data: dict[str, Any],
         read: Callable[[str], Any],
-        key: Callable[[Any], Hashable] = sameness,
+        key: Callable[[Any], Hashable] = agreement_key,
     ) -> Decision:
         """Raises DroppedError, its reason behind the name of the prompt."""
         try:
@@ -63,7 +63,7 @@ class Teaching:
         bare = replace(bare, teacher=self.name)
         route, agreement = self.config.route, {}
         if not route:
-            decision = await self.ask("route", task_data(RouteInput(bare.question)), replies.label("route"))
+            decision = await self.ask("route", task_data(RouteInput(bare.question)), replies.expect_label("route"))
             route, agreement["route"] = decision.value, decision.agreement
         bare = replace(bare, route=route, agreement=agreement)
         planned = await self._written(await self._planned(bare))
@@ -76,11 +76,11 @@ class Teaching:
         if question.route == "single":
             return replace(question, expression=render(Atomic(question.question)))
         if question.route == "complex" and "translate_bnf" in tasks:
-            plan = await self.ask("translate_bnf", asked, replies.plan(question, coverage))
+            plan = await self.ask("translate_bnf", asked, replies.expect_plan(question, coverage))
             agreement = {**question.agreement, "translate_bnf": plan.agreement}
             return replace(question, expression=render(plan.value), agreement=agreement)
         if question.route == "compound":
-            parts = await self.ask("decompose", asked, replies.parts(question, coverage))
+            parts = await self.ask("decompose", asked, replies.expect_parts(question, coverage))
             agreement = {**question.agreement, "decompose": parts.agreement}
             expression = render(Sequence(tuple(Atomic(part) for part in parts.value)))
             return replace(question, parts=tuple(parts.value), expression=expression, agreement=agreement)
@@ -90,8 +90,8 @@ class Teaching:
         """The question with its logical query, and with its tree, as far as these are taught."""
         for task, field in (("translate_logic", "query"), ("translate_art", "tree")):
             if task in self.config.tasks and (field == "query" or question.route != "straightforward"):
-                asked, read = task_data(TranslateInput(question.question)), replies.written(task, question)
-                made = await self.ask(task, asked, read, operators)
+                asked, read = task_data(TranslateInput(question.question)), replies.expect_written(task, question)
+                made = await self.ask(task, asked, read, list_operators)
                 agreement = {**question.agreement, task: made.agreement}
                 question = replace(question, **{field: made.value}, agreement=agreement)
         return question
@@ -113,7 +113,7 @@ class Teaching:
     ) -> tuple[Evidence, Decision] | None:
         data = task_data(RelevanceInput(question.question, passage.title, passage.text))
         try:
-            judged = await self.ask("relevance", data, replies.label("relevance"))
+            judged = await self.ask("relevance", data, replies.expect_label("relevance"))
         except DroppedError:
             return None
         relevant = judged.value == "yes"
@@ -133,10 +133,10 @@ class Teaching:
             return question
         if question.route == "compound":
             return replace(question, steps=steps, answers=tuple(step.answer for step in steps))
-        if source.answers and not _reaches(steps[-1].answer, source.answers) and not _compares(question):
+        if source.answers and not _answers_match(steps[-1].answer, source.answers) and not _compares(question):
             raise DroppedError("the steps do not reach the known answer")
         answers = source.answers or (steps[-1].answer,)
-        return replace(question, steps=steps, passages=_passages(question, steps, documents), answers=answers)
+        return replace(question, steps=steps, passages=_join_passages(question, steps, documents), answers=answers)
 
     async def _executed(self, expression: Expression, documents: tuple[Evidence, ...]) -> tuple[AnnotatedStep, ...]:
         """Every leaf asked with the answers of those that it is bound to, in order."""
@@ -154,10 +154,10 @@ class Teaching:
         while len(steps) < self.config.steps:
             known = tuple(Step(step.question, (step.answer,)) for step in steps)
             data = task_data(RefineInput(question.question, known))
-            asked = await self.ask("refine", data, replies.next_question(steps))
+            asked = await self.ask("refine", data, replies.expect_next_question(steps))
             steps.append(await self._answered(asked.value, documents))
             known = (*known, Step(steps[-1].question, (steps[-1].answer,)))
-            end = await self.ask("end", task_data(EndInput(question.question, known)), replies.label("end"))
+            end = await self.ask("end", task_data(EndInput(question.question, known)), replies.expect_label("end"))
             shares["refine"].append(asked.agreement)
             shares["end"].append(end.agreement)
             if end.value == "yes":
@@ -168,13 +168,13 @@ class Teaching:
     async def _answered(self, asked: str, documents: tuple[Evidence, ...]) -> AnnotatedStep:
         shown = [{"title": document.title, "text": document.text} for document in documents]
         data = {"question": asked, "documents": shown}
-        found = (await self.ask("answer", data, replies.answer(documents))).value
+        found = (await self.ask("answer", data, replies.expect_answer(documents))).value
         said = f" {normalise(found.split(';')[0])} "
         pages = [d for d in documents if d.relevant] or documents  # where the source tells, the supporting ones
         return AnnotatedStep(asked, found, next((d.title for d in pages if said in f" {normalise(d.text)} "), ""))
 
 
-def _passages(
+def _join_passages(
     question: AnnotatedQuestion, steps: tuple[AnnotatedStep, ...], documents: tuple[Evidence, ...]
 ) -> tuple[Evidence, ...]:
     """The judged passages, and the pages that the steps are read from, which are relevant."""
@@ -189,7 +189,7 @@ def _compares(question: AnnotatedQuestion) -> bool:
     return isinstance(parse(question.expression), Sequence) if question.expression else False
 
 
-def _reaches(answer: str, gold: tuple[str, ...]) -> bool:
+def _answers_match(answer: str, gold: tuple[str, ...]) -> bool:
     values = {normalise(value) for value in answer.split(";")} | {normalise(answer)}
     return bool(values & {normalise(value) for value in gold})
 
@@ -200,7 +200,7 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
     Held-out questions, and those met before, are never sent. Raises Unavailable or ServingError when the endpoint
     fails for good: the answers so far are kept. A budget that is spent ends the asking, and the set is what was done.
     """
-    with opened(out, config, progress) as work:
+    with open_work(out, config, progress) as work:
         asyncio.run(_annotate(config, out, work))
         untaught = {name: TaskConfig(share=0) for name in TASKS if name not in config.tasks}
         bounds = {name: bound.model_dump() for name, bound in {**config.records, **untaught}.items()}
@@ -211,27 +211,27 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
     teaching = Teaching(work.client, Prompts(config.examples, config.seed), config)
     with write_questions(out / QUESTIONS) as write:
-        async for annotated in work.each(questions(config, work.dropped), teaching.annotate):
+        async for annotated in work.each(read_questions(config, work.dropped), teaching.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)
     await work.client.close()
 
 
-def total(config: TeachConfig) -> int | None:
+def count_questions(config: TeachConfig) -> int | None:
     """How many questions will be asked about: what a first reading of the sources gives, where that fetches nothing."""
     if any("://" in source.path for source in config.sources):
         return None
-    return sum(1 for _ in questions(config, Counter()))
+    return sum(1 for _ in read_questions(config, Counter()))
 
 
-def questions(config: TeachConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
+def read_questions(config: TeachConfig, dropped: Counter[str]) -> Iterator[AnnotatedQuestion]:
     """Each question of the sources once, under the name and licence of its source."""
     admission = Admission(config.held_out)
     for source in config.sources:
         for outcome in islice(READERS[source.format](source.path), source.limit):
             if not isinstance(outcome, AnnotatedQuestion):
-                count(outcome, dropped)
+                count_outcome(outcome, dropped)
                 continue
             name, licence = source.name or outcome.source, source.licence or outcome.licence
             question = replace(outcome, parts=(), source=name, licence=licence)

@@ -102,7 +102,7 @@ class Work:
 
 
 @contextmanager
-def opened(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Work]:
+def open_work(out: Path, config: TeacherConfig, progress: Progress) -> Iterator[Work]:
     """Work in the folder `out`, which one process at a time may hold.
 
     Raises ConfigError for a folder that holds something else, or that another process works in.

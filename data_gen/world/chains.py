@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from data_gen.world.comparisons import of_three, reworded
+from data_gen.world.comparisons import of_three, share_wording
 from data_gen.world.drawing import Draft, Drawing
-from data_gen.world.graph import Relation, Value, relations
-from data_gen.world.terms import Asked, Term, ask, echoing, fill, ids, names_in, phrase
+from data_gen.world.graph import Relation, Value, load_relations
+from data_gen.world.terms import Asked, Term, ask, echo_wording, entity_ids, fill, find_names, word_phrase
 
 
 def chain(d: Drawing, length: int) -> Draft | None:
@@ -24,18 +24,18 @@ def joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
     assert fact.second is not None
     one = d.up(fact.head, left, frozenset({fact.second}))
     two = d.up(fact.second, right, frozenset({fact.head}))
-    if one is None or two is None or set(names_in(one)) & set(names_in(two)):
+    if one is None or two is None or set(find_names(one)) & set(find_names(two)):
         return None
     term = ask(d.view, relation, (one, two), d.rng)
-    return _topped(d, term, after)
+    return _add_leaves(d, term, after)
 
 
-def _topped(d: Drawing, term: Asked | None, after: int) -> Draft | None:
+def _add_leaves(d: Drawing, term: Asked | None, after: int) -> Draft | None:
     for _ in range(after):
         if term is None or not isinstance(value := term.values[0], int):
             return None
-        choices = [r for r in d.view.single(value) if relations()[r].tail[0] not in {"text"}]
-        term = ask(d.view, relations()[d.rng.choice(choices)], (term,), d.rng) if choices else None
+        choices = [r for r in d.view.single(value) if load_relations()[r].tail[0] not in {"text"}]
+        term = ask(d.view, load_relations()[d.rng.choice(choices)], (term,), d.rng) if choices else None
     return None if term is None else Draft(d.dressed(term), (term,), "none", d.text(term.values))
 
 
@@ -66,23 +66,23 @@ def shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
 
 def _toward(d: Drawing, top: Term, start: int, goal: int) -> Asked | None:
     ways = [r for h, r in d.view.into[goal] if h == start]
-    return ask(d.view, relations()[d.rng.choice(ways)], (top,), d.rng) if ways else None
+    return ask(d.view, load_relations()[d.rng.choice(ways)], (top,), d.rng) if ways else None
 
 
 def _twice(d: Drawing, top: Term, start: int, goal: int, first: str) -> Asked | None:
-    middle = ask(d.view, relations()[first], (top,), d.rng)
-    return _toward(d, middle, ids(middle)[0], goal) if middle and len(ids(middle)) == 1 else None
+    middle = ask(d.view, load_relations()[first], (top,), d.rng)
+    return _toward(d, middle, entity_ids(middle)[0], goal) if middle and len(entity_ids(middle)) == 1 else None
 
 
 def _with_pronoun(d: Drawing, term: Asked, top: Term, start: int) -> str:
     """The question, the mention of `top` that comes second being a pronoun."""
     form, reference = term.wording.question, d.reference(start)
     first, second = (0, 1) if form.index("{x}") < form.index("{y}") else (1, 0)
-    texts = {first: phrase(term.args[first], d.rng), second: d.about(term.args[second], top, reference)}
+    texts = {first: word_phrase(term.args[first], d.rng), second: d.about(term.args[second], top, reference)}
     return fill(form, [texts[0], texts[1]])
 
 
-def listed(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
+def draw_list(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
     relation = d.rng.choice(d.lists)
     head = d.rng.choice(d.view.lists[relation.id])
     subject = d.up(head, depth)
@@ -92,38 +92,38 @@ def listed(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
 
 def fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
     """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
-    found = listed(d, depth)
+    found = draw_list(d, depth)
     if found is None:
         return None
     items = found[1]
-    options = [r for r in d.view.single(ids(items)[0]) if all(r in d.view.single(i) for i in ids(items))]
-    table = relations()
+    options = [r for r in d.view.single(entity_ids(items)[0]) if all(r in d.view.single(i) for i in entity_ids(items))]
+    table = load_relations()
     wanted = {"extreme": "compare", "count_is": "where", "count_after": "after"}.get(kind)
     options = [r for r in options if not wanted or getattr(table[r], wanted)]
     if not options:
         return None
     term = ask(d.view, table[d.rng.choice(options)], (items,), d.rng)
-    if term is None or set(ids(items)) & set(ids(term)):
+    if term is None or set(entity_ids(items)) & set(entity_ids(term)):
         return None
     if kind == "each":
         return _each(d, term, chain)
-    return _extreme(d, term, items) if kind == "extreme" else _counted(d, term, items, kind)
+    return _extreme(d, term, items) if kind == "extreme" else _count_members(d, term, items, kind)
 
 
 def _each(d: Drawing, term: Asked, chain: int) -> Draft | None:
     for _ in range(chain - 1):
-        options = [r for v in ids(term) for r in d.view.single(v)]
-        shared = sorted({r for r in options if options.count(r) == len(term.values)}) if ids(term) else []
-        following = ask(d.view, relations()[d.rng.choice(shared)], (term,), d.rng) if shared else None
+        options = [r for v in entity_ids(term) for r in d.view.single(v)]
+        shared = sorted({r for r in options if options.count(r) == len(term.values)}) if entity_ids(term) else []
+        following = ask(d.view, load_relations()[d.rng.choice(shared)], (term,), d.rng) if shared else None
         if following is None:
             return None
         term = following
-    rng, plural = d.rng, phrase(_innermost(term), d.rng)
+    rng, plural = d.rng, word_phrase(_innermost(term), d.rng)
     if chain == 1 and term.relation.all and rng.random() < 0.5:
         verb = "Who" if term.type == "person" else "What"
         named_all = term.relation.all.replace("{x}", plural)
         text = rng.choice((f"{verb} are {named_all}?", f"List {named_all}.", f"Name {named_all}."))
-        (term,) = echoing([term], term.relation.all)
+        (term,) = echo_wording([term], term.relation.all)
     else:
         text = _each_of(d, term, f"each of {plural}")
     return Draft(text, (term,), "list", d.text(term.values))
@@ -141,23 +141,23 @@ def _each_of(d: Drawing, term: Asked, subject: str) -> str:
 
 
 def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
-    pairs = [(v.key, i) for i in ids(items) for v in d.view.tails(i, term.relation.id) if isinstance(v, Value)]
+    pairs = [(v.key, i) for i in entity_ids(items) for v in d.view.tails(i, term.relation.id) if isinstance(v, Value)]
     keys = sorted(k for k, _ in pairs)
     which, said = d.rng.choice(term.relation.compare)
     changed = of_three(said)
     if len(set(keys)) != len(keys):
         return None
     best = min(pairs)[1] if which == "min" else max(pairs)[1]
-    plural = phrase(items, d.rng)
+    plural = word_phrase(items, d.rng)
     text = d.rng.choice(
         (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
     )
-    return Draft(text, echoing([term], said), f"arg{which}", d.text([best]), changed)
+    return Draft(text, echo_wording([term], said), f"arg{which}", d.text([best]), changed)
 
 
-def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
-    per_item = [d.view.tails(i, term.relation.id)[0] for i in ids(items)]
-    plural = phrase(items, d.rng)
+def _count_members(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
+    per_item = [d.view.tails(i, term.relation.id)[0] for i in entity_ids(items)]
+    plural = word_phrase(items, d.rng)
     if kind == "count_is":
         value = d.rng.choice(per_item)
         number, argument = per_item.count(value), d.graph.text(value)
@@ -170,7 +170,7 @@ def _counted(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
         said = d.rng.choice(term.relation.after)
         condition = said.replace("{n}", argument)
     text = f"How many of {plural} {condition}?"
-    return Draft(text, echoing([term], said), f"{kind} {argument}", (str(number),), condition)
+    return Draft(text, echo_wording([term], said), f"{kind} {argument}", (str(number),), condition)
 
 
 def count(d: Drawing, depth: int) -> Draft | None:
@@ -180,8 +180,8 @@ def count(d: Drawing, depth: int) -> Draft | None:
     if term is None:
         return None
     said = d.rng.choice(relation.count)
-    text = fill(said, [phrase(term.args[0], d.rng)])
-    return Draft(text, echoing([term], said), "count", (str(len(term.values)),))
+    text = fill(said, [word_phrase(term.args[0], d.rng)])
+    return Draft(text, echo_wording([term], said), "count", (str(len(term.values)),))
 
 
 def intersect(d: Drawing) -> Draft | None:
@@ -193,14 +193,14 @@ def intersect(d: Drawing) -> Draft | None:
     if not meeting:
         return None
     terms = [ask(d.view, relation, (d.mention(h),), d.rng) for h in (first, d.rng.choice(meeting))]
-    found = reworded(d, [t for t in terms if t])
+    found = share_wording(d, [t for t in terms if t])
     if len(found) != 2:
         return None
     shared = [v for v in found[0].values if v in found[1].values]
     text = said = d.rng.choice(relation.common)
     for mark, term in zip("ab", found, strict=True):
-        text = text.replace(f"{{{mark}}}", phrase(term.args[0], d.rng))
-    return Draft(text, echoing(found, said), "intersect", d.text(shared))
+        text = text.replace(f"{{{mark}}}", word_phrase(term.args[0], d.rng))
+    return Draft(text, echo_wording(found, said), "intersect", d.text(shared))
 
 
 def _innermost(term: Asked) -> Asked:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Sequence
 
 from data_gen.world.drawing import Draft, Drawing
-from data_gen.world.graph import Relation, Value, Wording, relations
-from data_gen.world.terms import Asked, Named, Term, ask, echoing, ids, names_in, phrase
+from data_gen.world.graph import Relation, Value, Wording, load_relations
+from data_gen.world.terms import Asked, Named, Term, ask, echo_wording, entity_ids, find_names, word_phrase
 
 ROLE = re.compile(r"the ((?:[a-z]+ ){0,2}[a-z]+) (?:of|to) \{x\}")
 
@@ -21,7 +21,7 @@ def compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
     if len(pool) < len(depths):
         return None
     heads = d.rng.sample(pool, len(depths))
-    terms = _parallel(d, relation, heads, depths[0]) if parallel else apart(d, relation, heads, depths)
+    terms = _parallel(d, relation, heads, depths[0]) if parallel else find_apart(d, relation, heads, depths)
     keys = [v.key for t in terms for v in t.values if isinstance(v, Value)]
     if len(keys) != len(depths) or len(set(keys)) != len(keys):
         return None
@@ -32,18 +32,18 @@ def compare(d: Drawing, depths: Sequence[int]) -> Draft | None:
     source = parallel and depths[0] == 2 and d.rng.random() < 0.7
     terms = _with_roles(terms, d) if source else terms
     if source and (text := _which_source(d, terms, said)):
-        first = names_in(terms[best])[0]
-        return Draft(text, echoing(terms, said), f"arg{which}_source", (first.called,), said)
+        first = find_names(terms[best])[0]
+        return Draft(text, echo_wording(terms, said), f"arg{which}_source", (first.called,), said)
     text = which_of(d, [t.args[0] for t in terms], type, said)
     winner = terms[best].args[0]
     answer = winner.called if isinstance(winner, Named) else d.text(winner.values)[0]
-    return Draft(text, echoing(terms, said), f"arg{which}", (answer,), said)
+    return Draft(text, echo_wording(terms, said), f"arg{which}", (answer,), said)
 
 
-def apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[Asked]:
+def find_apart(d: Drawing, relation: Relation, heads: Sequence[int], depths: Sequence[int]) -> list[Asked]:
     inner = [d.up(head, depth - 1, frozenset(heads) - {head}) for head, depth in zip(heads, depths, strict=True)]
     terms = [ask(d.view, relation, (term,), d.rng) for term in inner if term]
-    return reworded(d, [t for t in terms if t])
+    return share_wording(d, [t for t in terms if t])
 
 
 def _with_roles(terms: list[Asked], d: Drawing) -> list[Asked]:
@@ -52,10 +52,10 @@ def _with_roles(terms: list[Asked], d: Drawing) -> list[Asked]:
     assert isinstance(middle, Asked)
     wordings = middle.relation.one or middle.relation.ask
     roles = [w for w in wordings if any(ROLE.fullmatch(p) for p in w.phrases)]
-    return reworded(d, terms, {middle.relation.id: d.rng.choice(roles)} if roles else {})
+    return share_wording(d, terms, {middle.relation.id: d.rng.choice(roles)} if roles else {})
 
 
-def reworded(d: Drawing, terms: list[Asked], given: dict[str, Wording] | None = None) -> list[Asked]:
+def share_wording(d: Drawing, terms: list[Asked], given: dict[str, Wording] | None = None) -> list[Asked]:
     """The same terms, those of one relation sharing one wording (the `given` one)."""
     wordings = {t.relation.id: t.wording for t in terms} | (given or {})
 
@@ -76,20 +76,20 @@ def _parallel(d: Drawing, relation: Relation, heads: Sequence[int], depth: int) 
         return []
     path = path_of(first)
     if not path:
-        return apart(d, relation, heads, [depth] * len(heads))
-    starts = [names_in(first)[0].entity.id]
+        return find_apart(d, relation, heads, [depth] * len(heads))
+    starts = [find_names(first)[0].entity.id]
     kind = d.graph.entities[starts[0]].type
     pool = [h for h in d.view.heads[path[0]] if h not in starts and d.graph.entities[h].type == kind]
     found = [d.along(starts[0], [*path, relation.id])]
     for start in d.rng.sample(pool, min(len(pool), 12)):
         if len(found) < len(heads) and (term := d.along(start, [*path, relation.id])):
             found.append(term)
-    return reworded(d, [t for t in found if t])
+    return share_wording(d, [t for t in found if t])
 
 
 def which_of(d: Drawing, subjects: Sequence[Term], type: str, said: str) -> str:
     rng = d.rng
-    texts = [phrase(s, rng) for s in subjects]
+    texts = [word_phrase(s, rng) for s in subjects]
     listed = f"{', '.join(texts[:-1])} or {texts[-1]}"
     anded = f"{', '.join(texts[:-1])} and {texts[-1]}"
     noun = f"which {type}" if type != "person" else rng.choice(("who", "which person"))
@@ -109,11 +109,11 @@ def _which_source(d: Drawing, terms: Sequence[Asked], said: str) -> str | None:
     rng, middle = d.rng, terms[0].args[0]
     assert isinstance(middle, Asked)
     roles = [found[1] for p in middle.wording.phrases if (found := ROLE.fullmatch(p))]
-    names = [t.text for t in names_in(terms[0]) + names_in(terms[1])] if len(terms) == 2 else []
+    names = [t.text for t in find_names(terms[0]) + find_names(terms[1])] if len(terms) == 2 else []
     if not roles or not names:
         return None
     role = rng.choice(roles)
-    noun = names_in(terms[0])[0].entity.type
+    noun = find_names(terms[0])[0].entity.type
     who = "who" if middle.type == "person" else "that"
     listed, anded = " or ".join(names), " and ".join(names)
     frames = [
@@ -131,17 +131,17 @@ def compare_counts(d: Drawing, depth: int) -> Draft | None:
         return None
     subjects = [d.up(head, depth) for head in d.rng.sample(pool, 2)]
     terms = [ask(d.view, relation, (s,), d.rng) for s in subjects if s]
-    found = reworded(d, [t for t in terms if t])
+    found = share_wording(d, [t for t in terms if t])
     if len(found) != 2 or len(found[0].values) == len(found[1].values):
         return None
     word = d.rng.choice(("more", "fewer"))
     sizes = [len(t.values) for t in found]
     best = found[sizes.index(max(sizes) if word == "more" else min(sizes))].args[0]
     answer = best.called if isinstance(best, Named) else d.text(best.values)[0]
-    kind = d.graph.entities[ids(best)[0]].type
+    kind = d.graph.entities[entity_ids(best)[0]].type
     said = d.rng.choice(relation.more).replace("{more}", word)
     text = which_of(d, [t.args[0] for t in found], kind, said)
-    return Draft(text, echoing(found, said), f"arg{'max' if word == 'more' else 'min'}_count", (answer,), said)
+    return Draft(text, echo_wording(found, said), f"arg{'max' if word == 'more' else 'min'}_count", (answer,), said)
 
 
 def path_of(term: Term) -> list[str]:
@@ -187,16 +187,16 @@ def same(d: Drawing, depths: Sequence[int]) -> Draft | None:
     pool = [h for h in d.rng.sample(pool, min(60, len(pool))) if h != first and d.graph.entities[h].type == type]
     if not pool:
         return None
-    terms = apart(d, relation, [first, d.rng.choice(pool)], depths)
-    if len(terms) != 2 or set(names_in(terms[0])) & set(names_in(terms[1])):
+    terms = find_apart(d, relation, [first, d.rng.choice(pool)], depths)
+    if len(terms) != 2 or set(find_names(terms[0])) & set(find_names(terms[1])):
         return None
-    return _judged(d, terms, d.rng.choice(relation.same), [phrase(t.args[0], d.rng) for t in terms])
+    return _draft_verdict(d, terms, d.rng.choice(relation.same), [word_phrase(t.args[0], d.rng) for t in terms])
 
 
-def _judged(d: Drawing, terms: Sequence[Asked], template: str, texts: Sequence[str]) -> Draft:
+def _draft_verdict(d: Drawing, terms: Sequence[Asked], template: str, texts: Sequence[str]) -> Draft:
     verdict = "yes" if terms[0].values == terms[1].values else "no"
     text = template.replace("{a}", texts[0]).replace("{b}", texts[1])
-    return Draft(text, echoing(terms, template), "same", (verdict,))
+    return Draft(text, echo_wording(terms, template), "same", (verdict,))
 
 
 def difference(d: Drawing, depths: Sequence[int]) -> Draft | None:
@@ -207,14 +207,14 @@ def difference(d: Drawing, depths: Sequence[int]) -> Draft | None:
     heads = d.rng.sample(pool, 2)
     if d.graph.entities[heads[0]].type != d.graph.entities[heads[1]].type:
         return None
-    terms = apart(d, relation, heads, depths)
+    terms = find_apart(d, relation, heads, depths)
     keys = [v.key for t in terms for v in t.values if isinstance(v, Value)]
     if len(keys) != 2 or keys[0] == keys[1]:
         return None
     text = said = d.rng.choice(relation.diff)
     for mark, term in zip("ab", terms, strict=True):
-        text = text.replace(f"{{{mark}}}", phrase(term.args[0], d.rng))
-    return Draft(text, echoing(terms, said), "difference", (f"{abs(int(keys[0]) - int(keys[1])):,}",))
+        text = text.replace(f"{{{mark}}}", word_phrase(term.args[0], d.rng))
+    return Draft(text, echo_wording(terms, said), "difference", (f"{abs(int(keys[0]) - int(keys[1])):,}",))
 
 
 def with_own(d: Drawing, depth: int) -> Draft | None:
@@ -223,7 +223,7 @@ def with_own(d: Drawing, depth: int) -> Draft | None:
     head = d.rng.choice(d.view.heads[link.id])
     other = d.view.tails(head, link.id)[0]
     assert isinstance(other, int)
-    common = [relations()[r] for r in d.view.single(head) if r in d.view.single(other)]
+    common = [load_relations()[r] for r in d.view.single(head) if r in d.view.single(other)]
     common = [r for r in common if r.compare or r.same]
     top = d.up(head, depth, frozenset({other}))
     if not common or top is None or other == head or d.graph.entities[head].type != d.graph.entities[other].type:
@@ -240,13 +240,13 @@ def with_own(d: Drawing, depth: int) -> Draft | None:
     second = Asked(relation, found[0].wording, found[1].args, found[1].values, found[1].type)
     found = [found[0], second]
     gender = d.graph.entities[head].gender
-    texts = [phrase(top, d.rng), d.rng.choice(own).replace("{x's}", PERSONAL.get(gender, ("it", "its"))[1])]
+    texts = [word_phrase(top, d.rng), d.rng.choice(own).replace("{x's}", PERSONAL.get(gender, ("it", "its"))[1])]
     if relation.same and (not relation.compare or d.rng.random() < 0.5):
-        return _judged(d, found, d.rng.choice(relation.same), texts)
-    return _own_compared(d, found, texts)
+        return _draft_verdict(d, found, d.rng.choice(relation.same), texts)
+    return _compare_with_own(d, found, texts)
 
 
-def _own_compared(d: Drawing, terms: Sequence[Asked], texts: Sequence[str]) -> Draft | None:
+def _compare_with_own(d: Drawing, terms: Sequence[Asked], texts: Sequence[str]) -> Draft | None:
     keys = [v.key for t in terms for v in t.values if isinstance(v, Value)]
     if len(keys) != 2 or keys[0] == keys[1]:
         return None
@@ -254,7 +254,7 @@ def _own_compared(d: Drawing, terms: Sequence[Asked], texts: Sequence[str]) -> D
     best = keys.index(min(keys) if which == "min" else max(keys))
     subject = terms[best].args[0]
     answer = subject.called if isinstance(subject, Named) else d.text(subject.values)[0]
-    kind = d.graph.entities[ids(subject)[0]].type
+    kind = d.graph.entities[entity_ids(subject)[0]].type
     who = "Who" if kind == "person" else "Which one"
     text = d.rng.choice((f"{who} {said}, {texts[0]} or {texts[1]}?", f"{who} {said}: {texts[0]} or {texts[1]}?"))
-    return Draft(text, echoing(terms, said), f"arg{which}", (answer,), said)
+    return Draft(text, echo_wording(terms, said), f"arg{which}", (answer,), said)

@@ -7,10 +7,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from data_gen.world.documents import joined
+from data_gen.world.documents import join_items
 from data_gen.world.drawing import Draft, Drawing, lower
-from data_gen.world.graph import relations
-from data_gen.world.terms import Asked, Named, Term, ask, echoing, fill, ids, names_in, phrase, question
+from data_gen.world.graph import load_relations
+from data_gen.world.terms import (
+    Asked,
+    Named,
+    Term,
+    ask,
+    echo_wording,
+    entity_ids,
+    fill,
+    find_names,
+    word_phrase,
+    word_question,
+)
 
 OF = re.compile(r"\bthe ([a-z ]+) of \{x\}")
 PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
@@ -33,8 +44,8 @@ def compound(drawing: Drawing) -> Draft | None:
     count = drawing.rng.choices((2, 3, 4), (6, 3, 1))[0]
     roll = drawing.rng.random()
     if roll < 0.5:
-        return _of_one(drawing, count)
-    return _of_several(drawing, count) if roll < 0.75 else _unrelated(drawing, count)
+        return _draft_of_one(drawing, count)
+    return _draft_of_several(drawing, count) if roll < 0.75 else _draft_unrelated(drawing, count)
 
 
 def _draft(drawing: Drawing, text: str, terms: Sequence[Asked]) -> Draft:
@@ -42,11 +53,11 @@ def _draft(drawing: Drawing, text: str, terms: Sequence[Asked]) -> Draft:
 
 
 def _terms(drawing: Drawing, wanted: list[tuple[str, Named]]) -> list[Asked]:
-    found = [ask(drawing.view, relations()[name], (subject,), drawing.rng) for name, subject in wanted]
+    found = [ask(drawing.view, load_relations()[name], (subject,), drawing.rng) for name, subject in wanted]
     return [term for term in found if term]
 
 
-def _of_one(drawing: Drawing, count: int) -> Draft | None:
+def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     rng = drawing.rng
     _, head = drawing.fact()
     choices = drawing.view.single(head)
@@ -60,21 +71,21 @@ def _of_one(drawing: Drawing, count: int) -> Draft | None:
     nouns = [p for t in terms for p in t.wording.phrases if p.startswith("the ") and p.endswith(" of {x}")][:count]
     whole = [any(n in t.wording.phrases for n in nouns) for t in terms]
     if all(whole) and len(nouns) == count and rng.random() < 0.6:
-        listed = joined([n.removesuffix(" of {x}") for n in nouns])
+        listed = join_items([n.removesuffix(" of {x}") for n in nouns])
         text = rng.choice(("What are {} of {}?", "Give {} of {}.", "Tell me {} of {}.", "I need {} of {}.")).format(
             listed, subject.text
         )
         return _draft(drawing, text, terms)
-    return _draft(drawing, _said(drawing, terms, _pronouns(drawing, terms)), terms)
+    return _draft(drawing, _join_questions(drawing, terms, _ask_with_pronouns(drawing, terms)), terms)
 
 
-def _pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
+def _ask_with_pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
     """The questions, those after the first at times with a pronoun for the subject."""
     rng, subject = drawing.rng, terms[0].args[0]
     assert isinstance(subject, Named)
     he, him, his = PRONOUNS[subject.entity.gender]
     repeat = rng.random() < 0.3
-    texts = [question(terms[0], rng)]
+    texts = [word_question(terms[0], rng)]
     for term in terms[1:]:
         form = term.wording.question if repeat else OF.sub(rf"{his} \1", term.wording.question)
         as_object = any(part in form for part in OBJECTS) or form.endswith("{x}?")
@@ -82,7 +93,7 @@ def _pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
     return texts
 
 
-def _of_several(drawing: Drawing, count: int) -> Draft | None:
+def _draft_of_several(drawing: Drawing, count: int) -> Draft | None:
     """One relation asked of several entities, together (`the directors of A and B`) or one after the other."""
     rng = drawing.rng
     relation, head = drawing.fact()
@@ -96,18 +107,18 @@ def _of_several(drawing: Drawing, count: int) -> Draft | None:
     terms = [Asked(t.relation, terms[0].wording, t.args, t.values, t.type) for t in terms]
     if len(terms) < count:
         return None
-    names = joined([s.text for s in subjects])
+    names = join_items([s.text for s in subjects])
     if relation.all and rng.random() < 0.6:
         who = "Who" if terms[0].type == "person" else "What"
         named_all = relation.all.replace("{x}", names)
         text = rng.choice((f"{who} are {named_all}?", f"Name {named_all}.", f"Give me {named_all}."))
-        return _draft(drawing, text, echoing(terms, relation.all))
+        return _draft(drawing, text, echo_wording(terms, relation.all))
     if relation.id not in SHAREABLE or rng.random() < 0.4:
-        return _draft(drawing, _said(drawing, terms, [question(t, rng) for t in terms]), terms)
-    phrases = [phrase(t, rng) for t in terms]
+        return _draft(drawing, _join_questions(drawing, terms, [word_question(t, rng) for t in terms]), terms)
+    phrases = [word_phrase(t, rng) for t in terms]
     return _draft(
         drawing,
-        rng.choice((f"Name {joined(phrases)}.", f"Tell me {joined(phrases)}.", f"Give {joined(phrases)}.")),
+        rng.choice((f"Name {join_items(phrases)}.", f"Tell me {join_items(phrases)}.", f"Give {join_items(phrases)}.")),
         terms,
     )
 
@@ -128,17 +139,17 @@ SHAREABLE = frozenset(
 )
 
 
-def _unrelated(drawing: Drawing, count: int) -> Draft | None:
+def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
     facts = [drawing.fact() for _ in range(count)]
     if len({head for _, head in facts}) < count:
         return None
     terms = _terms(drawing, [(relation.id, drawing.mention(head)) for relation, head in facts])
     if len(terms) < count:
         return None
-    return _draft(drawing, _said(drawing, terms, [question(t, drawing.rng) for t in terms]), terms)
+    return _draft(drawing, _join_questions(drawing, terms, [word_question(t, drawing.rng) for t in terms]), terms)
 
 
-def _said(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
+def _join_questions(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
     """Several questions as one text."""
     rng = drawing.rng
     clauses = [lower(q.removesuffix("?")) for q in questions]
@@ -147,7 +158,7 @@ def _said(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
     if roll < 0.15:
         return " ".join(questions)
     if roll < 0.25:
-        return f"Please answer {('', '', 'two', 'three', 'four')[len(questions)]} questions: {joined(clauses)}?"
+        return f"Please answer {('', '', 'two', 'three', 'four')[len(questions)]} questions: {join_items(clauses)}?"
     if len(clauses) == 2:
         link = rng.choice((", and ", ", and ", " and ", "; also, ", ", and also "))
         return f"{first}{link}{clauses[1]}?"
@@ -157,19 +168,19 @@ def _said(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
 def two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
     """Two facts of one entity that has to be found first; the second `deeper` leaves further."""
     relation, head = d.fact()
-    others = [r for r in d.view.single(head) if r != relation.id and relations()[r].name != relation.name]
+    others = [r for r in d.view.single(head) if r != relation.id and load_relations()[r].name != relation.name]
     top = d.up(head, depth)
     if top is None or not others:
         return None
     first = ask(d.view, relation, (top,), d.rng)
     base: Term | None = top
     if deeper:
-        links = [r for r in others if not relations()[r].is_value]
-        base = ask(d.view, relations()[d.rng.choice(links)], (top,), d.rng) if links else None
-        if base is None or len(ids(base)) != 1:
+        links = [r for r in others if not load_relations()[r].is_value]
+        base = ask(d.view, load_relations()[d.rng.choice(links)], (top,), d.rng) if links else None
+        if base is None or len(entity_ids(base)) != 1:
             return None
-        others = d.view.single(ids(base)[0])
-    second = ask(d.view, relations()[d.rng.choice(others)], (base,), d.rng) if base and others else None
+        others = d.view.single(entity_ids(base)[0])
+    second = ask(d.view, load_relations()[d.rng.choice(others)], (base,), d.rng) if base and others else None
     if first is None or second is None or first.values == second.values or head in second.values:
         return None
     answers = d.text((*first.values, *second.values))
@@ -180,20 +191,20 @@ def _two(d: Drawing, first: Asked, second: Asked, top: Term, head: int) -> str:
     rng = d.rng
     nouns = [noun_of(t) for t in (first, second)]
     if all(nouns) and second.args[0] is top and rng.random() < 0.4:
-        text = f"the {nouns[0]} and the {nouns[1]} of {phrase(top, rng)}"
+        text = f"the {nouns[0]} and the {nouns[1]} of {word_phrase(top, rng)}"
         return rng.choice((f"What are {text}?", f"Give {text}.", f"Name {text}."))
     kind = d.graph.entities[head].type
     reference = f"that {kind}"
     inner = d.about(second.args[0], top, reference)
     follow = lower(fill(second.wording.question, [inner]))
-    return f"{question(first, rng).removesuffix('?')}, {rng.choice(('and', 'and'))} {follow}"
+    return f"{word_question(first, rng).removesuffix('?')}, {rng.choice(('and', 'and'))} {follow}"
 
 
 def pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
     """Two questions that need not know of one another, in one sentence."""
     if left is None or right is None or not all(d.question.endswith("?") for d in (left, right)):
         return None
-    names = [{n.entity.id for r in d.roots for n in names_in(r)} for d in (left, right)]
+    names = [{n.entity.id for r in d.roots for n in find_names(r)} for d in (left, right)]
     if names[0] & names[1] or left.question == right.question:
         return None
     text = d.rng.choice(("{}, and {}", "{}; also, {}", "{}, and in addition, {}")).format(

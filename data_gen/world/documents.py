@@ -11,8 +11,8 @@ import re
 from collections import defaultdict
 from dataclasses import dataclass
 
-from data_gen.world.graph import Entity, Fact, Graph, Relation, Value, relations
-from data_gen.world.names import vocabulary
+from data_gen.world.graph import Entity, Fact, Graph, Relation, Value, load_relations
+from data_gen.world.names import load_vocabulary
 
 CHARACTERS = 560  # of a document, about: what the relevance task shows is cut at 600
 PRONOUNS = {
@@ -34,7 +34,7 @@ class Document:
     stated: frozenset[str]
 
 
-def joined(items: list[str]) -> str:
+def join_items(items: list[str]) -> str:
     """`A`, `A and B`, `A, B and C`; `A; B; and C` where an item has a comma or an `and` of its own."""
     if len(items) > 1 and any("," in item or " and " in item for item in items):
         return f"{'; '.join(items[:-1])}; and {items[-1]}"
@@ -43,7 +43,7 @@ def joined(items: list[str]) -> str:
     return f"{', '.join(items[:-1])} and {items[-1]}"
 
 
-def write(graph: Graph, entity: Entity, rng: random.Random) -> Document:
+def write_document(graph: Graph, entity: Entity, rng: random.Random) -> Document:
     """The document of one entity; what finds no room is left out, and `stated` says what is in."""
     return _Writing(graph, entity, rng).run()
 
@@ -57,7 +57,7 @@ class _Writing:
         self.plain = True  # the last sentence named no other thing that a pronoun could mean
 
     def run(self) -> Document:
-        rng, table = self.rng, relations()
+        rng, table = self.rng, load_relations()
         here = self.graph.facts.get(self.entity.id, {})
         core = [r for r in here if table[r].core]
         rest = [r for r in here if not table[r].core]
@@ -79,13 +79,13 @@ class _Writing:
         return Document(self.entity.id, self.entity.title, " ".join(sentences), frozenset(stated))
 
     def _lead(self, candidates: list[str]) -> tuple[str, list[str]]:
-        rng, entity, table = self.rng, self.entity, relations()
+        rng, entity, table = self.rng, self.entity, load_relations()
         parts = [r for r in candidates if table[r].part and not (table[r].is_list and len(self._values(r)) > 3)]
         rng.shuffle(parts)
         led = parts[: rng.choice((0, 1, 1, 2))] if entity.type != "prize" else parts[:1]
         if entity.type == "person":
             led = led[:1]
-        said = [rng.choice(table[r].part).replace("{y}", joined(self._values(r))) for r in led]
+        said = [rng.choice(table[r].part).replace("{y}", join_items(self._values(r))) for r in led]
         if len(led) == 2 and (bare := [i for i, clause in enumerate(said) if clause.split()[0] in PREPOSITIONS]):
             led, said = [led[bare[0]]], [said[bare[0]]]
         kind = " ".join(word for word in (entity.genre, _noun(entity)) if word)
@@ -101,10 +101,10 @@ class _Writing:
 
     def _sentences(self, id: str, full: bool = False) -> list[str]:
         """One sentence a relation, or for a relation with a second argument one a fact."""
-        relation, found = relations()[id], self.graph.facts[self.entity.id][id]
+        relation, found = load_relations()[id], self.graph.facts[self.entity.id][id]
         if not relation.second:
             values = self._values(id)
-            return [self._say(relation, {"y": joined(values)}, len(values), found, full)]
+            return [self._say(relation, {"y": join_items(values)}, len(values), found, full)]
         return [
             self._say(
                 relation, {"y": self.graph.entities[f.second].mention, "v": self.graph.text(f.tail)}, 1, [f], full
@@ -148,7 +148,7 @@ class _Writing:
 
     def _filler(self) -> str:
         slots = {**self.pronouns, "year": str(self.rng.randrange(1890, 2022)), "count": str(self.rng.randrange(3, 90))}
-        return self.rng.choice(vocabulary()["fillers"][self.entity.type]).format(**slots)
+        return self.rng.choice(load_vocabulary()["fillers"][self.entity.type]).format(**slots)
 
 
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
@@ -192,7 +192,7 @@ class View:
                     self._index(head, relation, found)
 
     def _index(self, head: int, relation: str, found: list[Fact]) -> None:
-        if relations()[relation].second:
+        if load_relations()[relation].second:
             self.joint[relation] += found
         elif len(found) > 1:
             self.lists[relation].append(head)

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from data_gen.world.documents import View
-from data_gen.world.graph import Relation, Value, relations
-from data_gen.world.terms import Asked, Named, Term, ask, fill, ids, named, phrase, question
+from data_gen.world.graph import Relation, Value, load_relations
+from data_gen.world.terms import Asked, Named, Term, ask, entity_ids, fill, mention_entity, word_phrase, word_question
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
 OF = re.compile(r"the ([a-z ]+) of \{x\}")
@@ -37,14 +37,14 @@ class Drawing:
         self.view = view
         self.rng = rng
         self.graph = view.graph
-        table = relations()
+        table = load_relations()
         self.singles = [r for r in table.values() if view.heads[r.id] and not r.second]
         self.owned = [r for r in self.singles if not r.is_value and any("{x's}" in p for w in r.ask for p in w.phrases)]
         self.lists = [r for r in table.values() if view.lists[r.id]]
         self.joints = [r for r in table.values() if view.joint[r.id]]
 
     def mention(self, entity: int) -> Named:
-        return named(self.graph.entities[entity], self.rng)
+        return mention_entity(self.graph.entities[entity], self.rng)
 
     def up(self, entity: int, depth: int, used: frozenset[int] = frozenset()) -> Term | None:
         """A term that stands for `entity` and takes `depth` leaves to find."""
@@ -57,13 +57,17 @@ class Drawing:
         chosen = self.rng.choice(by_relation)
         head = self.rng.choice([h for h, r in ways if r == chosen])
         inner = self.up(head, depth - 1, used | {entity})
-        return ask(self.view, relations()[chosen], (inner,), self.rng) if inner else None
+        return ask(self.view, load_relations()[chosen], (inner,), self.rng) if inner else None
 
     def along(self, head: int, path: Sequence[str]) -> Asked | None:
         """The term that follows `path` from the entity `head`."""
         term: Term | None = self.mention(head)
         for name in path:
-            term = ask(self.view, relations()[name], (term,), self.rng) if term and len(ids(term)) == 1 else None
+            term = (
+                ask(self.view, load_relations()[name], (term,), self.rng)
+                if term and len(entity_ids(term)) == 1
+                else None
+            )
         return term if isinstance(term, Asked) else None
 
     def fact(self) -> tuple[Relation, int]:
@@ -78,8 +82,8 @@ class Drawing:
         """The question for one term, at times in the form of a request for its noun phrase."""
         roll = self.rng.random()
         if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
-            return question(term, self.rng)
-        asked = phrase(term, self.rng)
+            return word_question(term, self.rng)
+        asked = word_phrase(term, self.rng)
         who = "Who" if term.type == "person" else "What"
         frames = (
             f"{who} is {asked}?",

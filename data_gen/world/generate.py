@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from data_gen.questions import check_place
-from data_gen.world.documents import Document, View, write
+from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
 from data_gen.world.names import Names
 from data_gen.world.populate import populate
@@ -62,7 +62,7 @@ def generate(
             f"a world has at least {SMALLEST} questions, not {size}", where="--size", hint="ask for more questions"
         )
     check_place(out, force)
-    amounts = list(parts(size, held_back or {}))
+    amounts = list(split_parts(size, held_back or {}))
     with staged_folder(out) as folder:
         progress(0)  # what can be refused at once has been
         world = _World()
@@ -78,7 +78,7 @@ def generate(
     return manifest
 
 
-def parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
+def split_parts(size: int, held_back: Mapping[str, int]) -> Iterator[tuple[str, int, int]]:
     """(split, number of the part, questions in it): 80/10/10, at least two each, where nothing else is said."""
     held_out = {split: held_back.get(split, max(2, round(size * share))) for split, share in SPLITS[1:]}
     amounts = {"train": size - sum(held_out.values()), **held_out}
@@ -102,7 +102,7 @@ def _write_part(
 ) -> None:
     rng = random.Random(f"{seed}/{split}/{part}")
     graph = populate(round(amount * ENTITIES), rng, world.taken)
-    documents = [write(graph, entity, rng) for entity in graph.entities]
+    documents = [write_document(graph, entity, rng) for entity in graph.entities]
     prefix = f"{split}-{part}"
     passages, triples, lines = files
     for document in documents:

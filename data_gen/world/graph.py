@@ -63,30 +63,30 @@ class Relation:
 
 
 @cache
-def relations() -> dict[str, Relation]:
+def load_relations() -> dict[str, Relation]:
     """All relations by id, in the order of the file."""
     text = files("data_gen.world").joinpath("relations.yaml").read_text(encoding="utf-8")
     rows: dict[str, dict[str, Any]] = yaml.load(text, Loader=yaml.CSafeLoader)
-    return {id: _relation(id, row) for id, row in rows.items()}
+    return {id: _read_relation(id, row) for id, row in rows.items()}
 
 
-def _relation(id: str, row: dict[str, Any]) -> Relation:
+def _read_relation(id: str, row: dict[str, Any]) -> Relation:
     fields: dict[str, Any] = {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
     for key in ("tail", "second"):
         if isinstance(fields.get(key), str):
             fields[key] = (fields[key],)
     for key in ("ask", "one"):
-        fields[key] = tuple(_wording(text) for text in fields.get(key, ()))
-    fields["compare"] = tuple(_extreme(text) for text in fields.get("compare", ()))
+        fields[key] = tuple(_read_wording(text) for text in fields.get(key, ()))
+    fields["compare"] = tuple(_read_extreme(text) for text in fields.get("compare", ()))
     return Relation(id=id, **fields)
 
 
-def _wording(text: str) -> Wording:
+def _read_wording(text: str) -> Wording:
     question, *phrases = (part.strip() for part in text.split(" | "))
     return Wording(question, tuple(phrases))
 
 
-def _extreme(text: str) -> tuple[str, str]:
+def _read_extreme(text: str) -> tuple[str, str]:
     which, said = text.split(" | ")
     return which.strip(), said.strip()
 
@@ -165,11 +165,11 @@ class Graph:
 def add_inverses(graph: Graph) -> None:
     """States each list relation from the facts that it is the inverse of, whole or not at all (more than `limit`)."""
     incoming: dict[tuple[str, int], list[int]] = defaultdict(list)
-    wanted = {name for relation in relations().values() for name in relation.inverse}
+    wanted = {name for relation in load_relations().values() for name in relation.inverse}
     for fact in graph.all_facts():
         if fact.relation in wanted and isinstance(fact.tail, int):
             incoming[fact.relation, fact.tail].append(fact.head)
-    for relation in relations().values():
+    for relation in load_relations().values():
         for entity in [e for type in relation.head for e in graph.by_type[type]] if relation.inverse else ():
             heads = [head for name in relation.inverse for head in incoming[name, entity.id]]
             heads = [head for head in dict.fromkeys(heads) if graph.entities[head].type in relation.tail]
@@ -186,13 +186,13 @@ def qualify(graph: Graph) -> None:
     for group in shared.values():
         for entity in group:
             entity.title = entity.name if len(group) == 1 else f"{entity.name} ({entity.noun})"
-        for clash in _clashes(group):
+        for clash in _find_clashes(group):
             clash.title = f"{clash.name} ({clash.birth} {clash.noun})" if clash.type != "person" else clash.title
-        for number, clash in enumerate(_clashes(group)):
+        for number, clash in enumerate(_find_clashes(group)):
             clash.title = f"{clash.title[:-1]}, {'abcdefghijklmnopqrstuvwxyz'[number % 26]})"
 
 
-def _clashes(group: list[Entity]) -> list[Entity]:
+def _find_clashes(group: list[Entity]) -> list[Entity]:
     titles = [entity.title for entity in group]
     return [entity for entity in group if titles.count(entity.title) > 1]
 

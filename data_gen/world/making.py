@@ -7,7 +7,7 @@ import datetime
 import random
 
 from data_gen.world.graph import Entity, Graph, Value
-from data_gen.world.names import Names, vocabulary
+from data_gen.world.names import Names, load_vocabulary
 
 
 class Making:
@@ -16,7 +16,7 @@ class Making:
     def __init__(self, rng: random.Random, names: Names) -> None:
         self.rng = rng
         self.names = names
-        self.words = vocabulary()
+        self.words = load_vocabulary()
         self.graph = Graph()
         self.languages: list[Value] = []
         self._known: dict[tuple[str, ...], list[Entity]] = {}
@@ -68,6 +68,6 @@ def money(rng: random.Random, low: int, high: int) -> Value:
 
 def date(rng: random.Random, in_year: int) -> Value:
     day = datetime.date(in_year, month := rng.randrange(1, 13), rng.randint(1, calendar.monthrange(in_year, month)[1]))
-    name = vocabulary()["months"][day.month - 1]
+    name = load_vocabulary()["months"][day.month - 1]
     text = f"{day.day} {name} {day.year}" if rng.random() < 0.6 else f"{name} {day.day}, {day.year}"
     return Value(text, day.toordinal())

@@ -16,15 +16,15 @@ import yaml
 
 
 @cache
-def vocabulary() -> dict[str, Any]:
+def load_vocabulary() -> dict[str, Any]:
     """Word lists and patterns of `words.yaml`."""
     text = files("data_gen.world").joinpath("words.yaml").read_text(encoding="utf-8")
     return yaml.load(text, Loader=yaml.CSafeLoader)
 
 
 @cache
-def _flavours() -> tuple[dict[str, list[str]], ...]:
-    return tuple({key: parts.split() or [""] for key, parts in f.items()} for f in vocabulary()["flavours"])
+def _load_flavours() -> tuple[dict[str, list[str]], ...]:
+    return tuple({key: parts.split() or [""] for key, parts in f.items()} for f in load_vocabulary()["flavours"])
 
 
 class Names:
@@ -33,14 +33,14 @@ class Names:
     def __init__(self, rng: random.Random, taken: set[str]) -> None:
         self.rng = rng
         self.taken = taken
-        self.words = vocabulary()
-        self.flavour = rng.choice(_flavours())
+        self.words = load_vocabulary()
+        self.flavour = rng.choice(_load_flavours())
 
     def new(self, kind: str) -> str:
         """A name of `kind` (an entity type) that was never handed out before."""
         make: Callable[[], str] = getattr(self, f"_{kind}", self._title)
         while True:
-            self.flavour = self.rng.choice(_flavours())
+            self.flavour = self.rng.choice(_load_flavours())
             name = make()
             if 2 <= len(name) <= 60 and name.lower() not in self.taken:
                 self.taken.add(name.lower())

@@ -44,7 +44,7 @@ PLAIN = frozenset({"river", "battle", "festival", "prize", "country", "universit
 def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
     """A graph of about `size` entities whose names are not in `taken` (they are added to it)."""
     making = Making(rng, Names(rng, taken))
-    _create(making, max(size, SMALLEST))
+    _create_entities(making, max(size, SMALLEST))
     for add in (
         add_places,
         add_people,
@@ -61,13 +61,13 @@ def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
     return making.graph
 
 
-def _create(m: Making, size: int) -> None:
+def _create_entities(m: Making, size: int) -> None:
     for type, share in SHARES.items():
         for _ in range(max(4, round(size * share))):
-            _entity(m, type)
+            _create_entity(m, type)
 
 
-def _entity(m: Making, type: str) -> None:
+def _create_entity(m: Making, type: str) -> None:
     rng, graph = m.rng, m.graph
     noun = {"person": "", "company": rng.choice(("studio", "label", "company", "company"))}.get(type, type)
     name = None

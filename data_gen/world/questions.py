@@ -15,14 +15,24 @@ from itertools import accumulate
 
 from data_gen.annotate import trees
 from data_gen.questions import AnnotatedQuestion, Evidence
-from data_gen.world.chains import chain, count, fan_out, intersect, joint, listed, shared_joint
+from data_gen.world.chains import chain, count, draw_list, fan_out, intersect, joint, shared_joint
 from data_gen.world.comparisons import compare, compare_counts, difference, same, with_own
 from data_gen.world.compound import compound, pair, two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.names import Names
 from data_gen.world.straightforward import draw
-from data_gen.world.terms import Asked, Named, Plan, Term, ids, inputs_below, names_in, plan, question
+from data_gen.world.terms import (
+    Asked,
+    Named,
+    Plan,
+    Term,
+    build_plan,
+    entity_ids,
+    find_names,
+    list_inputs,
+    word_question,
+)
 from revelator.plans import Atomic, Expression, leaves, render, to_letters
 from revelator.plans.art import Art, Filter, Relate
 
@@ -105,9 +115,9 @@ def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
 def single(drawing: Drawing) -> Draft | None:
     """One fact."""
     if drawing.rng.random() < 0.15 and drawing.lists:
-        found = listed(drawing, 0)
+        found = draw_list(drawing, 0)
         return (
-            Draft(question(found[1], drawing.rng), (found[1],), "list", drawing.text(found[1].values))
+            Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.text(found[1].values))
             if found
             else None
         )
@@ -119,9 +129,9 @@ def tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> 
     numbers = {id(term): number for number, term in enumerate(made.terms, start=1)}
     calls = [_call(term, numbers) for term in made.terms]
     if len(calls) == 1:
-        [leaf] = trees.nodes(expression, calls)
-        return trees.tree(question, [leaf, trees.how_many(1)] if draft.operation == "count" else [leaf])
-    return trees.tree(question, _judged(draft, trees.nodes(expression, calls), numbers))
+        [leaf] = trees.build_nodes(expression, calls)
+        return trees.render_tree(question, [leaf, trees.ask_how_many(1)] if draft.operation == "count" else [leaf])
+    return trees.render_tree(question, _add_judgement(draft, trees.build_nodes(expression, calls), numbers))
 
 
 def _call(term: Asked, numbers: dict[int, int]) -> Relate:
@@ -133,17 +143,17 @@ def _shown(term: Term, numbers: dict[int, int]) -> str:
     return term.called if isinstance(term, Named) else f"[{numbers[id(term)]}]"
 
 
-def _judged(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
+def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
     """The leaves, and what is asked of their answers."""
     operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
     if operation in ("count_is", "count_after"):
         [items] = (_shown(arg, numbers) for arg in draft.roots[0].args)
         kept = replace(children[ends[0] - 1], question=f"Which of {items} {said}?", call=Filter((items,), said))
-        return [*children[: ends[0] - 1], kept, trees.how_many(ends[0])]
+        return [*children[: ends[0] - 1], kept, trees.ask_how_many(ends[0])]
     if operation == "count":
-        return [*children, trees.how_many(ends[0])]
+        return [*children, trees.ask_how_many(ends[0])]
     if operation == "same":
-        return [*children, trees.same(draft.question, *ends)]
+        return [*children, trees.ask_same(draft.question, *ends)]
     if operation == "difference":
         return [*children, Art(f"How far apart are [{ends[0]}] and [{ends[1]}]?")]
     if operation == "intersect":
@@ -152,9 +162,9 @@ def _judged(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[
         return [*children, Art(f"Which of {_shown(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
     if operation.startswith("arg"):
         source = operation.endswith("_source")
-        things = [names_in(root)[0] if source else root.args[0] for root in draft.roots]
+        things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
         shown = {_shown(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
-        return [*children, trees.which(said, shown)]
+        return [*children, trees.ask_which(said, shown)]
     return children
 
 
@@ -182,7 +192,7 @@ class Questions:
         self.split = split
         self.prefix = prefix
         self.drawing = Drawing(view, rng)
-        self.alike = _alike(view)
+        self.alike = _index_alike(view)
 
     def draw(self, route: str, id: str) -> Made | None:
         """One question of `route`, or None where the draw led nowhere."""
@@ -195,13 +205,13 @@ class Questions:
         make = {"single": single, "compound": compound}.get(route) or draw_kind(self.rng)
         for _ in range(TRIES):
             draft = make(self.drawing)
-            made = plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
+            made = build_plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
             if draft and made:
                 return Made(self._annotated(draft, made, route, id), to_letters(made.expression))
         return None
 
     def _annotated(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
-        expression, steps, text = made.expression, made.steps, noisy(draft.question, self.rng)
+        expression, steps, text = made.expression, made.steps, add_noise(draft.question, self.rng)
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
         return AnnotatedQuestion(
@@ -216,14 +226,16 @@ class Questions:
             steps=steps,
             answers=draft.answers,
             passages=self._passages(made),
-            entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in names_in(root))),
+            entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
             operation=draft.operation,
             tree=tree_of(text, expression, draft, made),
         )
 
     def _passages(self, made: Plan) -> tuple[Evidence, ...]:
         """The documents that the steps are read from, and others that look like them, in random order."""
-        by_title = {self.view.documents[i].title: i for term in made.terms for arg in term.args for i in ids(arg)}
+        by_title = {
+            self.view.documents[i].title: i for term in made.terms for arg in term.args for i in entity_ids(arg)
+        }
         support = list(dict.fromkeys(by_title[step.title] for step in made.steps))
         chosen = [(i, True) for i in support] + [(i, False) for i in self._distractors(support, made)]
         self.rng.shuffle(chosen)
@@ -258,7 +270,7 @@ class Questions:
         return title.partition(" (")[0]
 
 
-def noisy(text: str, rng: random.Random) -> str:
+def add_noise(text: str, rng: random.Random) -> str:
     """The question as people type it: at times without its capital and its question mark, or with a courtesy."""
     roll = rng.random()
     if roll < 0.02 and text.endswith("?"):
@@ -272,10 +284,10 @@ def noisy(text: str, rng: random.Random) -> str:
 
 def _gives_itself_away(draft: Draft) -> bool:
     """A leaf answers with what the question names, or the last one with what an earlier one found."""
-    named = {n.entity.id for root in draft.roots for n in names_in(root)}
+    named = {n.entity.id for root in draft.roots for n in find_names(root)}
     for root in draft.roots:
-        inner = inputs_below(root)
-        if any(named & set(ids(term)) for term in (root, *inner)):
+        inner = list_inputs(root)
+        if any(named & set(entity_ids(term)) for term in (root, *inner)):
             return True
         if any(set(root.values) <= set(term.values) for term in inner):
             return True
@@ -288,7 +300,7 @@ def _keys(view: View, entity: int) -> tuple[str, ...]:
     return (found.name.lower(), words[-1].lower() if found.type == "person" else words[0].lower())
 
 
-def _alike(view: View) -> dict[str, list[int]]:
+def _index_alike(view: View) -> dict[str, list[int]]:
     index: dict[str, list[int]] = defaultdict(list)
     for entity in view.graph.entities:
         for key in _keys(view, entity.id):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from data_gen.world.names import Names, vocabulary
+from data_gen.world.names import Names, load_vocabulary
 
 
 def words(n: int) -> str:
     """A whole number from 0 to 999 in words."""
-    ones, tens = vocabulary()["ones"], vocabulary()["tens"]
+    ones, tens = load_vocabulary()["ones"], load_vocabulary()["tens"]
     if n < 20:
         return ones[n]
     if n < 100:
@@ -96,7 +96,7 @@ def _letters(rng: random.Random, names: Names) -> tuple[str, str]:
 
 def _word_count(rng: random.Random, names: Names) -> tuple[str, str]:
     sentence = [
-        rng.choice(vocabulary()["nouns"]).lower() if i % 2 else names.word() for i in range(rng.randrange(2, 8))
+        rng.choice(load_vocabulary()["nouns"]).lower() if i % 2 else names.word() for i in range(rng.randrange(2, 8))
     ]
     text = " ".join(sentence)
     if rng.random() < 0.6:
@@ -106,7 +106,7 @@ def _word_count(rng: random.Random, names: Names) -> tuple[str, str]:
 
 
 def _choice(rng: random.Random, names: Names) -> tuple[str, str]:
-    things = vocabulary()["things"]
+    things = load_vocabulary()["things"]
     kind = rng.choice(sorted(things))
     others = [rng.choice(things[k]) for k in rng.sample(sorted(set(things) - {kind}), rng.choice((1, 2, 2, 3)))]
     answer = rng.choice([w for w in things[kind] if w not in others])
@@ -129,14 +129,14 @@ def _alphabet(rng: random.Random, names: Names) -> tuple[str, str]:
 
 
 def _units(rng: random.Random, names: Names) -> tuple[str, str]:
-    large, small, factor = rng.choice(vocabulary()["units"])
+    large, small, factor = rng.choice(load_vocabulary()["units"])
     n = rng.randrange(2, 400)
     return rng.choice((f"How many {small} are in {n} {large}?", f"Convert {n} {large} to {small}.")), str(n * factor)
 
 
 def _story(rng: random.Random, names: Names) -> tuple[str, str]:
     person, other = names.word(), names.word()
-    thing = rng.choice(vocabulary()["countables"])
+    thing = rng.choice(load_vocabulary()["countables"])
     a, b = rng.randrange(3, 200), rng.randrange(2, 90)
     if rng.random() < 0.5:
         return (

@@ -52,7 +52,7 @@ class Asked:
 Term = Named | Asked
 
 
-def named(entity: Entity, rng: random.Random) -> Named:
+def mention_entity(entity: Entity, rng: random.Random) -> Named:
     """A mention: the title, or for a qualified one at times `the film Marrow Lane`."""
     if (
         entity.title != entity.name
@@ -64,7 +64,7 @@ def named(entity: Entity, rng: random.Random) -> Named:
     return Named(entity, entity.title)
 
 
-def ids(term: Term) -> tuple[int, ...]:
+def entity_ids(term: Term) -> tuple[int, ...]:
     """Entities that a term stands for."""
     return (term.entity.id,) if isinstance(term, Named) else tuple(v for v in term.values if isinstance(v, int))
 
@@ -72,26 +72,26 @@ def ids(term: Term) -> tuple[int, ...]:
 def ask(view: View, relation: Relation, args: tuple[Term, ...], rng: random.Random) -> Asked | None:
     """The relation asked of every value of `args`; None if a document does not state it."""
     values: list[int | Value] = []
-    for combination in product(*(ids(arg) for arg in args)):
+    for combination in product(*(entity_ids(arg) for arg in args)):
         found = view.tails(combination[0], relation.id, combination[1] if len(combination) > 1 else None)
         if not found:
             return None
         values += found
     single = relation.is_list and len(found) == 1
-    if relation.is_list and not single and len(ids(args[0])) > 1:
+    if relation.is_list and not single and len(entity_ids(args[0])) > 1:
         return None
     distinct = tuple(dict.fromkeys(values))
     kind = view.graph.entities[distinct[0]].type if isinstance(distinct[0], int) else relation.tail[0]
     wordings = relation.one if single else relation.ask
-    depth = max((len(inputs_below(arg)) + 1 for arg in args if isinstance(arg, Asked)), default=0)
+    depth = max((len(list_inputs(arg)) + 1 for arg in args if isinstance(arg, Asked)), default=0)
     if depth > 1 or (depth and rng.random() < 0.6):
         wordings = tuple(w for w in wordings if any(_ends_open(p) for p in w.phrases)) or wordings
     return Asked(relation, rng.choice(wordings), args, distinct, kind)
 
 
-def names_in(term: Term) -> list[Named]:
+def find_names(term: Term) -> list[Named]:
     """The entities that the question names for a term, in order."""
-    return [term] if isinstance(term, Named) else [n for arg in term.args for n in names_in(arg)]
+    return [term] if isinstance(term, Named) else [n for arg in term.args for n in find_names(arg)]
 
 
 # ---- wording
@@ -102,22 +102,22 @@ def fill(template: str, args: Items[str]) -> str:
     return SLOT.sub(lambda m: slots[m[1]] if m[1] in slots else possess(slots[m[1][0]]), template)
 
 
-def phrase(term: Term, rng: random.Random, subject: str = "") -> str:
+def word_phrase(term: Term, rng: random.Random, subject: str = "") -> str:
     """A noun phrase; `subject` replaces the innermost name (`that person`, `each of …`)."""
     if isinstance(term, Named):
         return subject or term.text
-    inner = [phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
+    inner = [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
     return fill(_phrase(term, rng, bool(subject)), inner)
 
 
-def echoing(terms: Items[Asked], said: str) -> tuple[Asked, ...]:
+def echo_wording(terms: Items[Asked], said: str) -> tuple[Asked, ...]:
     """The same terms, each in the wording whose question has most words of `said`, by how they begin; the first of
     those that have as many. For a question that says something of what they are about (`was born first`) and uses no
     wording of theirs: a plan that asked in any of them could not be told from it."""
-    return tuple(replace(term, wording=_nearest(term.relation.ask, _stems(said))) for term in terms)
+    return tuple(replace(term, wording=_choose_nearest(term.relation.ask, _stems(said))) for term in terms)
 
 
-def _nearest(wordings: Items[Wording], stems: set[str]) -> Wording:
+def _choose_nearest(wordings: Items[Wording], stems: set[str]) -> Wording:
     return max(wordings, key=lambda wording: len(stems & _stems(wording.question)))
 
 
@@ -138,15 +138,17 @@ def _ends_open(phrase: str) -> bool:
     return phrase.endswith(("{x}", "{y}"))
 
 
-def question(term: Asked, rng: random.Random, subject: str = "") -> str:
+def word_question(term: Asked, rng: random.Random, subject: str = "") -> str:
     """The question for a term, about noun phrases."""
-    return fill(term.wording.question, [phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)])
+    return fill(
+        term.wording.question, [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
+    )
 
 
 # ---- plan
 
 
-def expression(roots: Items[Asked], names: dict[int, str], found: dict[int, Asked]) -> Expression:
+def build_expression(roots: Items[Asked], names: dict[int, str], found: dict[int, Asked]) -> Expression:
     """The plan that computes `roots`; `found` receives which term each leaf (by id) asks."""
     return _plan(list(roots), set(), names, found)
 
@@ -158,20 +160,20 @@ def _plan(terms: list[Asked], done: set[int], names: dict[int, str], found: dict
         found[id(leaf)] = terms[0]
         needed = [t for t in terms[0].inputs if id(t) not in done]
         return Dependent(_plan(needed, done, names, found), leaf) if needed else leaf
-    shared = [t for t in inputs_below(terms[0]) if id(t) not in done and all(id(t) in _below(o) for o in terms[1:])]
+    shared = [t for t in list_inputs(terms[0]) if id(t) not in done and all(id(t) in _below(o) for o in terms[1:])]
     if shared:
         top = max(shared, key=lambda t: len(_below(t)))
         return Dependent(_plan([top], done, names, found), _plan(terms, done | _below(top) | {id(top)}, names, found))
     return Sequence(tuple(_plan([t], done, names, found) for t in terms))
 
 
-def inputs_below(term: Asked) -> list[Asked]:
+def list_inputs(term: Asked) -> list[Asked]:
     """Every term that a term needs, nearest first."""
-    return [t for arg in term.inputs for t in (arg, *inputs_below(arg))]
+    return [t for arg in term.inputs for t in (arg, *list_inputs(arg))]
 
 
 def _below(term: Asked) -> set[int]:
-    return {id(t) for t in inputs_below(term)}
+    return {id(t) for t in list_inputs(term)}
 
 
 def _leaf_text(term: Asked, names: dict[int, str]) -> str:
@@ -193,13 +195,13 @@ class Plan:
     steps: tuple[AnnotatedStep, ...]
 
 
-def plan(view: View, roots: Items[Asked]) -> Plan | None:
+def build_plan(view: View, roots: Items[Asked]) -> Plan | None:
     """The plan of `roots`, its placeholders named so that each binds to the leaf that is meant; None if none does."""
-    everything = list({id(t): t for root in roots for t in (*reversed(inputs_below(root)), root)}.values())
+    everything = list({id(t): t for root in roots for t in (*reversed(list_inputs(root)), root)}.values())
     for attempt in range(3):
         names = _names(everything, attempt)
         found: dict[int, Asked] = {}
-        tree = expression(roots, names, found)
+        tree = build_expression(roots, names, found)
         order = leaves(tree)
         terms = tuple(found[id(leaf)] for leaf in order)
         if _binds(tree, terms, names):
@@ -230,7 +232,7 @@ def _steps(
 ) -> tuple[AnnotatedStep, ...]:
     steps: dict[AnnotatedStep, None] = {}
     for leaf, term in zip(order, terms, strict=True):
-        for combination in product(*(ids(arg) for arg in term.args)):
+        for combination in product(*(entity_ids(arg) for arg in term.args)):
             entities = [view.graph.entities[i] for i in combination]
             values = {names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, Asked)}
             tails = view.tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from data_gen.annotate.names import NAME_SPAN, mention
+from data_gen.annotate.names import NAME_SPAN, find_mention
 from evaluation.metrics.answers import normalise
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
@@ -32,8 +32,8 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
-from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
-from revelator.plans.logic import joined
+from revelator.plans.language import ART, BNF, LOGIC
+from revelator.plans.logic import join_queries
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
@@ -110,28 +110,30 @@ def query_score(output: str, gold: logic.Query) -> QueryScore:
     )
 
 
-SCORES: dict[PlanLanguage, Callable[[str, Any, str, Sequence[str]], PlanScore | QueryScore | TreeScore]] = {
-    BNF: plan_score,
-    LOGIC: lambda output, gold, question, names: query_score(output, gold),
-    ART: lambda output, gold, question, names: tree_score(output, gold),
-}
-
-
-def score_plan(
-    language: PlanLanguage, output: str, gold: str, question: str, names: Sequence[str]
-) -> PlanScore | QueryScore | TreeScore:
-    """Scores the text that a model wrote against gold, a text too, by the measures of the language."""
-    return SCORES[language](output, language.parse(gold), question, names)
-
-
 def _normalise_terms(query: logic.Query) -> logic.Query:
     if isinstance(query, logic.Term):
         return logic.Term(normalise(query.text) or query.text)
     if isinstance(query, logic.Not):
         return logic.Not(_normalise_terms(query.operand))
-    return joined(
+    return join_queries(
         logic.And if isinstance(query, logic.And) else logic.Or, [_normalise_terms(part) for part in query.operands]
     )
+
+
+@dataclass(frozen=True)
+class PlanMeasure:
+    """How plans of one language are scored, and which of the scores decides promotion. `score` is given the text that
+    a model wrote, the gold plan, the question, and the names that question and gold plan share."""
+
+    score: Callable[[str, Any, str, Sequence[str]], Any]
+    deciding: str
+
+
+PLAN_MEASURES = {
+    BNF.name: PlanMeasure(plan_score, "letters"),
+    LOGIC.name: PlanMeasure(lambda output, gold, question, names: query_score(output, gold), "truth"),
+    ART.name: PlanMeasure(lambda output, gold, question, names: tree_score(output, gold), "structure"),
+}
 
 
 def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:
@@ -163,7 +165,7 @@ def names_copied(plan: Expression, question: str, names: Sequence[str]) -> bool:
     it; true where there is none."""
     texts = [leaf.text for leaf in leaves(plan)]
     return all(
-        any(_stands(s, text) for text in texts for s in (mention(name, question) or name, name)) for name in names
+        any(_stands(s, text) for text in texts for s in (find_mention(name, question) or name, name)) for name in names
     )
 
 
@@ -184,7 +186,7 @@ def _signs(plan: Expression, names: Sequence[str]) -> list[str]:
     """One a leaf: equal for leaves that mention the same names and are fed by leaves of equal signs."""
     signs: list[str] = []
     for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
-        mentioned = sorted(name for name in names if mention(name, leaf.text))
+        mentioned = sorted(name for name in names if find_mention(name, leaf.text))
         signs.append(sha256_text(f"{mentioned} {sorted(signs[producer] for producer in sources.values())}"))
     return signs
 
@@ -204,7 +206,7 @@ def _brings_in(plan: Expression, gold: Expression, names: Sequence[str]) -> bool
     wanted = " ".join(leaf.text for leaf in leaves(gold))
     texts = [_without(leaf.text, names) for leaf in leaves(plan)]
     spans = [(text[: m.start()], m[0].removesuffix("'s")) for text in texts for m in NAME_SPAN.finditer(text)]
-    return any(re.search(r"\W$", before) and not mention(span, wanted) for before, span in spans)
+    return any(re.search(r"\W$", before) and not find_mention(span, wanted) for before, span in spans)
 
 
 def _words(plan: Expression, signs: Sequence[str], names: Sequence[str]) -> dict[str, set[str]]:
@@ -217,7 +219,7 @@ def _words(plan: Expression, signs: Sequence[str], names: Sequence[str]) -> dict
 
 def _without(text: str, names: Sequence[str]) -> str:
     for name in names:
-        while found := mention(name, text):
+        while found := find_mention(name, text):
             text = text.replace(found, " ")
     return text
 

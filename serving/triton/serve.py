@@ -103,7 +103,7 @@ def serve_home(
 
 def drain(home: Path, server: TritonServer) -> None:
     """Takes the executors out of service while the models that they ask are still there: questions in flight are
-    answered, new ones are Unavailable. A server that is told to end refuses the calls of its own questions, too."""
+    answered, new ones are Unavailable. A stopping server would refuse the calls of its own questions, too."""
     if server.poll() is None:
         with ThreadPoolExecutor(len(EXECUTORS)) as threads:
             for name in EXECUTORS:
@@ -175,7 +175,7 @@ class Watchdog:
         self._not_before: dict[str, float] = {}
 
     def look(self) -> None:
-        """Loads again each model that counts as ready and has no process; `report` is told, also when that fails."""
+        """Loads again each model that counts as ready and has no process; `report` gets each result."""
         alive = _commands(self._pid)
         for model in self._models:
             gone = [v for v in repository.served_versions(self._home, model) if not self._has_process(model, v, alive)]

@@ -7,9 +7,9 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotate.names import mention, recased
-from data_gen.annotate.plan import GoldStep, UnplannableError, leaf_order, plan, shape
-from data_gen.annotate.wording import ask, names_of, tidy
+from data_gen.annotate.names import find_mention, recase
+from data_gen.annotate.plan import GoldStep, UnplannableError, find_shape, list_leaves, plan
+from data_gen.annotate.wording import ask, name_answer, tidy
 from revelator.plans import bind, check, leaves, parse, to_letters
 
 
@@ -50,7 +50,7 @@ def decompositions(draw: st.DrawFn) -> list[tuple[int, ...]]:
 
 @given(decompositions())
 def test_every_step_is_one_leaf_and_stands_after_what_it_uses(references: list[tuple[int, ...]]) -> None:
-    order = leaf_order(shape({i: [r - 1 for r in used] for i, used in enumerate(references)}))
+    order = list_leaves(find_shape({i: [r - 1 for r in used] for i, used in enumerate(references)}))
     assert sorted(order) == list(range(len(references)))
     assert all(order.index(r - 1) < order.index(i) for i, used in enumerate(references) for r in used)
 
@@ -120,7 +120,7 @@ def test_every_wording_asks_a_question_about_its_subject() -> None:
     ],
 )
 def test_a_name_says_what_is_asked_for(question: str, name: str) -> None:
-    assert names_of(question)[0] == name
+    assert name_answer(question)[0] == name
 
 
 @pytest.mark.parametrize(
@@ -137,14 +137,14 @@ def test_marks_are_mended_and_words_kept(text: str, tidied: str) -> None:
 
 
 def test_names_are_found_in_the_spelling_of_the_question() -> None:
-    assert mention("Jaulín", "Where is Jaulin?") == "Jaulin"
-    assert mention("It's All", "Is It’S All new?") == "It’S All"
-    assert mention("Ann", "Where is Annaberg?") is None
-    assert recased("who won the indy race in may", "Where may the Indy Race be?") == "who won the Indy Race in may"
+    assert find_mention("Jaulín", "Where is Jaulin?") == "Jaulin"
+    assert find_mention("It's All", "Is It’S All new?") == "It’S All"
+    assert find_mention("Ann", "Where is Annaberg?") is None
+    assert recase("who won the indy race in may", "Where may the Indy Race be?") == "who won the Indy Race in may"
 
 
 @given(st.text(min_size=1), st.text(), st.text())
 def test_a_mention_is_a_part_of_the_text(name: str, before: str, after: str) -> None:
     text = f"{before} {name} {after}"
-    found = mention(name, text)
+    found = find_mention(name, text)
     assert found is None or found in text

@@ -12,12 +12,12 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotate.names import mention
+from data_gen.annotate.names import find_mention
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
-from data_gen.leakage import normalise, question_hash
+from data_gen.leakage import hash_question, normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
-from data_gen.records import examples, records, sub_questions
+from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError
 from revelator.rows import SPLITS, Row, read_manifest, stream_rows
@@ -50,7 +50,7 @@ def all_records(folder: Path) -> list[Row]:
 
 
 def test_a_compound_question_gives_records_of_its_tasks(compound: AnnotatedQuestion) -> None:
-    made = {(r.task, r.completion) for r in records(compound, configured(), compound.id)}
+    made = {(r.task, r.completion) for r in make_records(compound, configured(), compound.id)}
     assert made == {
         ("route", " compound"),
         ("decompose", ' ["Where is Orn?", "Who leads Orn?"]'),
@@ -66,11 +66,11 @@ def test_refine_asks_for_every_next_step_and_end_says_when_to_stop(two_wiki: Pat
     from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
-    refined = {example.input.steps: example.gold for example in examples(question, "refine", 1)}
+    refined = {example.input.steps: example.gold for example in make_examples(question, "refine", 1)}
     assert [gold for _, gold in sorted(refined.items(), key=lambda pair: len(pair[0]))] == [
         step.question for step in question.steps
     ]
-    ended = {len(example.input.steps): example.gold for example in examples(question, "end", 1)}
+    ended = {len(example.input.steps): example.gold for example in make_examples(question, "end", 1)}
     assert ended.pop(len(question.steps)) == "yes"
     assert list(ended.values()) == ["no"]
 
@@ -79,7 +79,7 @@ def test_relevance_is_balanced_and_agrees_with_the_supporting_facts(two_wiki: Pa
     from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
-    made = examples(question, "relevance", 1)
+    made = make_examples(question, "relevance", 1)
     assert Counter(example.gold for example in made)["yes"] == len(made) / 2 > 0
     pages = {step.question: step.title for step in question.steps}
     for example in made:
@@ -93,9 +93,9 @@ def test_steps_of_a_complex_question_are_single_questions(two_wiki: Path) -> Non
     from data_gen.sources.multi_hop import read_two_wiki
 
     question = next(iter(read_two_wiki(two_wiki)))
-    singles = sub_questions(question, 2, 1)
+    singles = make_sub_questions(question, 2, 1)
     assert len(singles) == 2 and {single.route for single in singles} == {"single"}
-    made = {(r.task, r.completion) for single in singles for r in records(single, configured(), question.id)}
+    made = {(r.task, r.completion) for single in singles for r in make_records(single, configured(), question.id)}
     for single in singles:
         assert ("translate_bnf", f" {single.question}") in made and ("refine", f" {single.question}") in made
 
@@ -121,7 +121,7 @@ def test_what_is_written_reads_back_through_the_tasks(config: Path, tmp_path: Pa
         typed, gold = task.parse(record.completion), json.loads(record.gold)
         assert typed == (task.parse(gold) if record.task.startswith("translate") else gold)
         names = json.loads(record.entities) if record.task.startswith("translate") else []
-        assert all(mention(name, record.question) for name in names)
+        assert all(find_mention(name, record.question) for name in names)
         assert bool(record.label) == bool(task.labels)
     counted = Counter((record.split, record.task) for record in made)
     assert {(s, t): n for s, tasks in manifest["counts"]["task"].items() for t, n in tasks.items()} == counted
@@ -147,7 +147,7 @@ def test_the_same_inputs_give_the_same_digest_and_another_seed_another(config: P
 def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: Path, tmp_path: Path) -> None:
     held = tmp_path / "held_out.sha256"
     texts = ["are orn fell and LAKE SEDGE located in the same country", "who is odo of marn s father"]
-    held.write_text("".join(f"{question_hash(text)}  secret-test\n" for text in texts), encoding="utf-8")
+    held.write_text("".join(f"{hash_question(text)}  secret-test\n" for text in texts), encoding="utf-8")
     loaded = load_config(config)
     before = build(loaded, tmp_path / "a")
     after = build(loaded.model_copy(update={"held_out": str(held)}), tmp_path / "b")
@@ -162,7 +162,7 @@ def test_a_held_out_question_and_one_whose_step_is_held_out_are_dropped(config: 
         result = CliRunner().invoke(revelator, command)
         found = json.loads(result.stdout)["found"]
         assert (result.exit_code, bool(found)) == (int(leaked), leaked)
-        assert {question_hash(leak["text"]) for leak in found} == {question_hash(text) for text in texts if leaked}
+        assert {hash_question(leak["text"]) for leak in found} == {hash_question(text) for text in texts if leaked}
 
 
 def test_a_plan_without_steps_whose_leaf_is_held_out_is_dropped(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_a_plan_without_steps_whose_leaf_is_held_out_is_dropped(tmp_path: Path) 
         for name, plan in asked.items()
     ]
     (tmp_path / "w.jsonl").write_text("".join(json.dumps(row.to_json()) + "\n" for row in rows))
-    (tmp_path / "held.sha256").write_text(f"{question_hash('who wrote MARN')}  secret-test\n")
+    (tmp_path / "held.sha256").write_text(f"{hash_question('who wrote MARN')}  secret-test\n")
     source = {"format": "world", "path": str(tmp_path / "w.jsonl"), "sub_questions": 0}
     made = build(configured(sources=[source], held_out=str(tmp_path / "held.sha256")), tmp_path / "set")
     assert made["dropped"] == {"held out (secret-test)": 1}
@@ -277,7 +277,7 @@ def test_a_build_without_records_says_why(write, tmp_path: Path) -> None:
 
 def test_the_card_speaks_of_held_out_questions_where_they_were_named(config: Path, tmp_path: Path) -> None:
     held = tmp_path / "held_out.sha256"
-    held.write_text(f"{question_hash('Who?')}  mine\n")
+    held.write_text(f"{hash_question('Who?')}  mine\n")
     for hashes, sentence in ((str(held), "held out for measuring (`"), (None, "names no questions that are held out")):
         build(load_config(config).model_copy(update={"held_out": hashes}), tmp_path / "set")
         assert sentence in (tmp_path / "set/README.md").read_text()
@@ -394,9 +394,9 @@ def test_the_published_files_give_valid_plans_for_nearly_every_question(tmp_path
     assert {"A", "A * B", "A + B", "A * B + C * D", "(A + B) * C"} <= shapes
 
 
-def test_the_row_that_the_readme_shows_is_kept(tmp_path: Path) -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
-    row = json.loads(readme.split("```json\n")[1].split("```")[0])
+def test_the_row_that_the_documents_show_is_kept(tmp_path: Path) -> None:
+    page = (Path(__file__).parents[2] / "docs/your-data.md").read_text(encoding="utf-8")
+    row = json.loads(page.split("```json\n")[1].split("```")[0])
     (tmp_path / "mine.jsonl").write_text(json.dumps(row) + "\n")
     config = configured(sources=[{"format": "world", "path": str(tmp_path / "mine.jsonl")}])
     manifest = build(config, tmp_path / "set")

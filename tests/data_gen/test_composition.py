@@ -13,10 +13,10 @@ from click.testing import CliRunner
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from data_gen.annotate.wording import DOERS, asked_relations, words_of
-from data_gen.augment.clauses import DID, DOES, clause
+from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
+from data_gen.augment.clauses import DID, DOES, read_clause
 from data_gen.augment.composition import ComposeConfig, Composer
-from data_gen.leakage import question_hash
+from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from revelator import plans
@@ -41,7 +41,7 @@ SINGLE = [
 MUSIQUE = {"A * B", "A * B * C", "A * B * C * D", "(A + B) * C", "(A * B + C) * D", "(A + B) * C * D"}
 CHANGED = {"did", "does", "born", *DID, *DOES, *DOERS}  # what a phrase says in another form
 
-clauses = [found for text in SINGLE if (found := clause(text))]
+clauses = [found for text in SINGLE if (found := read_clause(text))]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +60,7 @@ clauses = [found for text in SINGLE if (found := clause(text))]
     ],
 )
 def test_a_phrase_stands_for_the_answer(text: str, phrase: str) -> None:
-    found = clause(text)
+    found = read_clause(text)
     assert found and phrase in [said for _, said in found.phrases]
 
 
@@ -68,12 +68,12 @@ def test_a_phrase_stands_for_the_answer(text: str, phrase: str) -> None:
     "text", ["", "who", "girl from the video", "who {x} of marn", "who won (twice) in marn", "what is 3 + 4 of marn"]
 )
 def test_a_question_that_no_rule_reads_is_left(text: str) -> None:
-    assert clause(text) is None
+    assert read_clause(text) is None
 
 
 @pytest.mark.parametrize("text", SINGLE)
 def test_spans_stand_once_in_the_question_and_in_each_phrase_and_apart(text: str) -> None:
-    found = clause(text)
+    found = read_clause(text)
     assert found
     for said in (found.question, *(phrase for _, phrase in found.phrases)):
         places = sorted((said.index(span), said.index(span) + len(span)) for span in found.spans)
@@ -87,9 +87,9 @@ def test_a_drawing_has_a_graph_of_musique_and_keeps_the_questions_words(seed: in
     assume(drawn)  # in so small a pool a question may come twice
     plan = plans.parse(drawn.expression)
     assert plans.to_letters(plan) in MUSIQUE and not plans.check(plan) and not plans.doubts(plan)
-    said = set(words_of(drawn.question))
+    said = set(split_words(drawn.question))
     for leaf in plans.leaves(plan)[:-1]:  # the last one is a question, the others have become phrases
-        words = set(words_of(re.sub(r"\{\w+\}", "", leaf.text))) - CHANGED
+        words = set(split_words(re.sub(r"\{\w+\}", "", leaf.text))) - CHANGED
         assert words <= said | {"who", "what", "which", "where", "when", "is", "was", "in", "on", "to"}
     for name in NAMES:
         leaves = [leaf.text for leaf in plans.leaves(plan) if name in leaf.text]
@@ -114,7 +114,7 @@ def config(tmp_path: Path) -> Path:
     questions, names, held = tmp_path / "single.jsonl", tmp_path / "names.txt", tmp_path / "held.sha256"
     questions.write_text("".join(json.dumps({"question": q, "answer": "x"}) + "\n" for q in [*SINGLE, "held of marn"]))
     names.write_text("".join(f"Name of {i // 26 * 'a'}{chr(97 + i % 26)}\n" for i in range(120)))
-    held.write_text(f"{question_hash(SINGLE[2])}  test-set\n")
+    held.write_text(f"{hash_question(SINGLE[2])}  test-set\n")
     path = tmp_path / "compose.yaml"
     path.write_text(
         f"name: composed\nsize: 60\nnames: {names}\nheld_out: {held}\nsources: [{{format: pairs, path: {questions}}}]\n"
@@ -168,7 +168,7 @@ def test_what_cannot_be_composed_from_is_refused_and_leaves_nothing(
 def relations(tmp_path: Path, config: Path) -> set[str]:
     """Hashes of the question for every relation of every name."""
     names = (tmp_path / "names.txt").read_text().splitlines()
-    return {question_hash(ask.replace("{x}", name)) for ask in asked_relations() for name in names}
+    return {hash_question(ask.replace("{x}", name)) for ask in list_relation_questions() for name in names}
 
 
 def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[str], tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
         run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(out)], catch_exceptions=False)
         assert run.exit_code == 0
         expressions = [plans.parse(row.expression) for row in read_world(out)]
-        leaves.append({question_hash(leaf.text) for each in expressions for leaf in plans.leaves(each)})
+        leaves.append({hash_question(leaf.text) for each in expressions for leaf in plans.leaves(each)})
     assert leaves[0] & relations and not leaves[1] & relations
 
 

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.inspection import diff
+from data_gen.inspection import compare_sets
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.errors import DataError
@@ -44,7 +44,7 @@ def run(*arguments: object) -> Any:
 
 def test_two_builds_of_one_configuration_hold_the_same(make: Make, world: list[dict[str, Any]]) -> None:
     old, new = make("old", world), make("new", world)
-    assert diff(old, new)["same"]
+    assert compare_sets(old, new)["same"]
     ran = run(old, new)
     assert ran.exit_code == 0 and "hold the same" in " ".join(ran.stdout.split())
 
@@ -55,7 +55,7 @@ def test_records_are_counted_by_task_and_source(make: Make, world: list[dict[str
     now = {**changed, "route": "single", "expression": changed["question"]}
     old = make("old", [row for row in world if row is not came])
     new = make("new", [now if row is changed else row for row in world if row is not gone])
-    found = diff(old, new, 1000)
+    found = compare_sets(old, new, 1000)
     assert found["records"]["task"]["route"] == {"added": 1, "removed": 1, "changed": 1}
     assert found["questions"] == {"added": 1, "removed": 1} and not found["moved"] and not found["config"]
     assert [name for name in found["hashes"] if not name.startswith("input ")] == []
@@ -70,7 +70,7 @@ def test_records_are_counted_by_task_and_source(make: Make, world: list[dict[str
 
 def test_the_difference_the_other_way_round_is_the_inverse(make: Make, world: list[dict[str, Any]]) -> None:
     old, new = make("old", world[:30]), make("new", world[5:], tasks={"relevance": {"per_question": 2}})
-    there, back = diff(old, new), diff(new, old)
+    there, back = compare_sets(old, new), compare_sets(new, old)
     for name, rows in there["records"]["task"].items():
         other = back["records"]["task"][name]
         assert (rows["added"], rows["removed"], rows["changed"]) == (other["removed"], other["added"], other["changed"])
@@ -83,7 +83,7 @@ def test_a_question_in_another_split_is_a_warning_under_any_id(make: Make, world
     by_id, by_text = {**train[0], "split": "dev"}, {**train[1], "id": "new", "split": "test"}
     moved = [by_id, by_text, train[2], *(row for row in world if row not in train)]
     old, new = make("old", world), make("new", moved)
-    found = diff(old, new)
+    found = compare_sets(old, new)
     assert found["moved"] == {"train → dev": 1, "train → test": 1}
     assert {sample["question"] for sample in found["samples"]["moved"]} == {train[0]["question"], train[1]["question"]}
     ran = run(old, new)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from data_gen.leakage import question_hash
+from data_gen.leakage import hash_question
 from data_gen.world.generate import generate
 from revelator.cli import revelator
 from revelator.errors import DataError
@@ -27,7 +27,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def leaks(held: list[str], folder: Path, *places: Path) -> dict[str, Any]:
     """What the command reports of `places` when the questions `held` are held out; its status says whether it found."""
-    lines = [f"{question_hash(text)}  secret-test\n" for text in held]
+    lines = [f"{hash_question(text)}  secret-test\n" for text in held]
     (folder / "held.sha256").write_text("".join(lines), encoding="utf-8")
     arguments = ["data", "leaks", *map(str, places), "--held-out", str(folder / "held.sha256"), "--json"]
     result = CliRunner().invoke(revelator, arguments)
@@ -39,9 +39,9 @@ def leaks(held: list[str], folder: Path, *places: Path) -> dict[str, Any]:
 
 
 def test_every_question_that_grpo_reads_of_a_world_is_looked_at(world: Path, tmp_path: Path) -> None:
-    read = {question_hash(text): text for text in read_answers(world)}
+    read = {hash_question(text): text for text in read_answers(world)}
     report = leaks(list(read.values()), tmp_path, world)
-    assert {question_hash(leak["text"]) for leak in report["found"]} == set(read)
+    assert {hash_question(leak["text"]) for leak in report["found"]} == set(read)
     assert report["records"] == 60 and {leak["held_out"] for leak in report["found"]} == {"secret-test"}
 
 
@@ -67,7 +67,7 @@ def test_questions_parts_leaves_and_passages_of_rows_are_looked_at_and_each_is_t
     (tmp_path / "questions.jsonl").write_text(json.dumps(row) + "\n")
     held = ["who sent it out", "Who made Tin-Comet?", "is it used to write with", row["question"], "A feather"]
     found = leaks(held, tmp_path, tmp_path)["found"]
-    assert sorted(question_hash(leak["text"]) for leak in found) == sorted(map(question_hash, held))
+    assert sorted(hash_question(leak["text"]) for leak in found) == sorted(map(hash_question, held))
     assert {leak["id"] for leak in found} == {"mine:1"}
 
 
@@ -103,7 +103,7 @@ def test_a_question_is_found_within_a_line(text: str, tmp_path: Path) -> None:
 
 def test_what_is_found_before_a_broken_row_is_told(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").write_text('{"question": "Who leads Marn?"}\n{"question": \n')
-    (tmp_path / "held.sha256").write_text(f"{question_hash('Who leads Marn?')}  secret-test\n")
+    (tmp_path / "held.sha256").write_text(f"{hash_question('Who leads Marn?')}  secret-test\n")
     command = ["data", "leaks", str(tmp_path / "rows.jsonl"), "--held-out", str(tmp_path / "held.sha256")]
     result = CliRunner().invoke(revelator, command)
     assert "line 1: secret-test: Who leads Marn?" in result.stdout and isinstance(result.exception, DataError)

@@ -8,7 +8,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.leakage import Digests, Gate, digest, leaks, load_held_out, normalise, question_digest, question_hash
+from data_gen.leakage import (
+    Digests,
+    Gate,
+    digest_question,
+    digest_text,
+    find_leak,
+    hash_question,
+    load_held_out,
+    normalise,
+)
 from revelator.errors import DataError
 
 
@@ -39,13 +48,13 @@ def test_a_held_out_file_is_read_by_hash_two_spaces_and_set_name(tmp_path: Path)
     path = tmp_path / "held_out.sha256"
     path.write_text(f"{hashlib.sha256(b'who made the plover').hexdigest()}  birds-test\n", encoding="utf-8")
     held_out = load_held_out(path)
-    assert leaks(held_out, "Where?", "WHO made the Plover??") == "birds-test"
-    assert leaks(held_out, "Who made the Plovers?") is None
+    assert find_leak(held_out, "Where?", "WHO made the Plover??") == "birds-test"
+    assert find_leak(held_out, "Who made the Plovers?") is None
 
 
 def test_a_line_that_is_no_hash_is_named(tmp_path: Path) -> None:
     path = tmp_path / "held_out.sha256"
-    path.write_text(f"{question_hash('a')}  x\nnothing here\n", encoding="utf-8")
+    path.write_text(f"{hash_question('a')}  x\nnothing here\n", encoding="utf-8")
     with pytest.raises(DataError) as caught:
         load_held_out(path)
     assert caught.value.where == f"{path}, line 2"
@@ -55,7 +64,7 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     gate = Gate()
 
     def admit(identity: str, text: str) -> str | None:
-        return gate.admit(digest(identity), question_digest(text))
+        return gate.admit(digest_text(identity), digest_question(text))
 
     assert admit("1", "Who made it?") is None
     assert admit("2", "who made IT") == "question seen before"

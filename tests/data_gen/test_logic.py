@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotate.validation import query_fault
+from data_gen.annotate.validation import check_query
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.leakage import normalise
@@ -19,11 +19,11 @@ from data_gen.sources.logic_questions import (
     FREE,
     SOURCE,
     Shares,
-    combinations,
-    drawn,
-    filled,
-    logical_questions,
-    templates,
+    draw_combinations,
+    draw_query,
+    fill_template,
+    list_templates,
+    make_logical_questions,
 )
 from data_gen.sources.logic_topics import (
     Topic,
@@ -61,14 +61,14 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def questions(corpus: Path) -> list[AnnotatedQuestion]:
-    return list(logical_questions(read_topics(corpus), 600, 5, Shares(0.2, 0.1), "places"))
+    return list(make_logical_questions(read_topics(corpus), 600, 5, Shares(0.2, 0.1), "places"))
 
 
 @pytest.mark.parametrize("free", [False, True])
 def test_a_wording_names_every_topic_and_keeps_what_its_query_means(free: bool) -> None:
     rng = random.Random(3)
-    queries = [filled(template, TEXTS[:3]) for template in templates()]
-    queries += [drawn(TEXTS[:size], rng) for size in (4, 5, 6) for _ in range(20)]
+    queries = [fill_template(template, TEXTS[:3]) for template in list_templates()]
+    queries += [draw_query(TEXTS[:size], rng) for size in (4, 5, 6) for _ in range(20)]
     for query in queries:
         worded = word(query, rng, free)
         names = [name.lower() for name in terms(query)]
@@ -80,8 +80,8 @@ def test_a_wording_names_every_topic_and_keeps_what_its_query_means(free: bool) 
 
 def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_held_out_ones() -> None:
     rng = random.Random(4)
-    for template in templates():
-        query = filled(template, TEXTS[:3])
+    for template in list_templates():
+        query = fill_template(template, TEXTS[:3])
         assert len({word(query, rng).form for _ in range(230)}) > 200
     trained = {word(query, rng).form for _ in range(1000)}
     assert not trained & {word(query, rng, free=True).form for _ in range(300)}
@@ -96,21 +96,21 @@ def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_hel
 )
 def test_a_wording_that_could_be_read_in_two_ways_is_not_used(template: str, questions: set[str]) -> None:
     rng = random.Random(5)
-    found = {word(filled(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(3000)}
+    found = {word(fill_template(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(3000)}
     assert not {question.lower() for question in questions} & found
 
 
 def test_a_topic_with_a_word_of_the_language_of_queries_is_quoted() -> None:
     rng = random.Random(6)
-    query = filled("{0} OR {1}", ("Salt and Iron", "kilns"))
+    query = fill_template("{0} OR {1}", ("Salt and Iron", "kilns"))
     assert all('"salt and iron"' in word(query, rng).question.lower() for _ in range(50))
 
 
 def test_a_hard_negative_is_one_term_away_from_a_match() -> None:
     rng = random.Random(7)
-    for template in templates():
-        query = filled(template, TEXTS[:3])
-        positives, negatives = combinations(query, rng)
+    for template in list_templates():
+        query = fill_template(template, TEXTS[:3])
+        positives, negatives = draw_combinations(query, rng)
         rows = list(itertools.product((True, False), repeat=3))
         matching = [row for row in rows if holds(query, dict(zip(terms(query), row, strict=True)))]
         assert positives and set(positives) <= set(matching) and len(positives) <= 3
@@ -135,8 +135,8 @@ def test_free_wordings_are_outside_training(questions: list[AnnotatedQuestion]) 
 
 def test_the_same_arguments_give_the_same_questions(corpus: Path, questions: list[AnnotatedQuestion]) -> None:
     topics = read_topics(corpus)
-    assert list(logical_questions(topics, 600, 5, Shares(0.2, 0.1), "places")) == questions
-    other = list(logical_questions(topics, 600, 6, Shares(0.2, 0.1), "places"))
+    assert list(make_logical_questions(topics, 600, 5, Shares(0.2, 0.1), "places")) == questions
+    other = list(make_logical_questions(topics, 600, 6, Shares(0.2, 0.1), "places"))
     assert len({q.question for q in other} & {q.question for q in questions}) < 10
 
 
@@ -146,7 +146,7 @@ def test_every_question_passes_the_validator_and_its_documents_are_what_they_say
     said = {topic.text.lower(): topic.said for topic in read_topics(corpus)}
     for question in questions:
         query = parse(question.query)
-        assert query_fault(question) is None and check(query) == ()
+        assert check_query(question) is None and check(query) == ()
         sentences = {term: said[min((t for t in said if t in term.lower()), key=len)] for term in terms(query)}
         for passage in question.passages:
             about = {term: text[:60] in passage.text for term, text in sentences.items()}
@@ -194,7 +194,7 @@ def test_a_query_that_asks_for_something_else_is_dropped() -> None:
         ('"kilns" AND NOT "kilns"', "does not check"),
         ('"ovens"', "not in the question"),
     ):
-        fault = query_fault(AnnotatedQuestion(**{**vars(row), "query": query}))
+        fault = check_query(AnnotatedQuestion(**{**vars(row), "query": query}))
         assert fault and reason in fault
 
 

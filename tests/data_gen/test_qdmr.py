@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from data_gen.annotate.plan import UnplannableError, plan
-from data_gen.annotate.qdmr import gold_steps
-from data_gen.annotate.wording import plural, singular
+from data_gen.annotate.qdmr import read_gold_steps
+from data_gen.annotate.wording import to_plural, to_singular
 from revelator.plans import bind, check, leaves, parse, render
 
 
 def expression(decomposition: str, question: str = "Which?") -> str:
-    return plan(question, gold_steps(decomposition), "seed").expression
+    return plan(question, read_gold_steps(decomposition), "seed").expression
 
 
 @pytest.mark.parametrize(
@@ -162,5 +162,5 @@ def test_whatever_is_planned_checks_and_binds_and_leaves_no_mark_behind(decompos
     ("one", "many"), [("flight", "flights"), ("city", "cities"), ("person", "people"), ("match", "matches")]
 )
 def test_nouns_have_one_singular_and_one_plural(one: str, many: str) -> None:
-    assert (plural(one), singular(many), plural(many), singular(one)) == (many, one, many, one)
-    assert plural(f"{one}_2") == f"{many}_2"
+    assert (to_plural(one), to_singular(many), to_plural(many), to_singular(one)) == (many, one, many, one)
+    assert to_plural(f"{one}_2") == f"{many}_2"

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.augment.rewording import ORDERS, in_other_words, reworded
+from data_gen.augment.rewording import ORDERS, reword, reword_text
 from data_gen.augment.rewording import QUESTIONS as ASKED_WITH
 from data_gen.questions import AnnotatedQuestion
 
@@ -30,18 +30,18 @@ QUESTIONS = st.sampled_from([SPOUSE, PRISON, SCHOOL])
 
 def forms(question: str, names: list[str]) -> set[str]:
     """Every other way to ask it; whatever opens an order or a question about a question is "…"."""
-    drawn = {in_other_words(question, names, random.Random(seed)) for seed in range(400)} - {question}
+    drawn = {reword_text(question, names, random.Random(seed)) for seed in range(400)} - {question}
     opened = re.compile(rf"(?:{'|'.join([*ORDERS, *ASKED_WITH])}) (.+)[.?]")
     return {f"… {match[1]}" if (match := opened.fullmatch(text)) else text for text in drawn}
 
 
 @given(QUESTIONS, st.integers())
 def test_only_the_words_of_the_question_change_and_its_names_stay(question: AnnotatedQuestion, seed: int) -> None:
-    other = reworded(question, random.Random(seed))
+    other = reword(question, random.Random(seed))
     assert replace(other, question=question.question) == question
     name = next(name for name in ("UHF", "Orn Prison", "Ada Quill") if name in question.question)
     assert name in other.question
-    assert other == reworded(question, random.Random(seed))
+    assert other == reword(question, random.Random(seed))
 
 
 @pytest.mark.parametrize(
@@ -146,4 +146,4 @@ def test_a_way_that_loses_a_name_is_not_taken() -> None:
 
 def test_a_single_question_is_its_own_plan_and_stays() -> None:
     single = replace(asked("Who is the producer of UHF?", "Who is the producer of UHF?"), route="single")
-    assert all(reworded(single, random.Random(seed)) == single for seed in range(100))
+    assert all(reword(single, random.Random(seed)) == single for seed in range(100))

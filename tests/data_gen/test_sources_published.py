@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_gen.annotate.validation import first_fault
+from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
 from data_gen.questions import AnnotatedQuestion
@@ -207,7 +207,7 @@ def test_fanoutqa_gives_a_producer_and_a_consumer_for_each_of_its_values(write) 
         ("How old is Ada Quill?", "61", "Ada Quill"),
         ("How old is Bo Sedge?", "58", ""),
     ]
-    assert question.answers == ("61", "58") and first_fault(question, 0.5) is None
+    assert question.answers == ("61", "58") and find_fault(question, 0.5) is None
 
 
 def test_questions_about_members_that_the_whole_question_does_not_name_give_no_plan(write) -> None:

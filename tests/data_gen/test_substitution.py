@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_gen.annotate.names import shared_names
-from data_gen.annotate.validation import replay_fault
+from data_gen.annotate.names import find_shared_names
+from data_gen.annotate.validation import check_replay
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import DataError
@@ -34,8 +34,8 @@ POOL = st.permutations(["Una Vale", "The Reed", "Kiln 9", "Marn & Co.", "Ost", "
 
 def test_names_are_found_whole_and_longest_first() -> None:
     texts = ["Who is the King of Marn?", "When did Ada Quill die?"]
-    assert shared_names("Did the King of Marn meet Ada Quill?", texts) == ["King of Marn", "Ada Quill"]
-    assert shared_names("Who met Ada?", ["Who is Adam?"]) == []
+    assert find_shared_names("Did the King of Marn meet Ada Quill?", texts) == ["King of Marn", "Ada Quill"]
+    assert find_shared_names("Who met Ada?", ["Who is Adam?"]) == []
 
 
 @given(POOL, st.integers())
@@ -44,7 +44,7 @@ def test_new_names_stand_in_question_plan_and_steps_alike(pool: list[str], seed:
     assert renamed is not None
     assert "Tin Comet" not in str(renamed) and "Orn" not in str(renamed)
     assert to_letters(parse(renamed.expression)) == to_letters(parse(QUESTION.expression))
-    assert replay_fault(renamed) is None
+    assert check_replay(renamed) is None
     (new,) = renamed.entities
     assert new in renamed.question and new in renamed.steps[0].question
 

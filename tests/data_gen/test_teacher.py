@@ -15,7 +15,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.leakage import question_hash
+from data_gen.leakage import hash_question
 from data_gen.teacher.chats import Prompts
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError, ServingError, Unavailable
@@ -275,7 +275,7 @@ def test_no_more_calls_are_made_than_the_rates_allow(run: Run, teacher: Teacher)
 
 
 def test_held_out_questions_are_never_sent(run: Run, teacher: Teacher, server: Server, tmp_path: Path) -> None:
-    (tmp_path / "held").write_text(f"{question_hash(question(2))}  mine\n")
+    (tmp_path / "held").write_text(f"{hash_question(question(2))}  mine\n")
     manifest = run(held_out=str(tmp_path / "held"))
     assert question(2) not in json.dumps(server.requests)
     assert manifest["teaching"]["not kept, held out (mine)"] == "1"

@@ -12,7 +12,7 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
-from data_gen.annotate.validation import first_fault
+from data_gen.annotate.validation import find_fault
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.teacher.chats import Prompts, last_line
@@ -95,7 +95,7 @@ def test_with_a_plan_the_steps_are_its_questions_answered_from_the_passages(serv
         ("Who founded Harrow Pictures?", "Ada Quill", "Harrow Pictures"),
     ]
     assert {p.title for p in question.passages if p.relevant} == {"Tin Comet", "Harrow Pictures"}
-    assert first_fault(question, 0.5) is None
+    assert find_fault(question, 0.5) is None
     assert {r.task for r in records(tmp_path)} == {"route", "translate_bnf", "refine", "end", "relevance"}
 
 
@@ -221,7 +221,7 @@ def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(
     topics = {split: {q.entities[0] for q in made if q.split == split} for split in SPLITS}
     assert len(set.union(*topics.values())) == 11
     for question in made:
-        assert first_fault(question, 0.5) is None
+        assert find_fault(question, 0.5) is None
         assert all(question.entities[0] in part for part in question.parts)
         assert all(step.answer in question.passages[0].text for step in question.steps)
         assert not any("owns" in part or "old" in part for part in question.parts)

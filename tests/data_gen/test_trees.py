@@ -13,16 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from llguidance import LLMatcher, LLTokenizer
 
-from data_gen.annotate.trees import call_of, is_writable, tree
-from data_gen.annotate.validation import tree_fault
+from data_gen.annotate.trees import is_writable, read_call, render_tree
+from data_gen.annotate.validation import check_tree
 from data_gen.augment.substitution import substitute_names
 from data_gen.questions import AnnotatedQuestion
-from data_gen.records import sub_questions
+from data_gen.records import make_sub_questions
 from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
-from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
+from revelator.plans.art import Art, Call, Filter, Relate, Search, check, number_nodes, parse, render, to_tree
 from revelator.plans.json_decoding import art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
@@ -92,7 +92,7 @@ def test_a_comparison_ends_in_a_node_that_names_what_is_compared(two_wiki: Path)
     ],
 )
 def test_free_words_call_for_an_operator(text: str, call: Call) -> None:
-    assert call_of(text) == call
+    assert read_call(text) == call
 
 
 def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
@@ -103,8 +103,8 @@ def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
         art = parse(question.tree)
         assert check(art) == () and render(art) == question.tree and art.question == question.question
         assert accepted(matcher, question.tree)
-        assert tree_fault(question) is None
-    ends = {question.operation.split(" ")[0]: numbered(parse(question.tree))[-1].node for question in asked}
+        assert check_tree(question) is None
+    ends = {question.operation.split(" ")[0]: number_nodes(parse(question.tree))[-1].node for question in asked}
     assert {name for name, node in ends.items() if not node.is_direct} == {"none", "list", "both"}
     counts = [parse(question.tree) for question in asked if question.operation.startswith("count_")]
     assert counts and all(isinstance(art.children[-2].call, Filter) for art in counts)
@@ -118,12 +118,12 @@ def test_real_gold_trees_can_be_written(matcher: LLMatcher) -> None:
     have = Counter(question.source for question in [*musique, *wiki] if question.tree)
     assert have["musique"] > 0.99 * len(musique) and have["2wiki"] > 0.99 * len(wiki)
     for question in [*musique[::20], *wiki[::40]]:
-        assert accepted(matcher, question.tree) and tree_fault(question) is None
+        assert accepted(matcher, question.tree) and check_tree(question) is None
 
 
 def test_a_step_asked_on_its_own_is_one_node(musique: Path) -> None:
     [question, _] = questions(list(read_musique(musique)))
-    singles = {single.question: parse(single.tree) for single in sub_questions(question, 2, 0)}
+    singles = {single.question: parse(single.tree) for single in make_sub_questions(question, 2, 0)}
     assert singles == {
         (asked := "Which company distributed the film Tin Comet?"): Art(asked, Relate("Tin Comet", "distributed by")),
         (asked := "Who founded Harrow Pictures?"): Art(asked, Relate("Harrow Pictures", "founded by")),
@@ -137,11 +137,11 @@ def test_new_names_stand_in_the_tree_as_in_question_and_plan(pool: list[str], se
     plan = "When was Salt Road released? + When was Ember Lane released?"
     names = ("Salt Road", "Ember Lane")
     question = AnnotatedQuestion("1", "s", "l", "train", asked, "complex", plan, entities=names)
-    renamed = substitute_names(replace(question, tree=tree(asked, nodes)), pool, random.Random(seed))
+    renamed = substitute_names(replace(question, tree=render_tree(asked, nodes)), pool, random.Random(seed))
     assert renamed is not None
     first, second = renamed.entities
     art = parse(renamed.tree)
-    assert art.question == renamed.question and tree_fault(renamed) is None
+    assert art.question == renamed.question and check_tree(renamed) is None
     assert art.children[0] == Art(f"When was {first} released?", Relate(first, "date"))
     assert art.children[1].call == Search(second)
 
@@ -163,13 +163,13 @@ def test_what_is_called_writable_is_what_the_grammar_accepts(matcher: LLMatcher,
 
 
 def test_a_text_that_no_decoder_can_write_gives_no_tree() -> None:
-    assert tree("What is [sic]?", [Art("Who is Ada?", Search("Ada"))]) == ""
-    assert tree_fault(replace(WHOLE, tree='{"question": "a"}')) == "tree does not parse (way)"
-    assert tree_fault(replace(WHOLE, tree='{"question":"a", "direct": true}')) == "tree is not canonical"
+    assert render_tree("What is [sic]?", [Art("Who is Ada?", Search("Ada"))]) == ""
+    assert check_tree(replace(WHOLE, tree='{"question": "a"}')) == "tree does not parse (way)"
+    assert check_tree(replace(WHOLE, tree='{"question":"a", "direct": true}')) == "tree is not canonical"
     named = render(Art("a", children=(Art("b [1]", Search("c")),)))
-    assert tree_fault(replace(WHOLE, tree=named)) == "tree does not check (reference)"
+    assert check_tree(replace(WHOLE, tree=named)) == "tree does not check (reference)"
     bracketed = render(Art("a [[1]]", Search("c")))
-    assert tree_fault(replace(WHOLE, tree=bracketed)) == "tree names what a decoder cannot"
+    assert check_tree(replace(WHOLE, tree=bracketed)) == "tree names what a decoder cannot"
 
 
 WHOLE = AnnotatedQuestion("1", "s", "l", "train", "Who is Ada?", "single", "Who is Ada?")

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
 from data_gen.world.generate import generate
-from data_gen.world.graph import relations
-from data_gen.world.terms import Asked, echoing
+from data_gen.world.graph import load_relations
+from data_gen.world.terms import Asked, echo_wording
 from revelator.cli import revelator
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file
@@ -57,7 +57,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 
 
 def _templates() -> Iterator[tuple[str, str, re.Pattern[str]]]:
-    for relation in relations().values():
+    for relation in load_relations().values():
         for wording in (*relation.ask, *relation.one):
             escaped = re.escape(wording.question)
             for mark in "xy":
@@ -307,9 +307,9 @@ def test_a_question_names_each_of_its_entities(world: World) -> None:
     ],
 )
 def test_what_a_question_says_of_a_thing_decides_how_the_plan_asks_for_it(relation: str, said: str, asked: str) -> None:
-    chosen = relations()[relation]
+    chosen = load_relations()[relation]
     drawn = [Asked(chosen, wording, (), (), "") for wording in chosen.ask]
-    assert {term.wording.question for term in echoing(drawn, said)} == {asked}
+    assert {term.wording.question for term in echo_wording(drawn, said)} == {asked}
 
 
 def test_a_question_of_the_same_words_about_other_names_has_the_same_plan(tmp_path: Path) -> None:

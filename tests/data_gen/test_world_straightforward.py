@@ -7,7 +7,7 @@ import re
 
 import pytest
 
-from data_gen.world.names import Names, vocabulary
+from data_gen.world.names import Names, load_vocabulary
 from data_gen.world.straightforward import draw, words
 
 
@@ -61,7 +61,7 @@ def test_letters_and_words_are_counted(drawn) -> None:
 
 
 def test_a_choice_names_the_one_option_of_its_kind(drawn) -> None:
-    things = vocabulary()["things"]
+    things = load_vocabulary()["things"]
     for (kind, listed), answer in matching(drawn, r"Which of these is an? (.+): (.+)\?"):
         assert [option for option in re.split(", | or ", listed) if option in things[kind]] == [answer]
 
@@ -73,6 +73,6 @@ def test_a_person_who_is_older_was_born_earlier(drawn) -> None:
 
 
 def test_units_are_converted(drawn) -> None:
-    factors = {(large, small): factor for large, small, factor in vocabulary()["units"]}
+    factors = {(large, small): factor for large, small, factor in load_vocabulary()["units"]}
     for (n, large, small), answer in matching(drawn, r"Convert (\d+) (\w+) to (\w+)\."):
         assert int(answer) == int(n) * factors[large, small]

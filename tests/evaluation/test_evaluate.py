@@ -231,7 +231,7 @@ def test_a_run_goes_on_only_with_what_it_was_begun_with(tmp_path: Path, index: P
 
 
 def test_the_template_benchmark_of_itlr_is_a_run_with_its_negations(tmp_path: Path) -> None:
-    from tests.serving.toy_encoder import write_encoder
+    from tests.serving.retrieval.toy_encoder import write_encoder
 
     found = {}
     model = str(write_encoder(tmp_path / "encoder"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from data_gen.annotate.names import planned_names
+from data_gen.annotate.names import find_planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
@@ -103,7 +103,7 @@ def test_a_gold_plan_matches_itself_and_no_plan_of_other_names(tmp_path: Path) -
     generate(60, 4, tmp_path / "world")
     found = [q for q in read_world(tmp_path / "world") if isinstance(q, AnnotatedQuestion) and q.expression]
     for question in found:
-        gold, names = plan(question.expression), planned_names(question)
+        gold, names = plan(question.expression), find_planned_names(question)
         assert names and arguments_match(gold, gold, names) and names_copied(gold, question.question, names)
         assert not names_copied(plan("Who is it?"), question.question, names)
         if len(leaves(gold)) > 1:

@@ -17,7 +17,7 @@ from serving.protocols import Completion
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
 from serving.triton.inside.retriever import Search, search
 from tests.serving.executor.world import Toy
-from tests.serving.toy_encoder import write_encoder
+from tests.serving.retrieval.toy_encoder import write_encoder
 
 
 class Model:

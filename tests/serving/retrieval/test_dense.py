@@ -1,0 +1,342 @@
+"""Dense and hybrid indexes: FAISS kinds, models that are refused, resumed builds, logical search of real indexes."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import random
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import faiss
+import numpy as np
+import pytest
+
+pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
+
+from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
+from revelator.plans.logic import parse
+from serving.retrieval import Index, IndexSettings, build_index, read_manifest
+from serving.retrieval.logic import compose
+from serving.retrieval.logical_search import (
+    LogicalSettings,
+    positive_text,
+    rank_logical,
+    search_logical,
+    sparse_scores,
+)
+from tests.serving.retrieval.toy_encoder import WORDS, write_encoder
+
+ROWS = [
+    {"id": "both", "title": "red cat", "text": "a red cat and a blue dog"},
+    {"id": "cat", "title": "cat", "text": "red cat"},
+    {"id": "dog", "title": "dog", "text": "blue dog"},
+    {"id": "fish", "title": "fish", "text": "silver fish in the sea"},
+]
+
+
+@pytest.fixture(scope="module")
+def encoder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(write_encoder(tmp_path_factory.mktemp("encoder")))
+
+
+@pytest.fixture(scope="module")
+def index(encoder: str, tmp_path_factory: pytest.TempPathFactory) -> Index:
+    folder = tmp_path_factory.mktemp("hybrid")
+    corpus = write_jsonl(folder / "c.jsonl", ROWS)
+    build_index([corpus], folder / "ix", IndexSettings(kind="hybrid", model=encoder))
+    return Index.open(folder / "ix")
+
+
+def write_jsonl(path: Path, rows: list[dict]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def many(count: int, seed: int = 0) -> list[dict]:
+    rng, words = random.Random(seed), sorted(set(WORDS.split()))
+    return [{"id": str(i), "title": rng.choice(words), "text": " ".join(rng.choices(words, k=6))} for i in range(count)]
+
+
+def test_the_nearest_passages_come_first_with_their_cosine(encoder: str, tmp_path: Path) -> None:
+    build_index([write_jsonl(tmp_path / "c.jsonl", ROWS)], tmp_path / "ix", IndexSettings(kind="dense", model=encoder))
+    opened = Index.open(tmp_path / "ix")
+    found = opened.search("cat red cat", 2)
+    assert [p.id for p in found] == ["cat", "both"]
+    assert found[0].score == pytest.approx(1.0)
+    assert isinstance(opened.vectors.matrix, np.memmap)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
+def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
+    encoder: str, tmp_path: Path, kind: str
+) -> None:
+    corpus = write_jsonl(tmp_path / "c.jsonl", many(600))
+    settings = IndexSettings(kind="dense", model=encoder, faiss=kind)  # type: ignore[arg-type]
+    manifest = build_index([corpus], tmp_path / "ix", settings)
+    opened = Index.open(tmp_path / "ix")
+    assert manifest["faiss"]["kind"] == kind
+    hits = 0
+    for query in ("red cat", "a song about the sea", "iron tower in the city"):
+        cosines = opened.vectors.matrix @ opened.encoder.queries([query])[0]  # type: ignore[union-attr]
+        found = opened.search(query, 10)
+        assert [p.score for p in found] == sorted((p.score for p in found), reverse=True)
+        assert all(p.score == pytest.approx(float(cosines[int(p.id)]), abs=1e-5) for p in found)
+        hits += len({int(p.id) for p in found} & set(np.argsort(-cosines)[:10].tolist()))
+    assert hits >= (30 if kind == "flat" else 24)
+
+
+def test_lists_filled_on_disk_are_those_that_faiss_fills_in_memory(encoder: str, tmp_path: Path) -> None:
+    corpus, indexes = write_jsonl(tmp_path / "c.jsonl", many(600)), [tmp_path / "one", tmp_path / "elsewhere" / "two"]
+    settings = IndexSettings(kind="dense", model=encoder, faiss="ivf")
+    first, second = (build_index([corpus], out, settings) for out in indexes)
+    assert first["files"] == second["files"]
+    matrix = np.load(indexes[0] / "vectors.npy")
+    assert first["sizes"]["faiss.lists"] == matrix.nbytes + 8 * len(matrix)
+    in_memory = faiss.read_index(str(indexes[0] / "faiss.index"), faiss.IO_FLAG_SKIP_IVF_DATA)
+    lists = faiss.ArrayInvertedLists(in_memory.nlist, in_memory.code_size)
+    in_memory.replace_invlists(lists, False)
+    in_memory.ntotal = 0
+    in_memory.add(matrix)
+    queries = matrix[:50] + matrix[50:100]
+    found = Index.open(indexes[1]).vectors.candidates(queries, 20)  # type: ignore[union-attr]
+    assert found.tolist() == in_memory.search(queries, 20)[1].tolist()
+
+
+def test_pq_of_a_corpus_too_small_to_train_on_is_refused_and_leaves_nothing(encoder: str, tmp_path: Path) -> None:
+    corpus = write_jsonl(tmp_path / "c.jsonl", ROWS)
+    with pytest.raises(ConfigError, match="256 passages"):
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=encoder, faiss="pq"))
+    assert not (tmp_path / "ix").exists()
+
+
+@pytest.mark.parametrize("fusion", ["rrf", "convex"])
+def test_a_hybrid_search_joins_both_rankings(index: Index, fusion: str) -> None:
+    found = index.search("blue dog", 4, fusion=fusion)  # type: ignore[arg-type]
+    assert {p.id for p in found[:2]} == {"dog", "both"}
+    assert len(found) == 4
+    assert [p.score for p in found] == sorted((p.score for p in found), reverse=True)
+
+
+def test_settings_that_do_not_fit_are_refused(encoder: str) -> None:
+    with pytest.raises(ConfigError, match="needs a model"):
+        IndexSettings(kind="dense")
+    with pytest.raises(ConfigError, match="faiss is flat or ivf"):
+        IndexSettings(kind="dense", model=encoder, faiss="tree")  # type: ignore[arg-type]
+
+
+def test_a_model_that_is_absent_or_pickled_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    corpus = write_jsonl(tmp_path / "c.jsonl", ROWS)
+    with pytest.raises(ArtifactError, match="no such folder"):
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model="nobody/nothing"))
+    pickled = write_encoder(tmp_path / "pickled")
+    (pickled / "model.safetensors").rename(pickled / "pytorch_model.bin")
+    with pytest.raises(ArtifactError, match="safetensors only"):
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    dense = pickled / "2_Dense"
+    dense.mkdir()
+    (pickled / "pytorch_model.bin").rename(pickled / "model.safetensors")
+    (dense / "pytorch_model.bin").write_bytes(b"")
+    (dense / "decoy.safetensors").write_bytes(b"")
+    with pytest.raises(ArtifactError, match="safetensors only") as caught:
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(pickled)))
+    assert caught.value.where == str(dense / "pytorch_model.bin")
+    (dense / "decoy.safetensors").rename(dense / "model.safetensors")
+    build_index([corpus], tmp_path / "beside", IndexSettings(kind="dense", model=str(pickled)))
+    (tmp_path / "plain").mkdir()
+    with pytest.raises(ArtifactError, match="not a sentence-transformers model"):
+        build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(tmp_path / "plain")))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["beside", "c.jsonl", "pickled", "plain"]
+
+
+def test_an_index_refuses_another_model_under_the_name_of_its_own(tmp_path: Path) -> None:
+    model = write_encoder(tmp_path / "model", seed=1)
+    corpus = write_jsonl(tmp_path / "c.jsonl", ROWS)
+    build_index([corpus], tmp_path / "ix", IndexSettings(kind="dense", model=str(model)))
+    write_encoder(model, seed=2)
+    with pytest.raises(ArtifactError, match="is not the one that this index was built with"):
+        Index.open(tmp_path / "ix").search("cat", 1)
+
+
+def test_tables_and_json_lines_of_the_same_rows_give_the_same_index(encoder: str, tmp_path: Path) -> None:
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    rows = many(40)
+    lines = write_jsonl(tmp_path / "c.jsonl", rows)
+    table = tmp_path / "c.tsv.gz"
+    text = "text\tid\ttitle\n" + "".join(f"{r['text']}\t{r['id']}\t{r['title']}\n" for r in rows)
+    table.write_bytes(gzip.compress(text.encode()))
+    parquet.write_table(pa.Table.from_pylist(rows), tmp_path / "c.parquet")
+    found = []
+    for corpus in (lines, table, tmp_path / "c.parquet"):
+        out = tmp_path / f"{corpus.name}.ix"
+        build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder))
+        found.append(read_manifest(out)["files"])
+    assert found[0] == found[1] == found[2]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("c.tsv", b"one\ttwo\nx\ty\n", "names no `title`"),
+        ("c.tsv", b"title\ttext\nonly one\n", "1 fields under 2 columns"),
+        ("c.parquet", b"PAR1 no", "not a parquet file"),
+    ],
+)
+def test_a_broken_table_is_refused(tmp_path: Path, name: str, content: bytes, reason: str) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DataError, match=reason):
+        build_index([tmp_path / name], tmp_path / "ix")
+
+
+BUILD = """
+import sys
+from pathlib import Path
+from rich.progress import Progress
+from serving.retrieval import IndexSettings, build_index
+
+class Told(Progress):
+    def update(self, task, **what):
+        super().update(task, **what)
+        if self.tasks[task].description == "embedding":
+            print(what.get("completed"), flush=True)
+            if what.get("completed") == int(sys.argv[4]):
+                sys.stdin.read()
+
+build_index([Path(sys.argv[1])], Path(sys.argv[2]), IndexSettings(kind="hybrid", model=sys.argv[3]),
+            progress=Told(disable=True), shard_size=50)
+"""
+
+
+def start(corpus: Path, out: Path, encoder: str, halt_at: int) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", BUILD, str(corpus), str(out), encoder, str(halt_at)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
+
+
+def test_a_build_that_was_killed_goes_on_from_its_last_shard_to_the_same_index(encoder: str, tmp_path: Path) -> None:
+    corpus, out = write_jsonl(tmp_path / "c.jsonl", many(230)), tmp_path / "ix"
+    process = start(corpus, out, encoder, halt_at=100)
+    assert process.stdout is not None
+    assert [process.stdout.readline().strip() for _ in range(2)] == ["50", "100"]
+    with pytest.raises(ConfigError, match=f"another process .{process.pid}. is building this index"):
+        build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder), shard_size=50)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    work = tmp_path / ".ix.building"
+    kept = {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")}
+    assert len(kept) == 2 and not out.exists()
+
+    process = start(corpus, out, encoder, halt_at=150)
+    lines = [process.stdout.readline().strip() for _ in range(3)]  # type: ignore[union-attr]
+    assert lines == ["50", "100", "150"]
+    assert {path.name: path.stat().st_mtime_ns for path in work.glob("*.npz")}.items() >= kept.items()
+    process.communicate("")
+    assert process.returncode == 0
+
+    build_index([corpus], tmp_path / "whole", IndexSettings(kind="hybrid", model=encoder), shard_size=50)
+    assert read_manifest(out, verify=True)["files"] == read_manifest(tmp_path / "whole")["files"]
+    assert not work.exists()
+
+
+def test_shards_of_another_corpus_or_other_settings_are_not_taken(encoder: str, tmp_path: Path) -> None:
+    corpus, out = write_jsonl(tmp_path / "c.jsonl", many(120)), tmp_path / "ix"
+    process = start(corpus, out, encoder, halt_at=50)
+    assert process.stdout is not None
+    process.stdout.readline()
+    process.kill()
+    process.wait()
+    write_jsonl(corpus, many(120, seed=9))
+    build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder), shard_size=50)
+    build_index([corpus], tmp_path / "fresh", IndexSettings(kind="hybrid", model=encoder))
+    assert read_manifest(out)["files"] == read_manifest(tmp_path / "fresh")["files"]
+
+
+def test_a_rebuilt_index_has_the_next_version_and_readers_keep_the_old_one(encoder: str, tmp_path: Path) -> None:
+    out = tmp_path / "ix"
+    settings = IndexSettings(kind="hybrid", model=encoder)
+    build_index([write_jsonl(tmp_path / "c.jsonl", ROWS)], out, settings)
+    before = Index.open(out)
+    manifest = build_index([write_jsonl(tmp_path / "c.jsonl", ROWS[:2])], out, settings)
+    assert (before.manifest["version"], manifest["version"]) == (1, 2)
+    assert {p.id for p in before.search("fish", 4)} == {"both", "cat", "dog", "fish"}
+    assert len(Index.open(out)) == 2
+
+
+def test_a_logical_query_finds_what_it_asks_for_and_not_what_it_excludes(index: Index) -> None:
+    for source in ("dense", "bm25", "both"):
+        settings = LogicalSettings(source=source)  # type: ignore[arg-type]
+        assert search_logical(index, '"cat" AND "dog"', 4, settings)[0].id == "both"
+        assert search_logical(index, '"cat" AND NOT "dog"', 4, settings)[0].id == "cat"
+        assert search_logical(index, 'NOT ("cat" OR "dog")', 4, settings)[0].id == "fish"
+
+
+def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
+    query = '"cat" AND ("dog" OR NOT "fish")'
+    found = rank_logical(index, query, 4)
+    vectors = index.encoder.queries(["cat", "dog", "fish"])
+    cosines = np.maximum(vectors @ index.vectors.matrix.T, 0)  # type: ignore[union-attr]
+    expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
+    assert found.exact and found.scored == 4
+    assert found.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
+    bm25 = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
+    columns = {term: sparse_scores(index, term) for term in ("cat", "dog", "fish")}
+    expected = compose(parse(query), columns)
+    assert bm25.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
+
+
+def recall(opened: Index, query: str) -> float:
+    """The share of the exact best ten that candidates find."""
+    exact, proposed = (rank_logical(opened, query, 10, LogicalSettings(exact=way)).places for way in (True, False))
+    return len(np.intersect1d(exact, proposed)) / len(exact) if len(exact) else 1.0
+
+
+@pytest.mark.parametrize("kind", ["flat", "ivf", "hnsw", "pq"])
+def test_candidates_with_exact_scores_find_most_of_the_exact_answer(encoder: str, tmp_path: Path, kind: str) -> None:
+    corpus = write_jsonl(tmp_path / "c.jsonl", many(3000))
+    settings = IndexSettings(kind="dense", model=encoder, faiss=kind)  # type: ignore[arg-type]
+    build_index([corpus], tmp_path / "ix", settings)
+    opened = Index.open(tmp_path / "ix")
+    exact = rank_logical(opened, '"cat" AND NOT "dog"', 10)
+    near = rank_logical(opened, '"cat" AND NOT "dog"', 10, LogicalSettings(exact=False))
+    assert exact.exact and not near.exact and near.scored < 3000
+    scores = dict(zip(exact.places.tolist(), exact.scores.tolist(), strict=True))
+    assert all(
+        scores[p] == pytest.approx(s) for p, s in zip(near.places.tolist(), near.scores, strict=True) if p in scores
+    )
+    asked = ('"cat" AND NOT "dog"', '"red" AND "fish"', '"song" OR NOT "sea"', 'NOT "iron" AND NOT "snow"')
+    assert np.mean([recall(opened, query) for query in asked]) >= 0.85
+
+
+def test_plain_similarity_of_the_positive_terms_can_be_added(index: Index) -> None:
+    assert positive_text(parse('"cat" AND NOT "dog" OR "fish"')) == "cat, fish"
+    found = search_logical(index, '"cat" AND NOT "dog"', 2, LogicalSettings(calibration="self", plain=0.5))
+    assert found[0].id == "cat"
+
+
+def test_a_query_that_cannot_run_is_refused_with_its_reason(index: Index, tmp_path: Path) -> None:
+    with pytest.raises(ExpressionError):
+        search_logical(index, "cat AND", 3)
+    with pytest.raises(ExpressionError, match="holds no word") as raised:
+        search_logical(index, '"cat" AND "?"', 3)
+    assert raised.value.column == 11
+    with pytest.raises(InvalidRequest, match="k must be"):
+        search_logical(index, '"cat"', 0)
+    build_index([write_jsonl(tmp_path / "c.jsonl", ROWS)], tmp_path / "ix")
+    with pytest.raises(ConfigError, match="no vectors"):
+        search_logical(Index.open(tmp_path / "ix"), '"cat"', 3, LogicalSettings(source="dense"))
+
+
+def test_an_open_index_answers_threads_at_once(index: Index) -> None:
+    expected = index.search("blue dog", 3)
+    answers: list[list] = []
+    threads = [threading.Thread(target=lambda: answers.append(index.search("blue dog", 3))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert answers == [expected] * 8
