@@ -58,7 +58,7 @@ def write_base(shape: str, folder: Path) -> None:
 
 def build_set(folder: Path) -> Path:
     """An instruction set of a world of 400 questions."""
-    from evaluation.chains.demo import WORLD_CONFIG
+    from evaluation.demo import WORLD_CONFIG
 
     program = [sys.executable, "-c", "from revelator.cli import main; main()", "data"]
     steps = (["world", "--size", "400", "--seed", "7", "--out", str(folder / "world")],)

@@ -16,9 +16,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.costs.model import Predicted, Prices, ServiceTimes, demand_of, predict
-from evaluation.facts import machine
-from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, count_demand, predict, size
+from evaluation.harness.folder import describe_machine, read_questions, read_run
 from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, write_json
@@ -26,18 +25,7 @@ from revelator.files import sha256_text, write_json
 FORMAT = "revelator-service-times-1"
 
 
-@click.group()
-def costs() -> None:
-    """Predict throughput and cost of strategies from counted calls and measured service times.
-
-    \b
-    Examples:
-      revelator eval cost measure runs/eval/auto --out runs/times.json
-      revelator eval cost predict runs/eval/* --times runs/times.json --gpus 1 --gpus 8 --gpu-hour 2.50
-    """
-
-
-@costs.command("measure")
+@click.command("measure")
 @click.argument("run_folder", metavar="RUN", type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="File of service times.")
 @click.option("--questions", default=16, show_default=True, type=click.IntRange(2), help="Asked for each figure.")
@@ -55,7 +43,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     Example:
       revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
-    from evaluation.costs.service_times import Checked, Clock, check, measure, timed
+    from evaluation.costs.service_times import Checked, Clock, check, measure, time_services
     from evaluation.harness.config import RunConfig
     from evaluation.harness.systems import check_system, open_system
 
@@ -72,7 +60,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
 
     async def work() -> tuple[ServiceTimes, list[Checked]]:
         clock = Clock()
-        async with open_system(config, partial(timed, clock)) as ask:
+        async with open_system(config, partial(time_services, clock)) as ask:
             times = await measure(ask, clock, first)
         async with open_system(config) as ask:
             await ask(first[0])
@@ -88,7 +76,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
         "adapter": run.adapter,
         "index": run.index,
         "command": shlex.join(["revelator", *sys.argv[1:]]),
-        **machine(),
+        **describe_machine(),
     }
     write_json(out, value)
     if as_json:
@@ -112,7 +100,7 @@ def _times_table(times: ServiceTimes) -> Table:
     return table
 
 
-@costs.command("predict")
+@click.command("predict")
 @click.argument("runs", nargs=-1, required=True, type=FOLDER)
 @click.option("--times", "times_file", required=True, type=FOLDER, help="File of `revelator eval cost measure`.")
 @click.option("--gpus", multiple=True, default=(1,), show_default=True, type=click.IntRange(1),
@@ -123,6 +111,11 @@ def _times_table(times: ServiceTimes) -> Table:
 @click.option("--readers", default=1, show_default=True, type=click.IntRange(1), help="Servers of the generator.")
 @click.option("--gpu-hour", default=0.0, type=click.FloatRange(0), help="Price of a server of the revelator an hour.")
 @click.option("--calls", default=0.0, type=click.FloatRange(0), help="Price of 1,000 calls of the generator.")
+@click.option("--rate", multiple=True, type=click.FloatRange(0, min_open=True),
+              help="Questions a second: how many servers serve them? May be given again.")  # fmt: skip
+@click.option("--passages", default=0, type=click.IntRange(0), help="With --rate, in the index.  [default: RUN's own]")
+@click.option("--busy", default=0.6, show_default=True, type=click.FloatRange(0, 1, min_open=True),
+              help="With --rate, share of its time that a server may be at work.")  # fmt: skip
 @AS_JSON
 def predict_command(
     runs: tuple[Path, ...],
@@ -133,9 +126,13 @@ def predict_command(
     readers: int,
     gpu_hour: float,
     calls: float,
+    rate: tuple[float, ...],
+    passages: int,
+    busy: float,
     as_json: bool,
 ) -> None:
-    """Predict questions a second, seconds a question and the cost of 1,000 questions of the systems of RUNS.
+    """Predict questions a second, seconds a question and the cost of 1,000 questions of the systems of RUNS; with
+    --rate, the servers that so many questions a second need, the size of the index, and the cost of a month.
 
     The calls of a system are those that RUNS counted, the seconds of a call those of --times. More servers of a station
     take its work in parallel; prices are in any money.
@@ -144,46 +141,57 @@ def predict_command(
     Examples:
       revelator eval cost predict runs/eval/* --times runs/times.json --gpus 1 --gpus 4 --gpu-hour 2.50
       revelator eval cost predict runs/eval/auto --times runs/times.json --gpus 8 --readers 32 --concurrency 64 --json
+      revelator eval cost predict runs/eval/auto --times runs/times.json --rate 1 --rate 100 --passages 21000000
     """
-    times = read_times(times_file)
-    found = []
+    times, prices = read_times(times_file), Prices(gpu_hour, calls)
+    found: list[dict[str, Any]] = []
     for folder in runs:
         run = read_run(folder)
-        rows = read_questions(folder, run)
-        for one in predictions(rows, times, gpus, concurrency, searchers, readers, Prices(gpu_hour, calls)):
-            found.append({"system": run.name, "benchmark": run.benchmark["name"], **asdict(one)})
+        about = {"system": run.name, "benchmark": run.benchmark["name"]}
+        demand = count_demand([row.cost for row in read_questions(folder, run) if row.counted], times)
+        if rate:
+            index = measure_index(run.index)
+            loads = [Load(each, passages, busy) for each in rate]
+            found += [about | asdict(size(demand, load, prices, index)) for load in loads]
+        else:
+            servers = [{"revelator": each, "retriever": searchers, "generator": readers} for each in gpus]
+            found += [about | asdict(predict(demand, s, n, prices)) for s in servers for n in concurrency]
     if as_json:
         click.echo(json.dumps(found))
-        return
+    else:
+        Console().print(_sizing_table(found, times) if rate else _prediction_table(found, times))
+
+
+def measure_index(index: dict[str, Any]) -> dict[str, int]:
+    """The passages and bytes of a run's index; nothing where it does not lie on this machine."""
+    folder = Path(index.get("folder", ""))
+    if not index.get("count") or not (folder / "manifest.json").is_file():
+        return {}
+    return {"passages": index["count"], "bytes": sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())}
+
+
+def _sizing_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
+    head = ("system", "on", "questions/s", "passages", *(f"{name}s" for name in STATIONS), "index GB", "a month")
+    table = Table(*head, title=f"servers by the service times of {times.machine}; a calculation, not a measurement")
+    for line in found:
+        servers = [str(line["servers"].get(name, 0)) for name in STATIONS]
+        figures = [f"{line['rate']:g}", f"{line['passages']:,}", *servers, f"{line['index_gb']:.1f}"]
+        table.add_row(line["system"], line["benchmark"], *figures, f"{line['month']:,.0f}")
+    return table
+
+
+def _prediction_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
     head = ("system", "on", "GPUs", "in flight", "1/s", "s each", "limit", "busy", "per 1,000")
     table = Table(*head, title=f"service times of {times.machine}")
     for line in found:
         table.add_row(*_cells(line))
-    Console().print(table)
+    return table
 
 
 def _cells(line: dict[str, Any]) -> list[str]:
     figures = [f"{line['throughput']:.3f}", f"{line['latency']:.3f}", line["bottleneck"], f"{line['utilisation']:.0%}"]
     about = [line["system"], line["benchmark"], str(line["gpus"]), str(line["concurrency"])]
     return [*about, *figures, f"{line['cost']:.4f}"]
-
-
-def predictions(
-    rows: Sequence[QuestionRow],
-    times: ServiceTimes,
-    gpus: Sequence[int],
-    concurrency: Sequence[int],
-    searchers: int,
-    readers: int,
-    prices: Prices,
-) -> list[Predicted]:
-    """One for each number of GPUs and of questions in flight; refused questions do not count."""
-    demand = demand_of([row.cost for row in rows if row.counted], times)
-    return [
-        predict(demand, {"revelator": servers, "retriever": searchers, "generator": readers}, inside, prices)
-        for servers in gpus
-        for inside in concurrency
-    ]
 
 
 def read_times(path: Path) -> ServiceTimes:

@@ -1,4 +1,4 @@
-"""What strategies cost on other hardware: counted calls × measured service times → throughput, seconds, money.
+"""What strategies cost on other hardware: counted calls × measured service times → throughput, seconds, servers, money.
 
 A question visits three stations: the revelator (a GPU, or a core), the retriever and the generator. Its demand on one
 is the sum over its calls of the measured seconds of such a call (`ServiceTimes`). A closed queueing network with these
@@ -10,12 +10,14 @@ in flight a parallel plan is a little faster than predicted.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from evaluation.harness.folder import Cost
 from revelator.errors import DataError
 
+MONTH_HOURS = 730
 STATIONS = ("revelator", "retriever", "generator")
 
 
@@ -62,7 +64,7 @@ class Predicted:
     cost: float
 
 
-def demand_of(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
+def count_demand(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
     """The mean over questions. Raises DataError where there is none, and for a task whose time was not measured."""
     count = len(costs)
     if not count:
@@ -87,7 +89,7 @@ def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices
     """With `servers` of each station; those of the revelator are the GPUs."""
     queues = {name: seconds / servers[name] for name, seconds in demand.seconds.items()}
     delay = demand.overhead + sum(demand.seconds[name] - queue for name, queue in queues.items())
-    throughput, latency = mean_value_analysis(list(queues.values()), delay, concurrency)
+    throughput, latency = analyse_mean_values(list(queues.values()), delay, concurrency)
     limit = max(queues, key=queues.__getitem__)
     hours = 1000 / throughput / 3600 if throughput else float("inf")
     gpus = servers["revelator"] if demand.seconds["revelator"] else 0  # who does not ask it rents none
@@ -97,7 +99,42 @@ def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices
     )
 
 
-def mean_value_analysis(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
+@dataclass(frozen=True)
+class Sizing:
+    """What serves `rate` questions a second: `servers` of each station, the index that each retriever holds, and what
+    the GPUs and the generator's calls cost for a month of 730 hours."""
+
+    rate: float
+    passages: int
+    servers: Mapping[str, int]
+    index_gb: float
+    month: float
+
+
+@dataclass(frozen=True)
+class Load:
+    """Questions a second, and passages to search. `busy` is the share of its time that a server may be at work: the
+    rest is for peaks, and for queues to stay short. `least` servers of a station are kept, so that one may fail."""
+
+    rate: float
+    passages: int = 0  # as many as the index has
+    busy: float = 0.6
+    least: int = 2
+
+
+def size(demand: Demand, load: Load, prices: Prices, index: Mapping[str, int]) -> Sizing:
+    """`index` holds the `passages` and `bytes` of the index that was measured. A search by words reads the postings of
+    its terms, so its seconds grow as the corpus does; so do the bytes."""
+    growth = load.passages / index["passages"] if load.passages and index.get("passages") else 1.0
+    seconds = {**demand.seconds, "retriever": demand.seconds["retriever"] * growth}
+    servers = {name: max(load.least, math.ceil(load.rate * each / load.busy)) for name, each in seconds.items() if each}
+    calls = demand.generator_calls * prices.calls / 1000 * load.rate * MONTH_HOURS * 3600
+    month = servers.get("revelator", 0) * prices.gpu_hour * MONTH_HOURS + calls
+    passages = load.passages or index.get("passages", 0)
+    return Sizing(load.rate, passages, servers, index.get("bytes", 0) * growth / 1e9, month)
+
+
+def analyse_mean_values(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
     """(throughput, seconds of one visit) of a closed network of single-server stations with `customers` in it, exact
     for exponential service times. `demands` and `delay` are seconds."""
     lengths = [0.0] * len(demands)

@@ -13,12 +13,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from evaluation.asking import Ask, ask_each
-from evaluation.costs.model import STATIONS, Prices, ServiceTimes, demand_of, predict
-from evaluation.facts import machine
-from evaluation.harness.folder import Cost
-from evaluation.harness.question_scores import cost
-from evaluation.harness.systems import Services
+from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
+from evaluation.harness.folder import Cost, describe_machine
+from evaluation.harness.question_scores import count_cost
+from evaluation.harness.run import ask_each
+from evaluation.harness.systems import Ask, Services
 from revelator.errors import RevelatorError
 from revelator.trace import Passage, Trace
 from serving.protocols import Completion, GenerateRequest, Generator, Reading, Retriever, Revelator
@@ -74,7 +73,7 @@ class TimedGenerator:
         return await self.clock.time("generator", "reading", 1, lambda: self.inner.answer(request))
 
 
-def timed(clock: Clock, services: Services) -> Services:
+def time_services(clock: Clock, services: Services) -> Services:
     """The same services behind a clock, as `evaluation.harness.systems.open_system` takes them."""
     revelator, retriever, generator = services
     return TimedRevelator(revelator, clock), TimedRetriever(retriever, clock), TimedGenerator(generator, clock)
@@ -105,7 +104,7 @@ async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTi
     wall = time.perf_counter() - began
     tasks = {name: clock.mean(name) for name in clock.units if name not in ("search", "reading")}
     beside = max(0.0, wall - sum(clock.seconds.values())) / len(questions)
-    return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, machine()["machine"])
+    return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, describe_machine()["machine"])
 
 
 async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int) -> Checked:
@@ -114,11 +113,11 @@ async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurr
 
     def told(question: str, outcome: Trace | RevelatorError) -> None:
         if isinstance(outcome, Trace):
-            costs.append(cost(outcome))
+            costs.append(count_cost(outcome))
 
     began = time.perf_counter()
     await ask_each(ask, questions, str, told, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
-    demand = demand_of(costs, times)
+    demand = count_demand(costs, times)
     predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
     return Checked(concurrency, len(questions), predicted.throughput, measured)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 from rich.console import Console
 
-from evaluation.gate.rules import RULES, Verdict, as_text, judge, read_rules, verdict_table
+from evaluation.gate.rules import RULES, Verdict, judge, read_rules, render_text, verdict_table
 from evaluation.options import (
     AS_JSON,
     BASE,
@@ -167,7 +167,7 @@ def promote(
         if as_json:
             click.echo(json.dumps(_summary(about, verdict, moved=False)))
         hint = "the alias stays where it is; train longer or on more data, score more rows (--limit), or see --rules"
-        raise GateRefused("; ".join(verdict.refusals), table=as_text(table), hint=hint)
+        raise GateRefused("; ".join(verdict.refusals), table=render_text(table), hint=hint)
     Console(stderr=as_json).print(table)
     if dry_run:
         return _report(as_json, "the gate is open; --dry-run moves nothing", _summary(about, verdict, moved=False))

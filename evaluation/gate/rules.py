@@ -157,7 +157,7 @@ def _sign(passed: bool) -> str:
     return "passed" if passed else "FAILED"
 
 
-def as_text(table: Table) -> str:
+def render_text(table: Table) -> str:
     console = Console(width=110, color_system=None)
     with console.capture() as captured:
         console.print(table)

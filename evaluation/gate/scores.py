@@ -20,12 +20,12 @@ from rich.table import Table
 from evaluation.metrics.answers import normalise
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.labels import roc_auc
-from evaluation.metrics.plans import score_plan
+from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import append_rows, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
-from revelator.tasks import TASKS
+from revelator.tasks import TASKS, Task
 from serving.protocols import Decoding
 
 if TYPE_CHECKING:
@@ -33,16 +33,15 @@ if TYPE_CHECKING:
 
 BATCH = 32
 ROWS, ABOUT = "rows.jsonl", "graded.json"
-DECIDING = {  # the score of each task that the gate compares
-    "route": "accuracy",
-    "relevance": "accuracy",
-    "end": "accuracy",
-    "decompose": "equal",
-    "refine": "equal",
-    "translate_bnf": "letters",
-    "translate_logic": "truth",
-    "translate_art": "structure",
-}
+
+
+def _deciding(task: Task) -> str:
+    if task.language:
+        return PLAN_MEASURES[task.language.name].deciding
+    return "accuracy" if task.labels else "equal"
+
+
+DECIDING = {name: _deciding(task) for name, task in TASKS.items()}  # the score of each task that the gate compares
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class GradedRow:
     gold: str
     output: str
     scores: dict[str, float]
-    probability: float = math.nan
+    probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -111,10 +110,11 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
     """The scores of one row's output, by name; the same names for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
-    gold, task = json.loads(row.gold), TASKS[row.task]
+    task, gold = TASKS[row.task], json.loads(row.gold)
     if task.language:
         names = json.loads(row.entities or "[]")
-        return asdict(score_plan(task.language, output, gold, task.question(row.prompt), names))
+        score = PLAN_MEASURES[task.language.name].score
+        return asdict(score(output, task.language.parse(gold), task.question(row.prompt), names))
     try:
         written = task.parse(output)
     except TaskOutputError:
@@ -160,7 +160,7 @@ def grade_rows(
 
 def _grade(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
     scores = {name: float(value) for name, value in score_row(row, output).items()}
-    first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else math.nan
+    first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else None
     return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
 
 
@@ -188,7 +188,7 @@ def _score_task(task: str, rows: Sequence[GradedRow]) -> TaskScore:
     values = {name: tuple(row.scores[name] for row in rows) for name in rows[0].scores}
     scores = {name: float(np.mean(own)) for name, own in values.items()}
     if len(labels := TASKS[task].labels or ()) == 2:
-        auc = roc_auc([row.probability for row in rows], [row.gold == labels[0] for row in rows])
+        auc = roc_auc([row.probability or 0.0 for row in rows], [row.gold == labels[0] for row in rows])
         scores |= {} if math.isnan(auc) else {"auc": auc}
     return TaskScore(task, len(rows), scores, tuple(row.id for row in rows), values)
 

@@ -77,7 +77,7 @@ class LogicalRetriever:
         return await asyncio.to_thread(search_logical, self.index, query, k, self.settings)
 
 
-def with_sources(sources: Sources, names: Sequence[str]) -> Sources:
+def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
     """Some of the sources alone. Raises ConfigError for a name that is none of theirs."""
     there = {source.name: source for source in sources.all}
     if unknown := [name for name in names if name not in there]:

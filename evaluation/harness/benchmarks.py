@@ -1,4 +1,6 @@
-"""Benchmarks from their published files: every question of a file, with whatever is known of its solution.
+"""Benchmarks from their published files, and predictions that another system made for them.
+
+A benchmark is every question of a file, with whatever is known of its solution.
 
 A row that cannot be read stops the reading: a benchmark that is silently smaller measures something else. A question
 without a gold plan is kept, because its answer is still known. A row that stands in a file twice is one question.
@@ -6,8 +8,9 @@ without a gold plan is kept, because its answer is still known. A row that stand
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,12 +18,12 @@ from typing import Any
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
-from evaluation.questions import by_id_hash
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_file
+from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
 
 LEFT_BY = "see split, kinds, ids, dev_of and sample"
+PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
 STATED = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 
@@ -91,7 +94,7 @@ def open_benchmark(
         dev = {record.group for record in stream_rows(Path(dev_of), "dev")}
         questions = [q for q in questions if q.id in dev]
     if sample:
-        chosen = {q.id for q in by_id_hash(q.gold for q in questions)[:sample]}
+        chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[:sample]}
         questions = [q for q in questions if q.id in chosen]
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(paths), hint=LEFT_BY)
@@ -121,3 +124,53 @@ def _distinct(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]
         if normalise(first.gold.question) != normalise(question.gold.question):
             raise DataError(f"two questions have the id {question.id}")
     return list(found.values())
+
+
+def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
+    """The values predicted for each id: JSON lines of `id` with `prediction`, `predicted_answer` (MuSiQue) or
+    `answer`, a text or a list; or one object of texts by id (SQuAD, TriviaQA), below `answer` for HotpotQA and 2Wiki.
+
+    An id may stand without the name of its set. Raises DataError for ids that are missing, doubled or foreign.
+    """
+    try:
+        pairs = _read_pairs(path.read_text(encoding="utf-8"), path)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except UnicodeDecodeError as error:
+        raise DataError(f"is not UTF-8: {error}", where=str(path)) from error
+    full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
+    named = [(full.get(id, id), value) for id, value in pairs]
+    check_ids([id for id, _ in named], ids, str(path))
+    return {id: _as_texts(value, f"{path}, {id}") for id, value in named}
+
+
+def _as_texts(value: Any, where: str) -> tuple[str, ...]:
+    """None is no answer."""
+    values = value if isinstance(value, list) else [] if value is None else [value]
+    if wrong := [one for one in values if not isinstance(one, str | int | float)]:
+        raise DataError(f"{json.dumps(wrong[0])} is no answer", where=where, hint="a text, or a list of texts")
+    return tuple(map(str, values))
+
+
+def _read_pairs(text: str, path: Path) -> list[tuple[str, Any]]:
+    try:
+        whole = json.loads(text, object_pairs_hook=list)
+    except ValueError:
+        return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    found = next((value for key, value in whole if key == "answer" and _is_pairs(value)), whole)
+    if not _is_pairs(found) or "id" in dict(found):
+        return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
+    return [(str(id), value) for id, value in found]
+
+
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(pair, tuple | list) and len(pair) == 2 for pair in value)
+
+
+def _read_row(line: str, number: int, path: Path) -> tuple[str, Any]:
+    hint = 'rows are {"id": "…", "prediction": "…"}'
+    try:
+        row = json.loads(line)
+        return str(row["id"]), next(row[name] for name in PREDICTION_FIELDS if name in row)
+    except (ValueError, KeyError, TypeError, StopIteration) as error:
+        raise DataError("no prediction with an id", where=f"{path}, line {number}", hint=hint) from error

@@ -68,7 +68,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
     """
     from evaluation.harness.config import load
-    from evaluation.harness.run import benchmark_of, carry_out, prepare
+    from evaluation.harness.run import prepare, read_benchmark, run_questions
     from evaluation.harness.run_metrics import write_metrics
     from evaluation.harness.systems import Opened
     from evaluation.rows import progress_bar
@@ -81,7 +81,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
         known = ", ".join(filter(None, runs))
         hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
         raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=hint)
-    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(benchmark_of)
+    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(read_benchmark)
     chosen = {name: settings for name, settings in runs.items() if not names or name in names}
     prepared = {name: (settings, *prepare(settings, command, read)) for name, settings in chosen.items()}
     console, opened = Console(stderr=True), Opened()
@@ -92,7 +92,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
             continue
         console.print(f"{about} → {folder / name}", highlight=False)
         with progress_bar() as progress:
-            carry_out(settings, run, benchmark, folder / name, progress, opened)
+            run_questions(settings, run, benchmark, folder / name, progress, opened)
         metrics = write_metrics(folder / name, run)
         if as_json:
             said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}

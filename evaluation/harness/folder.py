@@ -17,14 +17,20 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field, fields
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import to_json
 
+import revelator
+import serving
 from evaluation.harness.checks import check_ids
+from revelator import files
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import read_lines, sha256_file, sha256_text, write_json
 from revelator.trace import Trace
@@ -150,7 +156,33 @@ class Run:
         return {**asdict(self), "config_hash": self.config_hash}
 
 
-def begin(folder: Path, run: Run) -> list[QuestionRow]:
+def code_digest() -> str:
+    """sha256 over the files of the packages that answer a question: answers of other code are other answers."""
+    return files.code_digest(revelator, serving)
+
+
+def describe_machine() -> dict[str, str]:
+    """When and where something is run, and by which code: the part of a run's record that no configuration decides."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()}",
+        "software": f"revelator {metadata.version('revelator')}, Python {platform.python_version()}",
+        "code": code_digest(),
+    }
+
+
+def _processor() -> str:
+    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
+        if line.startswith("model name"):
+            return line.split(":", 1)[1].strip()
+    return platform.machine()
+
+
+def _memory_gib() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
     """Makes the folder of a run, or finds that it is this run's: the rows that it has. Raises ConfigError where
     something else stands, ArtifactError that names each value in which the run there differs from this one."""
     if not (folder / RUN).exists():
@@ -159,7 +191,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
         write_json(folder / RUN, run.to_json())
         return []
     there = read_run(folder)
-    if differs := difference(there, run):
+    if differs := find_difference(there, run):
         lines = "".join(f"\n  {name}: {old} there, {new} now" for name, (old, new) in differs.items())
         raise ArtifactError(
             f"another run stands there:{lines}",
@@ -170,7 +202,7 @@ def begin(folder: Path, run: Run) -> list[QuestionRow]:
     return read_questions(folder, there, whole=False)
 
 
-def difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
+def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
     """What makes two runs different ones, by name: both values of each."""
     pairs = {
         name: (getattr(old, name), getattr(new, name)) for name in ("system", "ablation", "seed", "code", "generator")

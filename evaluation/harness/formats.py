@@ -15,9 +15,9 @@ from data_gen.sources.files import file_rows
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import read_hotpot
 from data_gen.sources.rows import Outcome, Refused, read_annotated
-from evaluation.metrics.plan_graph import Sketch, sketch
-from evaluation.questions import KINDS
+from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError
+from revelator.plans import leaves, parse, to_letters
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class BenchmarkQuestion:
     @cached_property
     def plan(self) -> Sketch | None:
         """The gold plan, read once for all systems that are asked; None where there is none."""
-        return sketch(self.gold.expression) if self.gold.expression else None
+        return read_sketch(self.gold.expression) if self.gold.expression else None
 
 
 Read = Callable[[str], Iterator[BenchmarkQuestion]]
@@ -179,6 +179,30 @@ def _metaqa(path: str) -> Iterator[BenchmarkQuestion]:
         return _plain({**row, "question": asked}, "metaqa", fields.texts(row, "answers"), "complex")
 
     yield from (BenchmarkQuestion(q, kind) for q in _whole(read_annotated(path, annotate)))
+
+
+def has_parentheses(question: AnnotatedQuestion) -> bool:
+    return bool(question.expression) and "(" in to_letters(parse(question.expression))
+
+
+def fans_out(question: AnnotatedQuestion) -> bool:
+    """Whether some step has several values that a later one is asked for each: the steps outnumber the leaves."""
+    return question.route == "complex" and len(question.steps) > len(leaves(parse(question.expression)))
+
+
+def _without_groups(route: str) -> Callable[[AnnotatedQuestion], bool]:
+    return lambda q: q.route == route and not has_parentheses(q) and not fans_out(q)
+
+
+# Of a world's questions: which steps a question asks for, by the shape of its gold plan.
+KINDS: dict[str, Callable[[AnnotatedQuestion], bool]] = {
+    "straightforward": lambda q: q.route == "straightforward",
+    "single": _without_groups("single"),
+    "compound": _without_groups("compound"),
+    "complex": _without_groups("complex"),
+    "parentheses": lambda q: has_parentheses(q) and not fans_out(q),
+    "fan-out": fans_out,
+}
 
 
 def _world(path: str) -> Iterator[BenchmarkQuestion]:

@@ -12,7 +12,7 @@ from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.metrics.answers import answer_score, list_score, normalise
-from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, sketch
+from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, read_sketch
 from evaluation.metrics.retrieval import title_key, title_scores
 from revelator.errors import ExpressionError
 from revelator.plans import logic
@@ -23,13 +23,13 @@ TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end"
 CUTOFFS = (2, 5, 10)
 
 
-def gold_titles(question: AnnotatedQuestion) -> tuple[str, ...]:
+def find_gold_titles(question: AnnotatedQuestion) -> tuple[str, ...]:
     """Titles of the passages that state the steps' answers; of the relevant passages where the steps name none."""
     named = [step.title for step in question.steps if step.title]
     return tuple(dict.fromkeys(named or [passage.title for passage in question.passages if passage.relevant]))
 
 
-def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
+def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
     """What is known of a question before it is asked."""
     gold, plan = question.gold, question.plan
     return QuestionRow(
@@ -44,11 +44,11 @@ def gold_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
         depth=plan.depth if plan else 0,
         negations=logic.negations(logic.parse(gold.query)) if gold.query else 0,
         kind=question.kind,
-        gold_titles=gold_titles(gold),
+        gold_titles=find_gold_titles(gold),
     )
 
 
-def answer_values(
+def score_answers(
     prediction: str, predictions: Collection[str], golds: Collection[str], normaliser: str, *, is_list: bool
 ) -> dict[str, float]:
     """em, acc and f1 by the rule of the benchmark; by those of a list where several gold values are all wanted."""
@@ -57,7 +57,7 @@ def answer_values(
     return dict(vars(answer_score(prediction, [*golds], normaliser)))
 
 
-def scored(
+def score_trace(
     row: QuestionRow,
     question: BenchmarkQuestion,
     benchmark: Benchmark,
@@ -71,12 +71,12 @@ def scored(
     """The row of a question that was answered. `plans`: whether the system compiles plans, so that a missing one is a
     wrong one; `sequential`: whether it runs one step after the other; `unasked`: tasks that an ablation answered."""
     text, rule = "; ".join(trace.answers), benchmark.normaliser
-    scores = answer_values(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
+    scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
     found = _retrieved(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
         scores |= title_scores(found, row.gold_titles, CUTOFFS)
     if plans and question.plan and row.gold_route in ("complex", "compound"):
-        scores |= plan_values(trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model")
+        scores |= score_plan(trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model")
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
     return QuestionRow(
@@ -91,19 +91,19 @@ def scored(
             "retrieved": found,
             "labels": tuple(_labels(question, trace)),
             "scores": scores,
-            "cost": cost(trace, sequential=sequential, unasked=unasked),
+            "cost": count_cost(trace, sequential=sequential, unasked=unasked),
             "trace": trace if keep_trace else None,
         }
     )
 
 
-def plan_values(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
+def score_plan(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
     """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
     the two graphs."""
     found = None
     if own and plan:
         with suppress(ExpressionError):
-            found = sketch(plan)
+            found = read_sketch(plan)
     edits = {"edits": float(edit_distance(found, gold))}
     if found is None:
         return dict.fromkeys(("valid", "letters", "leaves", "coverage"), 0.0) | edits
@@ -116,7 +116,7 @@ def plan_values(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -
     }
 
 
-def cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
+def count_cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
     calls: dict[str, int] = {}
     for node in trace.nodes:
         task = (
@@ -131,13 +131,13 @@ def cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = (
         usage.generator_calls,
         calls,
         usage.retrievals,
-        rounds(trace, sequential=sequential),
+        count_rounds(trace, sequential=sequential),
         trace.wall_ms / 1000,
         trace.critical_path_ms / 1000,
     )
 
 
-def rounds(trace: Trace, *, sequential: bool = False) -> int:
+def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
     """Rounds of retrieval and generation, one after the other: of a plan its longest chain of leaves that searched, of
     anything else each search."""
     searched = [node for node in trace.nodes if node.usage.retrievals]

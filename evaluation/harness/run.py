@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import platform
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.progress import Progress
 
-from evaluation.asking import Ask, ask_each, kept, refusal
-from evaluation.baselines.table import BASELINES
-from evaluation.facts import code_digest, memory_gib, processor
+from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
-from evaluation.harness.benchmarks import Benchmark, open_benchmark
+from evaluation.harness.benchmarks import Benchmark, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
-from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin
+from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.given_predictions import read_given
-from evaluation.harness.question_scores import answer_values, gold_row, scored
-from evaluation.harness.systems import Opened, check_system, describe, open_system
-from evaluation.logic.ranking import cases_of, files_of, identity, rank
+from evaluation.harness.question_scores import score_answers, score_trace, start_row
+from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
+from evaluation.harness.systems import Ask, Opened, check_system, describe_system, open_system
 from evaluation.rows import sole_writer
-from revelator.errors import ConfigError, RevelatorError
+from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.trace import Trace, join_answers
 from serving import pauses
 
+Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
 
 
-def benchmark_of(config: BenchmarkConfig) -> Benchmark:
+def read_benchmark(config: BenchmarkConfig) -> Benchmark:
     """Raises ConfigError, ArtifactError and DataError, before anything is run."""
     ids: Sequence[str] = ()
     if config.ids:
@@ -56,7 +52,7 @@ def benchmark_of(config: BenchmarkConfig) -> Benchmark:
 
 
 def prepare(
-    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = benchmark_of
+    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = read_benchmark
 ) -> tuple[Run, Benchmark]:
     """Everything that can be wrong is looked at here: benchmark, system, index, adapter, server, predictions."""
     if config.system.ranking:
@@ -69,12 +65,13 @@ def prepare(
     benchmark = read(config.benchmark)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
-        read_given(Path(str(config.system.predictions)), ids)
-    about: dict[str, Any] = {} if given else describe(config)
+        read_predictions(Path(str(config.system.predictions)), ids)
+    about: dict[str, Any] = {} if given else describe_system(config)
     return _run(config, command, benchmark, ids, about), benchmark
 
 
 def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]) -> Run:
+    machine = describe_machine()
     return Run(
         config=config.model_dump(mode="json"),
         command=command,
@@ -82,33 +79,29 @@ def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, 
         system={"kind": config.system.kind, "name": config.system.name},
         ablation=config.ablation.switched(),
         ids=ids,
-        code=code_digest(),
-        machine=machine(),
+        code=machine["code"],
+        machine=machine["machine"],
         seed=config.seed,
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=machine["started"],
         **about,
     )
 
 
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
-    cases, *_ = cases_of(ranking)
-    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), files_of(ranking))
-    ids = tuple(identity(place, case) for place, case in enumerate(cases))
+    cases, *_ = read_cases(ranking)
+    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), digest_files(ranking))
+    ids = tuple(name_case(place, case) for place, case in enumerate(cases))
     return _run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
 
-def machine() -> str:
-    return f"{processor()}, {os.cpu_count()} cores, {memory_gib():.0f} GiB, {platform.system()}"
-
-
-def carry_out(
+def run_questions(
     config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, progress: Progress, opened: Opened | None = None
 ) -> None:
     """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
     is kept, and the same call goes on; ConfigError while another process writes in `folder`."""
     with sole_writer(folder), pauses.tuned_collector():
-        done = {row.id for row in begin(folder, run)}
+        done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
         writer = RowWriter(folder)
@@ -119,10 +112,10 @@ def carry_out(
 
         try:
             if config.system.ranking:
-                for row in ranked_rows(config, config.system.ranking, [id for id in run.ids if id not in done]):
+                for row in rank_cases(config, config.system.ranking, [id for id in run.ids if id not in done]):
                     write(row)
             elif config.system.predictions:
-                for row in given_rows(Path(config.system.predictions), todo, benchmark, run.ids):
+                for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
                     write(row)
             elif todo:
                 asyncio.run(_with_system(config, benchmark, todo, write, opened))
@@ -130,22 +123,22 @@ def carry_out(
             writer.close()
 
 
-def ranked_rows(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
+def rank_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
     """The rows of the cases in `todo`; without one, no encoder is opened."""
-    cases, texts, titles = cases_of(ranking)
-    left = {place: case for place, case in enumerate(cases) if identity(place, case) in set(todo)}
+    cases, texts, titles = read_cases(ranking)
+    left = {place: case for place, case in enumerate(cases) if name_case(place, case) in set(todo)}
     if left:
         yield from rank(left, texts, titles, ranking, config.ablation.operators or OperatorsConfig())
 
 
-def given_rows(
+def score_predictions(
     path: Path, questions: Iterable[BenchmarkQuestion], benchmark: Benchmark, ids: Sequence[str]
 ) -> Iterable[QuestionRow]:
-    predicted = read_given(path, ids)
+    predicted = read_predictions(path, ids)
     for question in questions:
-        row, values = gold_row(question, benchmark), predicted[question.id]
+        row, values = start_row(question, benchmark), predicted[question.id]
         text = join_answers(values)
-        scores = answer_values(text, values, row.golds, benchmark.normaliser, is_list=benchmark.lists)
+        scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.lists)
         yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
 
 
@@ -167,17 +160,63 @@ def _scoring(config: RunConfig) -> dict[str, Any]:
     }
 
 
+async def ask_each(
+    ask: Ask,
+    questions: Iterable[Question],
+    text: Callable[[Question], str],
+    report: Callable[[Question, Trace | RevelatorError], None],
+    concurrency: int,
+) -> None:
+    """`concurrency` questions in flight; `report` is called with each as it ends, and with the error of one that was
+    refused. Raises Unavailable when a service is down: what was reported by then is all there is."""
+    queue = iter(questions)
+
+    async def work() -> None:
+        for question in queue:
+            outcome: Trace | RevelatorError
+            try:
+                outcome = await ask(text(question))
+            except Unavailable:  # not this question's fault: it stops here
+                raise
+            except RevelatorError as error:
+                outcome = error
+            report(question, outcome)
+
+    workers = [asyncio.create_task(work()) for _ in range(concurrency)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+
+
+@contextmanager
+def keep_what_was_asked() -> Iterator[None]:
+    """Around an `ask_each` that writes each outcome as it is reported: an Unavailable then says that none is lost."""
+    try:
+        yield
+    except Unavailable as error:
+        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
+        raise Unavailable(error.message, where=error.where, hint=hint) from error
+
+
+def describe_refusal(error: RevelatorError) -> str:
+    """An error as a row keeps it."""
+    return f"{type(error).__name__}: {error.message}"
+
+
 async def ask_all(
     ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
 ) -> None:
     """`concurrency` questions in flight; `write` is called with each row as it ends."""
 
-    def told(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
-        row = gold_row(question, benchmark)
+    def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
+        row = start_row(question, benchmark)
         if isinstance(outcome, RevelatorError):
-            write(replace(row, status="error", error=refusal(outcome)))
+            write(replace(row, status="error", error=describe_refusal(outcome)))
         else:
-            write(scored(row, question, benchmark, outcome, **scoring))
+            write(score_trace(row, question, benchmark, outcome, **scoring))
 
-    with kept():
-        await ask_each(ask, todo, lambda question: question.gold.question, told, min(concurrency, len(todo)))
+    with keep_what_was_asked():
+        await ask_each(ask, todo, lambda question: question.gold.question, report, min(concurrency, len(todo)))

@@ -42,13 +42,15 @@ def write_metrics(folder: Path, run: Run, level: Level = bootstrap) -> dict[str,
         "format": FORMAT,
         "questions_sha256": sha256_file(folder / QUESTIONS),
         "normaliser": run.benchmark["normaliser"],
-        **measured(rows, level),
+        **measure_rows(rows, level),
     }
     write_json(folder / METRICS, value)
     return value
 
 
-def measured(rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES) -> dict[str, Any]:
+def measure_rows(
+    rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES
+) -> dict[str, Any]:
     """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A question that was refused
     scores nothing, and costs are of those whose cost was counted. `resamples` are those of the calibration error."""
     table = _columns(rows)
@@ -58,7 +60,7 @@ def measured(rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: i
         "n": len(rows),
         "figures": {name: figure for name, figure in figures.items() if figure["n"]},
         "groups": {name: _grouped(rows, table, key, level) for name, key in GROUPS.items()},
-        "confusion": confusion(pairs),
+        "confusion": count_confusion(pairs),
         "calibration": _calibration(rows, resamples),
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
@@ -113,7 +115,7 @@ def _grouped(
     return found
 
 
-def confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
+def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
     """Counts of predicted labels by gold label, of pairs (gold, predicted)."""
     found: dict[str, dict[str, int]] = {}
     for (gold, predicted), count in sorted(Counter(pairs).items()):

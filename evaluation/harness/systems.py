@@ -3,15 +3,14 @@ question to its trace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evaluation.asking import Ask
-from evaluation.baselines.table import BASELINES, run_baseline
-from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
+from evaluation.baselines.methods import BASELINES, run_baseline
+from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
 from revelator import registry
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from revelator.trace import Passage
     from serving.models.engine import Engine
 
+Ask = Callable[[str], Awaitable[Trace]]
 Services = tuple[Revelator, Retriever, Generator]
 WITHOUT_REVELATOR = ("direct",)  # strategies that ask nothing but the generator
 CLIENT_SECONDS = 120.0
@@ -61,7 +61,7 @@ def check_system(config: RunConfig) -> None:
             f"there is no baseline {name!r}", where="system.baseline", hint=f"one of {', '.join(BASELINES)}"
         )
     check_ablation(config.ablation, name, served=bool(config.url))
-    limits_of(config)
+    read_limits(config)
     if config.url:
         if given := [key for key in ("index", "generator", "sources", "base") if getattr(config, key)]:
             message = f"{', '.join(given)}: a running server has its own"
@@ -76,7 +76,7 @@ def check_system(config: RunConfig) -> None:
         )
 
 
-def limits_of(config: RunConfig) -> Limits:
+def read_limits(config: RunConfig) -> Limits:
     """The executor's limits with those of the configuration. Raises ConfigError."""
     kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
     chosen = dict(config.limits) | ({"kept": kept} if kept else {})
@@ -93,7 +93,7 @@ def limits_of(config: RunConfig) -> Limits:
     return Limits(**{name: kinds[name](value) for name, value in chosen.items()})
 
 
-def describe(config: RunConfig) -> dict[str, Any]:
+def describe_system(config: RunConfig) -> dict[str, Any]:
     """`adapter`, `index` and `generator` of a run, by version and digest. Raises ArtifactError where the index is not
     that of `corpora`, Unavailable where no server answers."""
     return _served(config) if config.url else _local(config)
@@ -172,7 +172,7 @@ async def open_system(
     others, as `evaluation.costs.service_times` times them. What is `opened` stays so for the next run."""
     opened = opened or Opened()
     async with AsyncExitStack() as stack:
-        name, limits = config.system.name, limits_of(config)
+        name, limits = config.system.name, read_limits(config)
         if config.system.strategy and config.url:
             yield await _client(config, stack)
             return
@@ -186,7 +186,7 @@ async def open_system(
 
 async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
     client = await stack.enter_async_context(AsyncClient(config.url, CLIENT_SECONDS))
-    strategy = strategy_of(config)
+    strategy = choose_strategy(config)
 
     async def ask(question: str) -> Trace:
         return (await client.ask(question, strategy=strategy, limits=config.limits or None)).trace
@@ -194,7 +194,7 @@ async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
     return ask
 
 
-def strategy_of(config: RunConfig) -> str:
+def choose_strategy(config: RunConfig) -> str:
     """`route` off: every question is compiled."""
     return "compile" if config.ablation.route is False else config.system.name
 
@@ -236,12 +236,12 @@ def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Reve
 
 
 def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, opened: Opened) -> Ask:
-    strategy: Any = strategy_of(config)
+    strategy: Any = choose_strategy(config)
     sources = logical = None
     if strategy == "atomic":
         sources = open_sources(Path(config.sources) if config.sources else None, services[1])
         if config.ablation.sources is not None:
-            sources = with_sources(sources, config.ablation.sources)
+            sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     if strategy == "logic":
         logical = LogicalRetriever(opened.index(Path(config.index)), config.ablation)

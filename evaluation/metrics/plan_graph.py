@@ -38,7 +38,7 @@ class Sketch:
 
 
 @lru_cache(maxsize=65_536)  # gold plans come again with every system, and so do most of a model's own
-def sketch(text: str) -> Sketch:
+def read_sketch(text: str) -> Sketch:
     """Read, checked and bound once. Raises ExpressionError."""
     plan = parse(text)
     valid, texts = not check(plan), tuple([leaf.text for leaf in leaves(plan)])

@@ -32,8 +32,8 @@ from revelator.plans import (
 )
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
-from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
-from revelator.plans.logic import joined
+from revelator.plans.language import ART, BNF, LOGIC
+from revelator.plans.logic import join_queries
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
@@ -110,28 +110,30 @@ def query_score(output: str, gold: logic.Query) -> QueryScore:
     )
 
 
-SCORES: dict[PlanLanguage, Callable[[str, Any, str, Sequence[str]], PlanScore | QueryScore | TreeScore]] = {
-    BNF: plan_score,
-    LOGIC: lambda output, gold, question, names: query_score(output, gold),
-    ART: lambda output, gold, question, names: tree_score(output, gold),
-}
-
-
-def score_plan(
-    language: PlanLanguage, output: str, gold: str, question: str, names: Sequence[str]
-) -> PlanScore | QueryScore | TreeScore:
-    """Scores the text that a model wrote against gold, a text too, by the measures of the language."""
-    return SCORES[language](output, language.parse(gold), question, names)
-
-
 def _normalise_terms(query: logic.Query) -> logic.Query:
     if isinstance(query, logic.Term):
         return logic.Term(normalise(query.text) or query.text)
     if isinstance(query, logic.Not):
         return logic.Not(_normalise_terms(query.operand))
-    return joined(
+    return join_queries(
         logic.And if isinstance(query, logic.And) else logic.Or, [_normalise_terms(part) for part in query.operands]
     )
+
+
+@dataclass(frozen=True)
+class PlanMeasure:
+    """How plans of one language are scored, and which of the scores decides promotion. `score` is given the text that
+    a model wrote, the gold plan, the question, and the names that question and gold plan share."""
+
+    score: Callable[[str, Any, str, Sequence[str]], Any]
+    deciding: str
+
+
+PLAN_MEASURES = {
+    BNF.name: PlanMeasure(plan_score, "letters"),
+    LOGIC.name: PlanMeasure(lambda output, gold, question, names: query_score(output, gold), "truth"),
+    ART.name: PlanMeasure(lambda output, gold, question, names: tree_score(output, gold), "structure"),
+}
 
 
 def arguments_match(plan: Expression, gold: Expression, names: Sequence[str]) -> bool:

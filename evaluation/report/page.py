@@ -10,7 +10,7 @@ from itertools import product
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.costs.model import Prices, ServiceTimes, demand_of, predict
+from evaluation.costs.model import Prices, ServiceTimes, count_demand, predict
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
 from evaluation.report.runs import (
@@ -170,7 +170,7 @@ def build_cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
         counted = [row.cost for row in run.rows if row.counted]
         for gpus, inside in product((1, 8), (1, 64)) if counted else ():
             servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
-            found = predict(demand_of(counted, times), servers, inside, Prices())
+            found = predict(count_demand(counted, times), servers, inside, Prices())
             figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
             cells.append([f"{run.name} on {run.benchmark}", f"{gpus}", f"{inside}", *figures])
     note = f"From the calls that the runs counted, and the seconds that each service took on {times.machine}."

@@ -48,21 +48,7 @@ def _letters(context: click.Context, option: click.Parameter, given: str | None)
     return letters
 
 
-@click.group(name="self-train")
-def self_train() -> None:
-    """Let a model plan questions without plans, and keep the plans that stand up as an instruction set.
-
-    \b
-    Examples:
-      revelator data self-train round questions.jsonl --adapter runs/real/adapters/real \\
-        --index runs/real/indexes/real --beside data_gen/configs/real.yaml --out runs/self/1
-      revelator train real --set runs/self/1/set --out runs/self/1-adapter
-      revelator data self-train gain runs/self/1 --before runs/real/adapters/real --after runs/self/1-adapter \\
-        --set runs/real/sets/real
-    """
-
-
-@self_train.command(name="round")
+@click.command(name="round")
 @click.argument("questions", type=FOLDER)
 @click.option("--adapter", type=FOLDER, help="The model's adapter folder; without it the base alone plans.")
 @click.option("--base", help="Base model.  [default: the one that the adapter names, else tiny]")
@@ -128,7 +114,6 @@ def round_(
     if letters and ParameterSource.COMMANDLINE in (given("temperatures"), given("decoding")):
         raise click.UsageError("--temperature and --decoding are of samples: leave them out beside --letters")
     from evaluation.self_training import rounds
-    from evaluation.self_training.proposing import drawn, searched
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
     from serving.executor import Executor
@@ -159,10 +144,14 @@ def round_(
         model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
         index=sha256_file(index_folder / "manifest.json") if index_folder else "",
     )
-    propose = searched(engine, letters) if letters else drawn(engine, settings.temperatures, seed, decoding)
-    rounds.begin(out, settings)
+    propose = (
+        rounds.search_letters(engine, letters)
+        if letters
+        else rounds.draw_samples(engine, settings.temperatures, seed, decoding)
+    )
+    rounds.begin_round(out, settings)
     dropped: Counter[str] = Counter()
-    asked = rounds.unlabelled(settings, dropped)
+    asked = rounds.choose_questions(settings, dropped)
 
     proposals = rounds.propose(asked, settings, out / "proposals.jsonl", propose)
     chosen, funnel = rounds.select(asked, proposals, settings, dropped)
@@ -176,7 +165,7 @@ def round_(
         )
         executions = asyncio.run(runs)
         local.close()
-    rounds.keep(chosen, executions, settings, out, funnel, dropped)
+    rounds.write_kept_questions(chosen, executions, settings, out, funnel, dropped)
     manifest = rounds.build_round(out, settings, load_config(beside) if beside else None, funnel, dropped)
     if as_json:
         click.echo((out / rounds.RECORD).read_text(encoding="utf-8"))
@@ -187,7 +176,7 @@ def round_(
     click.echo((out / "README.md").read_text(encoding="utf-8"))
 
 
-@self_train.command()
+@click.command()
 @click.argument("round_folder", metavar="ROUND", type=FOLDER)
 @click.option("--before", required=True, type=FOLDER, help="Adapter that made the round.")
 @click.option("--after", required=True, type=FOLDER, help="Adapter that was trained with it.")
@@ -212,7 +201,7 @@ def gain(
         --set runs/real/sets/real --source musique
     """
     from evaluation.gate.scores import read_pinned_rows, score_adapter
-    from evaluation.self_training.rounds import RECORD, gains, record
+    from evaluation.self_training.rounds import RECORD, compare_scores, update_record
 
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
@@ -222,9 +211,9 @@ def gain(
         engine = open_engine(Adapter(folder), threads=threads)
         with progress_bar() as progress:
             scores.append(score_adapter(engine, rows, progress, f"{folder.name}: "))
-    tasks = {task: gains(own, scores[1][task]) for task, own in scores[0].items()}
+    tasks = {task: compare_scores(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
-    record(
+    update_record(
         round_folder,
         {"gain": {**digests, "set": read_manifest(set_folder)["digest"], "source": source, "tasks": tasks}},
     )

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from data_gen.build import build
 from data_gen.config import SetConfig
@@ -41,15 +42,20 @@ from data_gen.teacher.work import QUESTIONS
 from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
-from evaluation.self_training.proposing import Propose
 from revelator.errors import ConfigError, RevelatorError
-from revelator.files import write_bytes, write_json
+from revelator.files import sha256_text, write_bytes, write_json
+from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Node, Trace, sort_ids
+from serving.models.decoding import Marks
+from serving.models.engine import Engine
+from serving.models.local import BEAMS, complete
+from serving.protocols import Decoding
 
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
 
+Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each
 Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 
@@ -96,7 +102,7 @@ class Execution:
         return [AskedLeaf(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
 
 
-def begin(out: Path, settings: Settings) -> None:
+def begin_round(out: Path, settings: Settings) -> None:
     """Makes the folder of a round, or finds that it is this one's. Raises ConfigError for any other."""
     known = json.loads(json.dumps(asdict(settings)))
     if (out / RECORD).exists():
@@ -110,7 +116,7 @@ def begin(out: Path, settings: Settings) -> None:
         write_json(out / RECORD, {"settings": known})
 
 
-def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
+def choose_questions(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
     """The questions of a round: `limit` of them by the hash of seed and id, none twice and none held out."""
     admission, found = Admission(settings.held_out), []
     for row in READERS[settings.format](settings.questions):
@@ -121,6 +127,43 @@ def unlabelled(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuest
         if admission.admits(bare, dropped):
             found.append(bare)
     return shuffle_by_hash(found, f"round:{settings.seed}", lambda question: question.id)[: settings.limit]
+
+
+def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decoding: Decoding) -> Propose:
+    """A draw at each temperature. Those of one batch depend on nothing but its prompts, its place and the seed."""
+
+    def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
+        draws = []
+        for number, temperature in enumerate(temperatures):
+            torch.manual_seed(int(sha256_text(f"{seed}:{place}:{number}")[:8], 16))
+            done = complete(engine, PLANNED, prompts, temperature, BNF.beam_tokens, decoding)
+            draws.append([completion.text for completion in done])
+        return [list(texts) for texts in zip(*draws, strict=True)]
+
+    return propose
+
+
+def search_letters(engine: Engine, letters: str) -> Propose:
+    """The likeliest texts, none twice, whose operators ` *` and ` +` are those of `letters`, such as "(A + B) * C", in
+    its order, and which open the groups that stand at its beginning.
+
+    No grammar holds them: the model closes a group, or does not. Raises ConfigError where the base's tokenizer has no
+    token for an operator.
+    """
+    tokens = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
+    if any(len(found) > 1 for found in tokens.values()):
+        hint = "name another base, or leave --letters out"
+        raise ConfigError("the tokenizer of this base has no token for an operator", where="--letters", hint=hint)
+    signs = {sign: token for sign, (token,) in tokens.items()}
+    marks = Marks(list(signs.values()), [signs[sign] for sign in letters if sign in signs])
+    groups = "(" * (len(letters) - len(letters.lstrip("(")))
+
+    def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
+        begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
+        found = engine.likeliest(begun, BEAMS, BNF.beam_tokens, marks=marks)
+        return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
+
+    return propose
 
 
 def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
@@ -216,7 +259,7 @@ def select(
     return chosen, funnel
 
 
-def keep(
+def write_kept_questions(
     chosen: Sequence[tuple[AnnotatedQuestion, AgreedPlan]],
     executions: dict[str, Execution],
     settings: Settings,
@@ -251,18 +294,20 @@ def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel:
     notes = {"model": settings.model, "index": settings.index, **counts}
     notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in sorted(dropped.items())}
     manifest = build(config, out / "set", teaching=notes)
-    record(out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]})
+    update_record(
+        out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]}
+    )
     return manifest
 
 
-def record(out: Path, more: dict[str, Any]) -> None:
+def update_record(out: Path, more: dict[str, Any]) -> None:
     """Adds to the record of a round and writes its card anew."""
     known = json.loads((out / RECORD).read_text(encoding="utf-8")) | more
-    write_bytes(out / "README.md", card(out.name, known).encode())
+    write_bytes(out / "README.md", write_card(out.name, known).encode())
     write_json(out / RECORD, known)
 
 
-def card(name: str, known: dict[str, Any]) -> str:
+def write_card(name: str, known: dict[str, Any]) -> str:
     """Markdown: how the round was made, what is left after each test, and the gain where it was measured."""
     settings = known["settings"]
     lines = [
@@ -291,7 +336,7 @@ def card(name: str, known: dict[str, Any]) -> str:
     return "\n\n".join(lines) + "\n"
 
 
-def gains(before: TaskScore, after: TaskScore) -> dict[str, Any]:
+def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
     """Both scores of each measure of a task on the same rows; where rows have values, the paired bootstrap interval."""
     groups = [name.rsplit("/", 2)[0] for name in before.ids]
     pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}

@@ -9,7 +9,7 @@ from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
 
-def told(text):
+def reply_to_look(text):
     return response(answer=strings(text), trace=strings(""))
 
 
@@ -19,23 +19,23 @@ class TritonPythonModel:
         telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
         home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
         entries = int(chosen.get("cache", 0))
-        looked_up = counter("revelator_cache_lookups_total", "Questions looked for among kept answers", "result")
-        cache = AnswerCache(entries, looked_up) if entries else None
-        self.questions = QuestionService.configured(home, chosen, telemetry.answered, admission, cache)
-        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
+        count_lookup = counter("revelator_cache_lookups_total", "Questions looked for among cached answers", "result")
+        cache = AnswerCache(entries, count_lookup) if entries else None
+        self.questions = QuestionService.from_parameters(home, chosen, telemetry.record_trace, admission, cache)
+        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.seconds_allowed, reply_to_look)
 
     def execute(self, requests):
         return [self.loop.accept(request, self.begin) for request in requests]
 
-    def allowed(self, request):
-        return self.questions.allowed(parameter(request, "deadline_ms"))
+    def seconds_allowed(self, request):
+        return self.questions.seconds_allowed(parameter(request, "deadline_ms"))
 
     def begin(self, request):
         question, options = text(request, "question"), text(request, "options")
         return self.answer(question, options, parameter(request, "deadline_ms"), request.request_id())
 
-    async def answer(self, *asked):
-        trace = await self.questions.answer(*asked)
+    async def answer(self, *request):
+        trace = await self.questions.answer(*request)
         return response(answer=strings(trace.answer), trace=strings(await write_trace(trace)))
 
     def finalize(self):

@@ -10,7 +10,7 @@ from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
 
-def told(text):
+def reply_to_look(text):
     return response(event=strings(text))
 
 
@@ -19,23 +19,23 @@ class TritonPythonModel:
         chosen = parameters(args)
         telemetry, admission = Telemetry(args["model_name"]), Admission(int(chosen["max_in_flight"]))
         home = Path(args["model_repository"]).parents[1]  # release.json there says which revelator answers
-        self.questions = QuestionService.configured(home, chosen, telemetry.answered, admission)
-        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.allowed, told)
+        self.questions = QuestionService.from_parameters(home, chosen, telemetry.record_trace, admission)
+        self.loop = RequestLoop(self.questions.open, admission, telemetry, self.seconds_allowed, reply_to_look)
 
     def execute(self, requests):
         for request in requests:
             if refusal := self.loop.accept(request, self.begin):
                 send_last(request.get_response_sender(), refusal)
 
-    def allowed(self, request):
-        return self.questions.allowed(parameter(request, "deadline_ms"))
+    def seconds_allowed(self, request):
+        return self.questions.seconds_allowed(parameter(request, "deadline_ms"))
 
     def begin(self, request):
         question, options = text(request, "question"), text(request, "options")
         return self.events(question, options, parameter(request, "deadline_ms"), request.request_id())
 
-    async def events(self, *asked):
-        async for event in self.questions.stream(*asked):
+    async def events(self, *request):
+        async for event in self.questions.stream(*request):
             yield response(event=strings(json.dumps(event.to_json(), ensure_ascii=False)))
 
     def finalize(self):

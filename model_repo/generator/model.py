@@ -26,8 +26,8 @@ class TritonPythonModel:
         self.inner.check(request)
         return self.answer(text(request, "request", READING_BYTES))
 
-    async def answer(self, wanted):
-        reading = await self.readings.answer(wanted)
+    async def answer(self, body):
+        reading = await self.readings.answer(body)
         return response(reading=strings(json.dumps(asdict(reading), ensure_ascii=False)))
 
     def finalize(self):

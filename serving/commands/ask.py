@@ -18,7 +18,7 @@ from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Replay, Trace
 from revelator.wire import write_error
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 
 if TYPE_CHECKING:
     from revelator.client import Options
@@ -108,7 +108,7 @@ async def _streamed(url: str, seconds: float, question: str, options: Options, d
     from revelator.client import AsyncClient
     from revelator.trace_view import growing
 
-    told = Replay()
+    replay = Replay()
     console = Console()
     shows = console.is_terminal and not as_json
     drawn = Live(console=console, transient=True, refresh_per_second=10)
@@ -116,12 +116,12 @@ async def _streamed(url: str, seconds: float, question: str, options: Options, d
     with screen as live:
         async with AsyncClient(url, seconds) as client, aclosing(client.stream(question, **options)) as events:
             async for event in events:
-                told.add(event)
+                replay.add(event)
                 if as_json:
                     click.echo(json.dumps(event.to_json(), ensure_ascii=False))
                 elif live:
-                    live.update(growing(told.trace(), documents=documents))
-    return told.trace()
+                    live.update(growing(replay.trace(), documents=documents))
+    return replay.trace()
 
 
 def _pointed(plan: str, error: RevelatorError) -> RevelatorError:

@@ -143,9 +143,9 @@ def _ask(folder: Path, call: Call, as_json: bool) -> None:
     found = asyncio.run(_find(folder, call))
     if as_json:
         ids = {text: list(iris) for text, iris in found.ids.items()}
-        told: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
-        told |= {"decided": found.decided, "truncated": found.truncated}
-        click.echo(json.dumps(told, ensure_ascii=False))
+        result: dict[str, Any] = {"answers": list(found.answers), "ids": ids, "note": found.note}
+        result |= {"decided": found.decided, "truncated": found.truncated}
+        click.echo(json.dumps(result, ensure_ascii=False))
     else:
         none = f"{'none' if found.decided else 'no answer'}: {found.note}"
         click.echo(printable("\n".join(found.answers) or none))

@@ -196,7 +196,7 @@ class Gateway:
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
 
 
-class Wanted(BaseModel):
+class OptionsBody(BaseModel):
     """The options of a question as JSON; each field is as in `revelator.client.Options`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -211,7 +211,7 @@ class Wanted(BaseModel):
 def read_options(text: str) -> Options:
     """The options of a question from their JSON. Raises InvalidRequest."""
     try:
-        wanted = Wanted.model_validate(json.loads(text or "{}"))
+        wanted = OptionsBody.model_validate(json.loads(text or "{}"))
         value: dict[str, Any] = wanted.model_dump(exclude_none=True)
         if "reuse" in value:
             value["reuse"] = Trace.from_json(value["reuse"])
@@ -227,7 +227,7 @@ def read_options(text: str) -> Options:
 def _invalid_option(error: ValidationError) -> InvalidRequest:
     first = error.errors(include_url=False, include_input=False)[0]
     where = ".".join(map(str, ("options", *first["loc"])))
-    names = ", ".join(sorted(Wanted.model_fields))
+    names = ", ".join(sorted(OptionsBody.model_fields))
     return InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where[:200], hint=f"options are {names}")
 
 
@@ -241,9 +241,9 @@ def _refused(status: int, message: str) -> JSONResponse:
 
 async def _error_response(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
-    told, status = describe_error(error)
-    body = {"error": str(told), "detail": json.loads(write_error(told))}
-    return JSONResponse(body, status, headers_of(told))
+    described, status = describe_error(error)
+    body = {"error": str(described), "detail": json.loads(write_error(described))}
+    return JSONResponse(body, status, headers_of(described))
 
 
 ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
@@ -290,7 +290,7 @@ def serve_http(host: str, applications: Applications, tls: Tls | None = None, mu
 
 @dataclass
 class RunningServers:
-    """What runs: to end it, each server is told, and then what the applications use is released."""
+    """The servers that run: `end` stops each, then releases what the applications use."""
 
     stack: AsyncExitStack
     servers: list[tuple[uvicorn.Server, asyncio.Task[None]]]

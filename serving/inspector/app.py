@@ -3,7 +3,7 @@
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
-    POST /api/runs                  `asking.Wanted` → JSON lines: the events, then {"kind": "saved", "run": id}
+    POST /api/runs                  `asking.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
@@ -35,7 +35,7 @@ from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
-from serving.inspector.asking import Asking, Server, Wanted, await_first_event
+from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.chat import Chat
 from serving.inspector.runs import Runs
 
@@ -96,7 +96,7 @@ class Pages:
         return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
-        asking = Asking(self._servers, self._runs, await read_body(request, Wanted))
+        asking = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
         events = await await_first_event(asking.events())
 
         async def lines() -> AsyncIterator[str]:
@@ -129,8 +129,8 @@ def _line(value: dict[str, Any]) -> str:
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
-    told, status = describe_error(error)
-    return JSONResponse({"error": json.loads(write_error(told))}, status, headers_of(told))
+    described, status = describe_error(error)
+    return JSONResponse({"error": json.loads(write_error(described))}, status, headers_of(described))
 
 
 def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Server:
             return {"name": self.name, "models": {}, "error": str(error)}
 
 
-class Wanted(BaseModel):
+class QuestionBody(BaseModel):
     """The body of `POST /api/runs`. `reuse` is the id of an earlier run, `server` one of `GET /api/servers`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
@@ -56,10 +56,10 @@ class Wanted(BaseModel):
     deadline_ms: float | None = None
 
 
-class Asking:
+class Inquiry:
     """One question: `events` gives what happens, and `run` is there when they have ended."""
 
-    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: Wanted) -> None:
+    def __init__(self, servers: Mapping[str, Server], runs: Runs, wanted: QuestionBody) -> None:
         self.wanted = wanted
         self.server = choose_server(servers, wanted.server)
         self.id = runs.new_id()
@@ -69,7 +69,7 @@ class Asking:
         self._replay = Replay()
 
     async def events(self) -> AsyncGenerator[Event, None]:
-        """Raises what the server raises; the run is kept if it had begun. A question that is given up is not kept."""
+        """Raises what the server raises; a run that had begun is stored, one that its client abandoned is not."""
         wanted = self.wanted
         earlier = await asyncio.to_thread(self._runs.read, wanted.reuse) if wanted.reuse else None
         options = Options(plan=wanted.plan, strategy=wanted.strategy, deadline_ms=wanted.deadline_ms)
@@ -96,7 +96,7 @@ class Asking:
             await asyncio.to_thread(self._runs.save, self.run)
             self.saved = True
         except OSError as failure:
-            log.warning("run %s is not kept: %s", self.id, failure)
+            log.warning("run %s is not stored: %s", self.id, failure)
 
 
 def choose_server(servers: Mapping[str, Server], name: str | None) -> Server:

@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Event, Trace, join_answers
 from serving.http.protection import headers_of, read_body, status_of
-from serving.inspector.asking import Asking, Server, Wanted, await_first_event
+from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
@@ -98,16 +98,18 @@ class Chat:
         usage = _usage(asking.run.trace)
         return JSONResponse({**_head(asking, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
-    def _asking(self, wanted: Completion) -> Asking:
+    def _asking(self, wanted: Completion) -> Inquiry:
         if wanted.model not in self._models:
             raise DataError(
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
             )
-        asked = Wanted(question=wanted.question(), server=self._models[wanted.model])
-        return Asking(self._servers, self._runs, asked)
+        asked = QuestionBody(question=wanted.question(), server=self._models[wanted.model])
+        return Inquiry(self._servers, self._runs, asked)
 
 
-async def _stream_chunks(asking: Asking, events: AsyncGenerator[Event, None], wanted: Completion) -> AsyncIterator[str]:
+async def _stream_chunks(
+    asking: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
+) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
     head = _head(asking, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}
@@ -148,7 +150,7 @@ def _answer(trace: Trace) -> str:
     return trace.answer or NO_ANSWER
 
 
-def _head(asking: Asking, wanted: Completion, kind: str) -> dict[str, Any]:
+def _head(asking: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{asking.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 

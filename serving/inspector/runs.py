@@ -22,7 +22,7 @@ from revelator.errors import DataError
 from revelator.files import write_json
 from revelator.trace import Trace
 
-KEPT = 200
+MOST_RUNS = 200
 _ID = re.compile(r"[0-9a-f]{16}")
 
 
@@ -57,16 +57,16 @@ _RUN = TypeAdapter(Run)
 
 
 class Runs:
-    """The runs of one folder; beyond `kept` the oldest are removed."""
+    """The runs of one folder; beyond `most` the oldest are removed."""
 
-    def __init__(self, folder: Path, kept: int = KEPT) -> None:
+    def __init__(self, folder: Path, most: int = MOST_RUNS) -> None:
         self.folder = folder
-        self.kept = kept
+        self.most = most
         self._summaries: dict[str, dict[str, Any]] = {}
-        with suppress(OSError):  # another user's folder: nothing can be kept there, and that is told when it is tried
-            self._close()
+        with suppress(OSError):  # another user's folder: nothing can be stored there; saving a run will say so
+            self._make_private()
 
-    def _close(self) -> None:
+    def _make_private(self) -> None:
         """Makes the folder, and takes from others what an earlier release let them read."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder.chmod(0o700)
@@ -79,14 +79,14 @@ class Runs:
     def save(self, run: Run) -> None:
         """Raises OSError when it cannot be written; nothing half-written stays."""
         write_json(self._path(run.id), run.to_json(), mode=0o600)
-        for id in self._ids()[self.kept :]:
+        for id in self._ids()[self.most :]:
             self._path(id).unlink(missing_ok=True)
 
     def read(self, id: str) -> Run:
         """Raises DataError for an id that no run has, and for a file that is damaged."""
         path = self._path(id)
         if not _ID.fullmatch(id) or not path.is_file():
-            raise DataError(f"there is no run {id}", hint=f"the newest {self.kept} are kept, in {self.folder}")
+            raise DataError(f"there is no run {id}", hint=f"the newest {self.most} are kept, in {self.folder}")
         try:
             value = from_json(path.read_bytes())  # unlike json.loads it refuses what is nested too deep
             run = _RUN.validate_python({**value, "trace": Trace.from_json(value["trace"]).to_json()})

@@ -20,6 +20,7 @@ import serving
 from revelator import files
 from revelator.endpoints import check_url
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.limits import Limits
 from serving.models.vllm import FACTS_FILE
 from serving.models.vllm import MODEL as VLLM
 
@@ -141,8 +142,6 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
 
 def _limits(home: Path, settings: Settings) -> dict[str, str]:
     """The limits that were given, else the recorded ones, as JSON."""
-    from revelator.limits import Limits
-
     if settings.limits is None:
         recorded = recorded_parameters(home, "executor").get("limits")
         return {"limits": recorded} if recorded else {}

@@ -6,7 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin
+from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin_run
 from evaluation.harness.run_metrics import write_metrics
 from evaluation.metrics.bootstrap import bootstrap
 from revelator.plans import letters_key, parse
@@ -58,7 +58,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
         machine=MACHINE,
         started="2026-01-02T03:04:05+00:00",
     )
-    begin(folder, run)
+    begin_run(folder, run)
     writer = RowWriter(folder)
     for row in rows:
         writer.append(row)

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, with_sources
+from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
-from evaluation.harness.systems import limits_of, open_system, strategy_of
+from evaluation.harness.systems import choose_strategy, open_system, read_limits
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.trace import Trace
@@ -64,7 +64,7 @@ async def test_without_deduplication_equal_leaves_are_each_asked() -> None:
 
 @pytest.mark.parametrize("k", [1, 5, 10])
 async def test_k_documents_are_read_a_leaf(k: int, index: Path) -> None:
-    limits = limits_of(config(index, strategy="single", k=k))
+    limits = read_limits(config(index, strategy="single", k=k))
     toy = Toy({"Who?": ["Ana"]})
     await Executor(toy, toy, toy, limits).run("Who?", strategy="single")
     assert len(toy.requests[0].passages) == k
@@ -87,16 +87,16 @@ async def test_without_the_constraint_a_model_writes_what_it_likes(base: Path, i
 
 
 def test_without_the_route_every_question_is_compiled(index: Path) -> None:
-    assert strategy_of(config(index, "auto")) == "auto"
-    assert strategy_of(config(index, "auto", route=False)) == "compile"
+    assert choose_strategy(config(index, "auto")) == "auto"
+    assert choose_strategy(config(index, "auto", route=False)) == "compile"
 
 
 def test_sources_are_left_out_by_name() -> None:
     sources = [TextSource(Toy(), name) for name in ("papers", "news")]
     configured = Sources(sources)
-    assert [source.name for source in with_sources(configured, ["news"]).all] == ["news"]
+    assert [source.name for source in keep_sources(configured, ["news"]).all] == ["news"]
     with pytest.raises(ConfigError, match="no source graph"):
-        with_sources(configured, ["graph"])
+        keep_sources(configured, ["graph"])
 
 
 async def test_operators_are_those_that_were_chosen(index: Path) -> None:

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.baselines.probtree import read_tree
-from evaluation.baselines.table import BASELINES, run_baseline
-from evaluation.harness.question_scores import rounds
+from evaluation.baselines.methods import BASELINES, read_tree, run_baseline
+from evaluation.harness.question_scores import count_rounds
 from revelator.errors import DeadlineExceeded, Unavailable
 from revelator.limits import Limits
 from revelator.tasks import TASKS
@@ -105,7 +104,7 @@ async def test_a_baseline_reaches_the_answer_at_its_own_cost(name: str, server: 
     assert trace.usage.generator_calls == len(server.requests)
     assert trace.usage.tokens_out >= 7 * len(server.requests)
     assert bool(trace.usage.model_calls) == BASELINES[name].revelator
-    assert rounds(trace, sequential=True) == trace.usage.retrievals
+    assert count_rounds(trace, sequential=True) == trace.usage.retrievals
 
 
 async def test_direct_generation_searches_nothing(server: Server, index: Path) -> None:

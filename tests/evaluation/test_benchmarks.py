@@ -196,7 +196,7 @@ CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.
 
 @pytest.mark.parametrize("path", CONFIGS, ids=lambda path: path.stem)
 def test_every_example_is_a_configuration_of_a_known_format(path: Path) -> None:
-    from evaluation.baselines.table import BASELINES
+    from evaluation.baselines.methods import BASELINES
     from evaluation.harness.ablations import check_ablation
     from evaluation.harness.config import load
 

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chains.chain import Chain, Step, ending, shown
-from revelator.errors import RevelatorError
+from evaluation.chain import Chain, Step, describe_ending, serve_locally, show_command
+from revelator.errors import RevelatorError, Unavailable
 
 
 def tidy_step(home: Path, text: str | None = None) -> Step:
@@ -31,17 +31,19 @@ def chain_on(home: Path) -> tuple[Chain, io.StringIO]:
 
 
 def test_a_command_is_shown_as_a_person_would_type_it() -> None:
-    assert shown(("ask", "Who wrote Belt?", "--home", "runs/x")) == "revelator ask 'Who wrote Belt?' --home runs/x"
     assert (
-        shown(("data", "build"), (("REVELATOR_WORLD", "my world"),))
+        show_command(("ask", "Who wrote Belt?", "--home", "runs/x")) == "revelator ask 'Who wrote Belt?' --home runs/x"
+    )
+    assert (
+        show_command(("data", "build"), (("REVELATOR_WORLD", "my world"),))
         == "REVELATOR_WORLD='my world' revelator data build"
     )
-    assert shown(("json.tool", "x.json")) == "python -m json.tool x.json"
+    assert show_command(("json.tool", "x.json")) == "python -m json.tool x.json"
 
 
 def test_a_failure_tells_an_exit_status_from_a_signal() -> None:
-    assert ending(2) == "failed with exit status 2"
-    assert ending(-15) == "was ended by SIGTERM"
+    assert describe_ending(2) == "failed with exit status 2"
+    assert describe_ending(-15) == "was ended by SIGTERM"
 
 
 def test_a_step_runs_once_says_its_command_and_is_reused(tmp_path: Path) -> None:
@@ -95,7 +97,7 @@ child.wait()
 """
 STARTS_BOTH = f"""
 import os, signal, sys
-from evaluation.chains.chain import run_group
+from evaluation.chain import run_group
 signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
 run_group([sys.executable, "-c", {STARTS_A_CHILD!r}], os.environ)
 """
@@ -109,3 +111,13 @@ def test_a_chain_that_is_told_to_stop_leaves_no_process_of_its_commands_behind()
     assert chain.wait(30) == 143
     gone, alive = psutil.wait_procs([grandchild], timeout=30)
     assert (len(gone), alive) == (1, [])
+
+
+def test_a_server_that_does_not_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
+    serve = ("serve", "--home", str(tmp_path))
+    with (
+        pytest.raises(Unavailable, match="no version of the revelator is deployed") as failure,
+        serve_locally(tmp_path, serve),
+    ):
+        pytest.fail("nothing is deployed, so nothing can be ready")
+    assert failure.value.where == f"revelator serve --home {tmp_path}"

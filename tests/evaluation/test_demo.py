@@ -11,8 +11,8 @@ from click.testing import CliRunner
 from rich.console import Console
 
 from data_gen.questions import AnnotatedQuestion
-from evaluation.chains.chain import Chain
-from evaluation.chains.demo import Asked, ask_each, steps, summary, write_next
+from evaluation.chain import Chain
+from evaluation.demo import Asked, ask_each, list_steps, summarise, write_next
 from revelator.cli import revelator
 from revelator.tasks import TASKS
 
@@ -51,14 +51,14 @@ def test_a_question_that_the_server_refuses_does_not_end_the_demo(served: Any, t
 
 def test_the_demo_ends_with_a_table_and_a_page_of_commands(served: Any, tmp_path: Path) -> None:
     rows, _, console = asked(served, tmp_path)
-    console.print(summary(rows))
+    console.print(summarise(rows))
     page = write_next(tmp_path, rows).read_text(encoding="utf-8")
     assert f'revelator ask "{BIRTHPLACE.question}" --plan "{PLAN}" --home {tmp_path}' in page
     assert f"mlflow server --backend-store-uri sqlite:///{tmp_path}/mlflow.db" in page
 
 
 def test_every_command_that_the_demo_types_exists_with_its_options() -> None:
-    for step in steps(Path("runs/x"), "tiny", 2000, Path("evaluation/gate/gate.yaml")):
+    for step in list_steps(Path("runs/x"), "tiny", 2000, Path("evaluation/gate/gate.yaml")):
         words = [word for word in step.arguments if not word.startswith("-")]
         depth = 1 if words[0] in ("train", "serve", "ask") else 2
         shown = CliRunner().invoke(revelator, [*words[:depth], "--help"]).output

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.gate.rules import RULES, Rules, as_text, judge, read_rules, verdict_table
+from evaluation.gate.rules import RULES, Rules, judge, read_rules, render_text, verdict_table
 from evaluation.gate.scores import DECIDING, Scores, TaskScore
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
@@ -84,7 +84,7 @@ def test_the_first_champion_needs_the_floors() -> None:
 
 def test_the_table_shows_both_sides_the_interval_the_margin_and_what_failed() -> None:
     verdict = judge(scores(route=0.5, end=0.9), scores(route=0.8, end=0.9), RULE)
-    text = as_text(verdict_table(verdict, "version 2", "champion 1"))
+    text = render_text(verdict_table(verdict, "version 2", "champion 1"))
     route, end, mean = (next(line for line in text.splitlines() if name in line) for name in ("route", "end ", "mean"))
     assert "FAILED" in route and "-0.300 [" in route and "0.040" in route and "0.800" in route
     assert "passed" in end and "FAILED" in mean and "must rise" in mean

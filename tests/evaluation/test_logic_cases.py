@@ -12,9 +12,8 @@ from data_gen.sources.logic_questions import (
     fill_template,
     list_templates,
 )
-from evaluation.logic.queries import in_words
-from evaluation.logic.scifact import read_abstracts, scifact_cases
-from evaluation.logic.world import world_cases
+from evaluation.itlr.cases import make_world_cases, say_query
+from evaluation.itlr.scifact import make_scifact_cases, read_abstracts
 from revelator.errors import DataError
 from revelator.plans.logic import check, holds, negations, terms
 
@@ -30,17 +29,17 @@ def test_there_are_32_templates_by_number_of_negations_4_12_12_4() -> None:
 
 def test_a_query_is_asked_in_words() -> None:
     query = fill_template("{0} AND NOT {1} OR {2}", ("cats", "dogs", "fish"))
-    assert in_words(query) == "documents about cats and not about dogs, or about fish"
+    assert say_query(query) == "documents about cats and not about dogs, or about fish"
 
 
 def test_world_documents_match_exactly_as_their_facts_say_and_state_what_is_true() -> None:
-    found = world_cases(1, seed=3)
+    found = make_world_cases(1, seed=3)
     assert len(found.cases) == 32
     for case in found.cases:
         assert 0 < len(case.relevant) < len(case.pool) <= 6
         for place in case.pool:
             assert holds(case.query, found.truths[place]) == (place in case.relevant)
-    assert world_cases(1, seed=3).texts == found.texts
+    assert make_world_cases(1, seed=3).texts == found.texts
 
 
 def test_a_file_that_is_not_scifact_is_refused(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_a_file_that_is_not_scifact_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(not SCIFACT.is_file(), reason="SciFact's corpus is not here: set REVELATOR_DATA")
 def test_scifact_topics_stand_in_the_documents_that_are_about_them() -> None:
     abstracts = read_abstracts(SCIFACT)
-    for case in scifact_cases(abstracts, 1, seed=3):
+    for case in make_scifact_cases(abstracts, 1, seed=3):
         for place in case.pool:
             truth = {term: term in abstracts.topics[place] for term in terms(case.query)}
             assert holds(case.query, truth) == (place in case.relevant)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
-from evaluation.chains.demo import score
-from evaluation.harness.question_scores import gold_titles
+from evaluation.demo import score_answer
+from evaluation.harness.question_scores import find_gold_titles
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
 
@@ -20,13 +20,13 @@ def question(source: str = "musique", answers: tuple[str, ...] = ("Lima",)) -> A
 
 
 def test_gold_titles_are_those_of_the_steps_or_else_of_the_relevant_passages() -> None:
-    assert gold_titles(question()) == ("Belt (novel)",)
+    assert find_gold_titles(question()) == ("Belt (novel)",)
     untitled = AnnotatedQuestion.from_json(question().to_json() | {"steps": []})
-    assert gold_titles(untitled) == ("Belt (novel)",)
+    assert find_gold_titles(untitled) == ("Belt (novel)",)
 
 
 def test_answers_are_scored_by_the_rule_of_their_set() -> None:
-    assert score(question("2wiki", ("no",)), ["no one"]).f1 == 0.0
-    assert score(question("musique", ("Lima", "City of Kings")), ["the City of Kings"]).em == 1.0
-    assert score(question("world", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 1.0
-    assert score(question("musique", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 0.0
+    assert score_answer(question("2wiki", ("no",)), ["no one"]).f1 == 0.0
+    assert score_answer(question("musique", ("Lima", "City of Kings")), ["the City of Kings"]).em == 1.0
+    assert score_answer(question("world", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 1.0
+    assert score_answer(question("musique", ("Lima", "Oslo")), ["Oslo", "Lima"]).em == 0.0

@@ -12,10 +12,10 @@ from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.question_scores import gold_row, plan_values, rounds, scored
-from evaluation.harness.run_metrics import measured
+from evaluation.harness.question_scores import count_rounds, score_plan, score_trace, start_row
+from evaluation.harness.run_metrics import measure_rows
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.plan_graph import sketch
+from evaluation.metrics.plan_graph import read_sketch
 from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 
@@ -36,7 +36,7 @@ async def answered(plan: str | None = None, **said: Any) -> Trace:
 
 
 def row(trace: Trace, **how: Any) -> QuestionRow:
-    return scored(gold_row(ASKED, BENCHMARK), ASKED, BENCHMARK, trace, **how)
+    return score_trace(start_row(ASKED, BENCHMARK), ASKED, BENCHMARK, trace, **how)
 
 
 async def test_a_compiled_question_is_scored_whole() -> None:
@@ -60,13 +60,13 @@ async def test_a_compiled_question_is_scored_whole() -> None:
 
 
 async def test_parts_at_the_same_time_are_one_round() -> None:
-    assert rounds(await answered("Who wrote Belt? + Where was Ana born?")) == 1
-    assert rounds(await answered(f"{PLAN} + Who wrote Belt?")) == 2
-    assert rounds(await answered("Who wrote Belt? + Who wrote Belt?")) == 1
+    assert count_rounds(await answered("Who wrote Belt? + Where was Ana born?")) == 1
+    assert count_rounds(await answered(f"{PLAN} + Who wrote Belt?")) == 2
+    assert count_rounds(await answered("Who wrote Belt? + Who wrote Belt?")) == 1
     fan = Toy({"Who?": ["A", "B"], "Where was A born?": ["x"], "Where was B born?": ["y"]})
     trace = await fan.executor().run("q", plan="Who? * Where was {one} born?")
-    assert (rounds(trace), trace.usage.retrievals) == (2, 3)
-    assert rounds(trace, sequential=True) == 3
+    assert (count_rounds(trace), trace.usage.retrievals) == (2, 3)
+    assert count_rounds(trace, sequential=True) == 3
 
 
 async def test_the_end_of_a_loop_is_known_from_the_last_gold_answer() -> None:
@@ -85,9 +85,9 @@ async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plan
 
 
 def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
-    gold = sketch(PLAN)
-    assert plan_values(PLAN, gold, ["Belt"], own=False)["valid"] == 0
-    other = plan_values("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
+    gold = read_sketch(PLAN)
+    assert score_plan(PLAN, gold, ["Belt"], own=False)["valid"] == 0
+    other = score_plan("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
     assert other == {"valid": 1.0, "letters": 0.0, "leaves": 1.0, "coverage": 0.5, "edits": 1.0}
 
 
@@ -112,7 +112,7 @@ def rows(count: int) -> list[QuestionRow]:
 
 
 def test_every_figure_has_n_and_its_interval() -> None:
-    found = measured(rows(40))
+    found = measure_rows(rows(40))
     em = bootstrap([*([0, 1, 0, 0] * 10), 0])
     assert found["figures"]["em"] == {"n": 41, "value": em.mean, "low": em.low, "high": em.high}
     assert found["figures"]["tokens_in"] == {"n": 40, "value": 10.0, "low": 10.0, "high": 10.0}, "of those not refused"

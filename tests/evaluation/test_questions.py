@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from evaluation.questions import KINDS, by_id_hash, fans_out, has_parentheses, one_of_each_kind, read_questions
+from evaluation.demo import choose_one_of_each_kind, read_questions
+from evaluation.harness.formats import KINDS, fans_out, has_parentheses
 from revelator.errors import DataError
+from revelator.files import sha256_text
 
 
 def question(number: int, route: str, expression: str = "", steps: int = 1, split: str = "test") -> AnnotatedQuestion:
@@ -32,11 +34,12 @@ def one_of_each(number: int, split: str = "test") -> list[AnnotatedQuestion]:
 
 def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
     questions = [q for start in range(0, 60, 6) for q in one_of_each(start)] + one_of_each(100, "train")
-    chosen = one_of_each_kind(questions)
+    chosen = choose_one_of_each_kind(questions)
     assert list(chosen) == list(KINDS)
-    assert one_of_each_kind(questions[::-1]) == chosen
+    assert choose_one_of_each_kind(questions[::-1]) == chosen
     for kind, picked in chosen.items():
-        assert picked == next(q for q in by_id_hash(questions) if q.split == "test" and KINDS[kind](q))
+        fits = [q for q in questions if q.split == "test" and KINDS[kind](q)]
+        assert picked == min(fits, key=lambda q: sha256_text(q.id))
 
 
 def test_parentheses_and_fan_out_are_told_from_expression_and_steps() -> None:
@@ -47,7 +50,7 @@ def test_parentheses_and_fan_out_are_told_from_expression_and_steps() -> None:
 
 def test_a_kind_without_a_question_is_named() -> None:
     with pytest.raises(DataError, match="no fan-out question in the test split"):
-        one_of_each_kind(one_of_each(0)[:-1])
+        choose_one_of_each_kind(one_of_each(0)[:-1])
 
 
 def test_a_row_that_is_no_question_is_named_by_file_and_line(tmp_path: Path) -> None:

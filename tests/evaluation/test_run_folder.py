@@ -19,7 +19,7 @@ from evaluation.harness.folder import (
     QuestionRow,
     RowWriter,
     Run,
-    begin,
+    begin_run,
     read_metrics,
     read_questions,
     read_run,
@@ -64,20 +64,20 @@ def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
 
 
 def test_rows_are_read_back_as_they_were_written_in_the_order_of_the_run(tmp_path: Path) -> None:
-    assert begin(tmp_path / "run", MADE) == []
+    assert begin_run(tmp_path / "run", MADE) == []
     write(tmp_path / "run", "c", "a")
-    assert begin(tmp_path / "run", MADE) == [row("a"), row("c")]
+    assert begin_run(tmp_path / "run", MADE) == [row("a"), row("c")]
     write(tmp_path / "run", "b")
     assert read_questions(tmp_path / "run") == [row("a"), row("b"), row("c")]
     assert read_run(tmp_path / "run") == MADE
 
 
 def test_a_row_that_a_kill_cut_short_is_asked_again(tmp_path: Path) -> None:
-    begin(tmp_path / "run", MADE)
+    begin_run(tmp_path / "run", MADE)
     write(tmp_path / "run", "a", "b")
     path = tmp_path / "run" / QUESTIONS
     path.write_bytes(path.read_bytes()[:-9])
-    assert begin(tmp_path / "run", MADE) == [row("a")]
+    assert begin_run(tmp_path / "run", MADE) == [row("a")]
     write(tmp_path / "run", "b", "c")
     assert len(read_questions(tmp_path / "run")) == 3
 
@@ -96,16 +96,16 @@ def test_a_row_that_a_kill_cut_short_is_asked_again(tmp_path: Path) -> None:
     ],
 )
 def test_a_folder_of_another_run_is_refused_by_what_differs(tmp_path: Path, change: dict[str, Any], said: str) -> None:
-    begin(tmp_path / "run", MADE)
+    begin_run(tmp_path / "run", MADE)
     with pytest.raises(ArtifactError) as refused:
-        begin(tmp_path / "run", replace(MADE, **change))
+        begin_run(tmp_path / "run", replace(MADE, **change))
     assert said in str(refused.value)
 
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     with pytest.raises(ConfigError, match="not empty and no run"):
-        begin(tmp_path, MADE)
+        begin_run(tmp_path, MADE)
     with pytest.raises(ArtifactError, match=r"run\.json is missing"):
         read_run(tmp_path)
 
@@ -119,7 +119,7 @@ def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     ],
 )
 def test_missing_doubled_and_foreign_ids_are_named(tmp_path: Path, ids: tuple[str, ...], said: str) -> None:
-    begin(tmp_path / "run", MADE)
+    begin_run(tmp_path / "run", MADE)
     write(tmp_path / "run", *ids)
     with pytest.raises(DataError) as refused:
         read_questions(tmp_path / "run")
@@ -128,7 +128,7 @@ def test_missing_doubled_and_foreign_ids_are_named(tmp_path: Path, ids: tuple[st
 
 def test_what_was_changed_by_hand_is_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    begin(folder, MADE)
+    begin_run(folder, MADE)
     write(folder, "a", "b", "c")
     with pytest.raises(ArtifactError, match=r"metrics\.json is missing"):
         read_metrics(folder)

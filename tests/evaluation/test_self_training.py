@@ -15,8 +15,8 @@ from click.testing import CliRunner, Result
 from data_gen.config import SetConfig
 from data_gen.leakage import hash_question
 from evaluation.self_training import rounds
-from evaluation.self_training.command import self_train
-from evaluation.self_training.proposing import drawn, searched
+from evaluation.self_training.command import gain, round_
+from evaluation.self_training.rounds import draw_samples, search_letters
 from revelator.errors import ConfigError, RevelatorError
 from revelator.plans import parse, to_letters
 from revelator.rows import stream_rows
@@ -77,16 +77,16 @@ def settings(folder: Path, **changes: object) -> rounds.Settings:
 
 
 def run_round(out: Path, given: rounds.Settings, index: Path, beside: SetConfig | None = None) -> dict:
-    rounds.begin(out, given)
+    rounds.begin_round(out, given)
     dropped: Counter[str] = Counter()
-    asked = rounds.unlabelled(given, dropped)
+    asked = rounds.choose_questions(given, dropped)
     proposals = rounds.propose(asked, given, out / "proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, given, dropped)
     executor = Executor(Judge(), LocalRetriever(Index.open(index)), EmbeddedGenerator())
     ran = rounds.execute(
         chosen, out / "executions.jsonl", lambda q, plan: executor.run(q, plan=plan, strategy="compile")
     )
-    rounds.keep(chosen, asyncio.run(ran), given, out, funnel, dropped)
+    rounds.write_kept_questions(chosen, asyncio.run(ran), given, out, funnel, dropped)
     return rounds.build_round(out, given, beside, funnel, dropped)
 
 
@@ -109,11 +109,11 @@ def test_a_plan_is_kept_if_its_leaves_find_the_known_answer(index: Path, tmp_pat
 
 def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path: Path) -> None:
     given = settings(tmp_path, index="")
-    rounds.begin(tmp_path / "round", given)
-    asked = rounds.unlabelled(given, Counter())
+    rounds.begin_round(tmp_path / "round", given)
+    asked = rounds.choose_questions(given, Counter())
     proposals = rounds.propose(asked, given, tmp_path / "round/proposals.jsonl", write)
     chosen, funnel = rounds.select(asked, proposals, given, Counter())
-    rounds.keep(chosen, {}, given, tmp_path / "round", funnel, Counter())
+    rounds.write_kept_questions(chosen, {}, given, tmp_path / "round", funnel, Counter())
     manifest = rounds.build_round(tmp_path / "round", given, None, funnel, Counter())
     assert (funnel.agreeing, funnel.kept, funnel.with_steps) == (3, 3, 0)
     assert manifest["records"]["train"] == 3  # plans alone: what the steps answer is not known
@@ -123,8 +123,8 @@ def test_without_an_index_every_plan_that_the_samples_agree_on_is_kept(tmp_path:
 def ask(folder: Path, out: str, *options: str) -> Result:
     """A round by the embedded base alone over the questions of PLANS."""
     given = settings(folder)
-    command = ["round", given.questions, "--coverage", "0.5", "--agreement", "0", "--threads", "1", *options]
-    return CliRunner().invoke(self_train, [*command, "--out", str(folder / out)])
+    command = [given.questions, "--coverage", "0.5", "--agreement", "0", "--threads", "1", *options]
+    return CliRunner().invoke(round_, [*command, "--out", str(folder / out)])
 
 
 def proposed(folder: Path) -> dict[str, list[str]]:
@@ -163,7 +163,7 @@ def test_a_base_whose_tokenizer_cuts_operators_begins_no_round(tmp_path: Path) -
 def test_texts_are_of_the_graph_that_they_are_held_to_and_none_comes_twice(letters: str) -> None:
     """Also where the embedded base would write another one by itself."""
     prompt = TASKS["translate_bnf"].render(TranslateInput("Where was the director of Tin Comet born?"))
-    [texts] = searched(Engine("tiny", threads=1), letters)([prompt], 0)
+    [texts] = search_letters(Engine("tiny", threads=1), letters)([prompt], 0)
     plans = [plan for text in texts if (plan := TASKS["translate_bnf"].sound(text))]
     assert plans and {to_letters(plan) for plan in plans} == {letters}
     assert len(set(texts)) == len(texts)
@@ -172,12 +172,12 @@ def test_texts_are_of_the_graph_that_they_are_held_to_and_none_comes_twice(lette
 def test_draws_of_a_batch_depend_on_its_place_and_the_seed_alone() -> None:
     engine = Engine("tiny", threads=1)
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in PLANS]
-    draw = drawn(engine, (0.0, 2.0, 2.0), 1, "grammar")
+    draw = draw_samples(engine, (0.0, 2.0, 2.0), 1, "grammar")
     first = draw(prompts, 0)
     assert [len(texts) for texts in first] == [3] * 4
     assert first != draw(prompts, 32)
-    assert first == draw(prompts, 0) == drawn(engine, (0.0, 2.0, 2.0), 1, "grammar")(prompts, 0)
-    assert first != drawn(engine, (0.0, 2.0, 2.0), 2, "grammar")(prompts, 0)
+    assert first == draw(prompts, 0) == draw_samples(engine, (0.0, 2.0, 2.0), 1, "grammar")(prompts, 0)
+    assert first != draw_samples(engine, (0.0, 2.0, 2.0), 2, "grammar")(prompts, 0)
     assert any(second != third for _, second, third in first)
     assert [texts[0] for texts in first] == [texts[0] for texts in draw(prompts, 32)]  # at temperature 0
 
@@ -203,7 +203,7 @@ def test_a_round_of_before_there_were_letters_goes_on_and_has_a_card(index: Path
     known = json.loads((tmp_path / "round/round.json").read_text())
     del known["settings"]["letters"]
     (tmp_path / "round/round.json").write_text(json.dumps(known))
-    rounds.record(tmp_path / "round", {})
+    rounds.update_record(tmp_path / "round", {})
     assert "a sample at each of the temperatures" in (tmp_path / "round/README.md").read_text()
     assert run_round(tmp_path / "round", given, index)["digest"] == digest
 
@@ -215,7 +215,7 @@ def test_a_round_that_was_broken_off_anywhere_gives_the_same_set(index: Path, tm
         whole = (tmp_path / "straight" / name).read_bytes()
         for length in (0, len(whole) // 3, len(whole) - 2):
             out = tmp_path / f"{name}-{length}"
-            rounds.begin(out, given)
+            rounds.begin_round(out, given)
             if name == "executions.jsonl":
                 (out / "proposals.jsonl").write_bytes((tmp_path / "straight/proposals.jsonl").read_bytes())
             (out / name).write_bytes(whole[:length])
@@ -247,11 +247,11 @@ def test_held_out_questions_are_not_planned_and_another_model_makes_a_round_of_i
     ids = {json.loads(line)["id"] for line in (tmp_path / "round/proposals.jsonl").read_text().splitlines()}
     assert len(ids) == 3
     with pytest.raises(ConfigError, match="other settings"):
-        rounds.begin(tmp_path / "round", settings(tmp_path, model="another"))
+        rounds.begin_round(tmp_path / "round", settings(tmp_path, model="another"))
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(ConfigError, match="no round"):
-        rounds.begin(tmp_path / "mine", settings(tmp_path))
+        rounds.begin_round(tmp_path / "mine", settings(tmp_path))
 
 
 def test_the_gain_is_measured_on_dev_rows_and_written_into_the_card(
@@ -260,15 +260,15 @@ def test_the_gain_is_measured_on_dev_rows_and_written_into_the_card(
     run_round(tmp_path / "round", settings(tmp_path), index)
     rows = write_set(tmp_path / "toy", train=1, dev=4)
     adapters = [str(registered / "adapters" / number) for number in "12"]
-    arguments = ["gain", str(tmp_path / "round"), "--before", adapters[0], "--after", adapters[1], "--set", str(rows)]
-    CliRunner().invoke(self_train, [*arguments, "--limit", "2"], catch_exceptions=False)
-    gain = json.loads((tmp_path / "round/round.json").read_text())["gain"]
-    assert gain["tasks"]["route"]["n"] == 2 and len(gain["tasks"]["translate_bnf"]["scores"]["letters"]) == 2
-    low, high = gain["tasks"]["translate_bnf"]["intervals"]["letters"]
-    before, after = gain["tasks"]["translate_bnf"]["scores"]["letters"]
+    arguments = [str(tmp_path / "round"), "--before", adapters[0], "--after", adapters[1], "--set", str(rows)]
+    CliRunner().invoke(gain, [*arguments, "--limit", "2"], catch_exceptions=False)
+    found = json.loads((tmp_path / "round/round.json").read_text())["gain"]
+    assert found["tasks"]["route"]["n"] == 2 and len(found["tasks"]["translate_bnf"]["scores"]["letters"]) == 2
+    low, high = found["tasks"]["translate_bnf"]["intervals"]["letters"]
+    before, after = found["tasks"]["translate_bnf"]["scores"]["letters"]
     assert low <= after - before <= high
     assert "| translate_bnf | 2 | letters | " in (tmp_path / "round/README.md").read_text()
-    ran = CliRunner().invoke(self_train, [*arguments, "--source", "nowhere"])
+    ran = CliRunner().invoke(gain, [*arguments, "--source", "nowhere"])
     assert isinstance(ran.exception, ConfigError) and ran.exception.where == "--source"
-    ran = CliRunner().invoke(self_train, ["gain", str(tmp_path), *arguments[2:]])
+    ran = CliRunner().invoke(gain, [str(tmp_path), *arguments[1:]])
     assert isinstance(ran.exception, ConfigError) and "no round" in ran.exception.message

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.metrics.plan_graph import sketch
+from evaluation.metrics.plan_graph import read_sketch
 from revelator.errors import ExpressionError
 from revelator.limits import depth
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
@@ -49,9 +49,9 @@ def test_what_scores_look_at_is_what_the_plan_itself_says(text: str) -> None:
         plan = parse(text)
     except ExpressionError:
         with pytest.raises(ExpressionError):
-            sketch(text)
+            read_sketch(text)
         return
-    found, valid = sketch(text), not check(plan)
+    found, valid = read_sketch(text), not check(plan)
     assert (found.valid, found.letters, found.depth) == (valid, letters_key(plan), depth(plan))
     assert found.texts == tuple(leaf.text for leaf in leaves(plan)) and found.leaves == len(found.texts)
     edges = {(p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values()}

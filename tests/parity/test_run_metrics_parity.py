@@ -13,10 +13,10 @@ from sklearn.metrics import confusion_matrix
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 from torchmetrics.text import SQuAD
 
-from evaluation.harness.run_metrics import confusion
+from evaluation.harness.run_metrics import count_confusion
 from evaluation.metrics.answers import answer_score, list_score, normalise
 from evaluation.metrics.labels import calibration_error, reliability
-from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, sketch
+from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, read_sketch
 from evaluation.metrics.retrieval import ndcg, title_recall, title_scores
 
 TEXTS = st.lists(
@@ -90,7 +90,7 @@ ROUTES = ["straightforward", "single", "compound", "complex"]
 def test_the_confusion_matrix_is_that_of_scikit_learn(pairs: list[tuple[str, str]]) -> None:
     gold, predicted = zip(*pairs, strict=True)
     theirs = confusion_matrix(gold, predicted, labels=ROUTES)
-    ours = confusion(pairs)
+    ours = count_confusion(pairs)
     assert [[ours.get(g, {}).get(p, 0) for p in ROUTES] for g in ROUTES] == theirs.tolist()
 
 
@@ -127,16 +127,16 @@ def test_graph_edit_distance_is_that_of_networkx(
     ],
 )
 def test_edits_of_plans_worked_by_hand(plan: str, gold: str, edits: int) -> None:
-    assert edit_distance(sketch(plan), sketch(gold)) == edits
+    assert edit_distance(read_sketch(plan), read_sketch(gold)) == edits
 
 
 def test_a_plan_that_is_none_or_cannot_be_bound_is_all_of_gold_away() -> None:
-    gold = sketch("Who wrote X? * When was {writer} born?")
-    assert edit_distance(None, gold) == 3 == edit_distance(sketch("Who is {nobody}?"), gold)
+    gold = read_sketch("Who wrote X? * When was {writer} born?")
+    assert edit_distance(None, gold) == 3 == edit_distance(read_sketch("Who is {nobody}?"), gold)
 
 
 def test_entity_coverage_worked_by_hand() -> None:
-    plan = sketch("Who directed UHF (film)? * Where was {director} born?")
+    plan = read_sketch("Who directed UHF (film)? * Where was {director} born?")
     assert entity_coverage(plan, ["UHF (film)", "Tin Comet"]) == 0.5
     assert entity_coverage(plan, []) == 1.0
 

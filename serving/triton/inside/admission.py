@@ -1,18 +1,18 @@
-"""Who is let in, and whose turn it is.
+"""Admission: which requests are accepted, and when each may start work.
 
-At most `limit` requests are in flight, and one that could not be answered within its deadline is refused at once. Of
-those in flight as many are at work as keep the cores busy; the others wait for their turn, first come, first served.
-All at work together would each take as long as all of them, and the cores would do less: on two of them 8 questions at
-a time were answered 4.2 a second, 32 at a time 3.5.
+At most `limit` requests are in flight, and a request that could not be answered within its deadline is refused at once.
+Of those in flight as many work as keep the cores busy; the others wait for their turn, first come, first served. If
+all worked at once each would take as long as all of them, and throughput would fall: on two cores, 8 questions at a
+time were answered at 4.2 a second, 32 at a time at 3.5.
 
-The estimate is Little's law over the requests that were at work lately. They took `t` seconds each while `n` were at
-work, so n / t are done a second: who has w others before him waits for w * t / n, and then takes `t`. Requests differ,
-and nothing is known of one before it is at work; so `t` is multiplied by a margin that rises with each request which
-takes longer than was said, falls with each other, and rests where `LATE` of them do (as in adaptive conformal
+The estimate is Little's law over the requests that worked lately. They took `t` seconds each while `n` worked, so n / t
+are done a second: a request with w others before it waits for w * t / n, and then takes `t`. Requests differ, and
+nothing is known of one before it works; so `t` is multiplied by a margin. The margin rises with each request that takes
+longer than predicted, falls with each other, and settles where a share `LATE` of them does (as in adaptive conformal
 inference, Gibbs and Candès 2021).
 
-`executor` and `executor_stream` are two processes on the same cores. Neither knows of the other: each sees what its own
-requests take, which is longer while the other is at work.
+`executor` and `executor_stream` are two processes on the same cores. Neither knows of the other: each sees the times of
+its own requests, which are longer while the other works.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ import psutil
 
 from revelator.errors import Overloaded
 
-KEPT = 0.97  # of what is known, at each answer: the last 33 count
+DECAY = 0.97  # weight that older answers keep at each new one: the last 33 count
 OVERDUE = 2.0  # times the mean: what has been at work for longer is taken into it before there is an answer
 LATE, STEP = 0.03, 0.15
 MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.0, 6.0  # of a request's own time; at first, and bounds
 WAIT_MARGIN = 1.6  # of the wait for others: where many ask, they fill whatever a moment's estimate leaves
-SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of what a refused client is told
+SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of the wait that a refused client is given
 A_CORE = 3  # requests at work for each core, at least
 IDLE, BUSY = 0.85, 0.95  # shares of the cores' time: below the first more are let to work, above the second fewer
 LOOK_SECONDS = 0.25  # between looks at the cores
@@ -43,16 +43,15 @@ LOOK_SECONDS = 0.25  # between looks at the cores
 
 @dataclass(eq=False)
 class Work:
-    """A request at work: since when, what the time at work of all had added up to by then, how many seconds it was
-    said to take."""
+    """A request at work: its start, the summed working time of all requests by then, its predicted seconds."""
 
     began: float
     passed: float
-    said: float | None
+    predicted: float | None
 
 
 class Pace:
-    """What requests take, learnt from those that were at work lately."""
+    """How long requests take, learnt from those that worked lately."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -65,8 +64,8 @@ class Pace:
 
     def begin(self) -> Work:
         self._advance()
-        said = self._margin * self._mean()[0] if self._answers else None
-        work = Work(self._now, self._passed, said)
+        predicted = self._margin * self._mean()[0] if self._answers else None
+        work = Work(self._now, self._passed, predicted)
         self._at_work.add(work)
         return work
 
@@ -77,11 +76,11 @@ class Pace:
         counted = took if answered else self._overdue(work)
         self._at_work.discard(work)
         if counted > 0:
-            self._answers = KEPT * self._answers + answered
-            self._seconds = KEPT * self._seconds + counted
-            self._beside = KEPT * self._beside + (self._passed - work.passed) * counted / took
-        if work.said is not None and (answered or took > work.said):
-            margin = self._margin * math.exp(STEP * ((took > work.said) - LATE))
+            self._answers = DECAY * self._answers + answered
+            self._seconds = DECAY * self._seconds + counted
+            self._beside = DECAY * self._beside + (self._passed - work.passed) * counted / took
+        if work.predicted is not None and (answered or took > work.predicted):
+            margin = self._margin * math.exp(STEP * ((took > work.predicted) - LATE))
             self._margin = min(max(margin, LEAST_MARGIN), MOST_MARGIN)
 
     def estimate(self, before: int, at_once: int) -> float:

@@ -32,14 +32,45 @@ from serving.triton.inside.options import read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
 
 CHARACTERS = 20  # of an answer or a document, with the time that it takes to write it as the measure
+CACHE_SECONDS = 3600.0  # what a graph or the web says may change
+Lookup = Literal["hit", "miss"]
+
+
+class AnswerCache:
+    """Answers to the same question, with the same options, of the same version: the `entries` used last, none older
+    than an hour. `count_lookup` is called with the result of each lookup.
+
+    Triton's own response cache cannot do this: its key is the executor's inputs and version, not the revelator's, so a
+    deploy would not show, and it would keep partial answers as well.
+    """
+
+    def __init__(self, entries: int, count_lookup: Callable[[Lookup], object]) -> None:
+        self._traces: TTLCache[str, Trace] = TTLCache(entries, CACHE_SECONDS)
+        self._count_lookup = count_lookup
+
+    def find(self, question: str, options: str, version: str) -> Trace | None:
+        """The trace that this version of the revelator gave the first time, including its timings."""
+        found = self._traces.get(_key(question, options, version))
+        self._count_lookup("hit" if found else "miss")
+        return found
+
+    def store(self, question: str, options: str, version: str, trace: Trace) -> None:
+        """Stores a complete answer, unless it is degraded or another version helped because `version` was unloaded."""
+        is_own = trace.versions.get("revelator", version) == version and not trace.degraded
+        if trace.outcome == "complete" and is_own:
+            self._traces[_key(question, options, version)] = trace
+
+
+def _key(*parts: str) -> str:
+    return sha256_text("\0".join(parts))
 
 
 class QuestionService:
     """Answers questions with the three other models of the server at `url`.
 
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
-    What is promoted below `home` answers (`serving.models.releases`), or `vllm`, the version folder of the model
-    `revelator_vllm`, which then plans in place of `revelator`. `cache` keeps answers; events are always new. `limits`
+    The release of `home` answers (`serving.models.releases`), or `vllm`, the version folder of the model
+    `revelator_vllm`, which then plans in place of `revelator`. `cache` holds answers; events are always new. `limits`
     is JSON that lowers the executor's own; `ended` is called with each trace once it is whole; `admission` says when
     it is a question's turn.
     """
@@ -66,7 +97,7 @@ class QuestionService:
         self._traffic = Traffic(home)
 
     @classmethod
-    def configured(
+    def from_parameters(
         cls,
         home: Path,
         parameters: Mapping[str, str],
@@ -98,28 +129,28 @@ class QuestionService:
         stack.push_async_callback(revelator.close)
         return revelator
 
-    def allowed(self, deadline_ms: object) -> float:
+    def seconds_allowed(self, deadline_ms: object) -> float:
         """Seconds in which a question must end. Raises InvalidRequest."""
         return min(_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
 
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
-        wanted = await self._wanted(question, options, deadline_ms)
+        wanted = await self._read_options(question, options, deadline_ms)
         cache = None if "reuse" in wanted else self.cache  # its key would be megabytes
         with self._traffic.question(request_id or question) as choice:
-            if cache and (kept := cache.find(question, options, choice.version)):
-                return kept
+            if cache and (cached := cache.find(question, options, choice.version)):
+                return cached
             trace = await self._executor.run(question, **wanted)
         trace = replace(trace, versions={**trace.versions, **choice.versions()})
         if cache:
-            cache.keep(question, options, choice.version, trace)
+            cache.store(question, options, choice.version, trace)
         return trace
 
     async def stream(
         self, question: str, options: str, deadline_ms: object, request_id: str = ""
     ) -> AsyncGenerator[Event, None]:
         """The same question's events, each when it happens. Closing the generator cancels the question."""
-        wanted = await self._wanted(question, options, deadline_ms)
+        wanted = await self._read_options(question, options, deadline_ms)
         with self._traffic.question(request_id or question) as choice:
             async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
@@ -127,18 +158,18 @@ class QuestionService:
                         event.changes["versions"] = {**event.changes.get("versions", {}), **choice.versions()}
                     yield event
 
-    async def _wanted(self, question: str, options: str, deadline_ms: object) -> dict[str, Any]:
+    async def _read_options(self, question: str, options: str, deadline_ms: object) -> dict[str, Any]:
         """What the options say; a trace of 4 MB takes 50 ms to read. Raises DeadlineExceeded and InvalidRequest,
         also for a question that is too long."""
         self.limits.check_question(question)
-        seconds = self.allowed(deadline_ms)
+        seconds = self.seconds_allowed(deadline_ms)
         try:
             async with asyncio.timeout(seconds):
-                return await offload(len(options), partial(self._read, options, deadline_ms))
+                return await offload(len(options), partial(self._parse, options, deadline_ms))
         except TimeoutError as error:
             raise DeadlineExceeded(f"the options were not read within {seconds * 1000:g} ms") from error
 
-    def _read(self, options: str, deadline_ms: object) -> dict[str, Any]:
+    def _parse(self, options: str, deadline_ms: object) -> dict[str, Any]:
         wanted = read_options(options, self.limits.options_bytes)
         wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
@@ -167,39 +198,3 @@ def _milliseconds(value: object) -> float | None:
     if not 0 < number < float("inf"):
         raise InvalidRequest(f"deadline_ms must be a positive number of milliseconds, not {value!r:.60}")
     return number
-
-
-CACHE_SECONDS = 3600.0  # what a graph or the web says may change
-Lookup = Literal["hit", "miss"]
-
-
-class AnswerCache:
-    """Answers to the same question, with the same options, of the same version: the `entries` used last, none older
-    than an hour. `looked_up` is called with the result of each lookup.
-
-    Triton's own response cache cannot do this: its key is the executor's inputs and version, not the revelator's, so a
-    deploy would not show, and it would keep partial answers as well.
-    """
-
-    def __init__(self, entries: int, looked_up: Callable[[Lookup], object]) -> None:
-        self._kept: TTLCache[str, Trace] = TTLCache(entries, CACHE_SECONDS)
-        self._looked_up = looked_up
-
-    def find(self, question: str, options: str, version: str) -> Trace | None:
-        """The trace that this version of the revelator gave the first time, times and all."""
-        found = self._kept.get(_key(question, options, version))
-        self._looked_up("hit" if found else "miss")
-        return found
-
-    def keep(self, question: str, options: str, version: str, trace: Trace) -> None:
-        """Keeps a complete answer that came about in the way that was meant; every other is asked again.
-
-        So is one that another version had to help with because `version` was unloaded meanwhile.
-        """
-        meant = trace.versions.get("revelator", version) == version and not trace.degraded
-        if trace.outcome == "complete" and meant:
-            self._kept[_key(question, options, version)] = trace
-
-
-def _key(*parts: str) -> str:
-    return sha256_text("\0".join(parts))

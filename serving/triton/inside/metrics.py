@@ -44,7 +44,7 @@ METRICS = {
     "revelator_active_version": Metric("gauge", "Version of each model that answered last"),
     "revelator_errors_total": Metric("counter", "Requests that ended with an error, by gRPC code and kind"),
     "revelator_cache_lookups_total": Metric(
-        "counter", "Questions looked for among kept answers"
+        "counter", "Questions looked for among cached answers"
     ),  # by the cache itself
     "revelator_in_flight": Metric("gauge", "Requests in flight"),
     "revelator_in_flight_limit": Metric("gauge", "Requests in flight beyond which the next is refused"),

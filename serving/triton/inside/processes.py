@@ -1,4 +1,4 @@
-"""Model processes that die: their callers are told, and a process that can run no Python ends itself.
+"""Model processes that die: calls to them end, and a process that can run no Python ends itself.
 
 Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
 does: the call would wait for the question's deadline. So the server's child processes are looked at while calls wait.
@@ -24,11 +24,11 @@ import psutil
 from revelator.errors import Unavailable
 
 LOOK_SECONDS = 1.0
-REMEMBERED = 10_000  # calls, each for longer than a client waits before it looks
+MOST_CALLS = 10_000  # calls, each for longer than a client waits before it looks
 
 
 class ProcessGuard:
-    """Of the processes of `model`, a model of the same server as the one whose process this is."""
+    """Watches the processes of `model`, another model of the same server, while calls to it wait."""
 
     def __init__(self, model: str) -> None:
         self._model = model
@@ -54,18 +54,18 @@ class ProcessGuard:
             raise Unavailable("its process died while it was asked", where=f"model {self._model}") from error
 
     async def _look_while_calls_wait(self) -> None:
-        lived = await asyncio.to_thread(self._processes)
+        before = await asyncio.to_thread(self._find_processes)
         while self._waiting:
             await asyncio.sleep(LOOK_SECONDS)
-            asked = list(self._waiting)
-            live = await asyncio.to_thread(self._processes)
-            if lived - live:
-                for scope in self._waiting.intersection(asked):
+            calls = list(self._waiting)
+            alive = await asyncio.to_thread(self._find_processes)
+            if before - alive:
+                for scope in self._waiting.intersection(calls):
                     scope.reschedule(0.0)
-            lived = live
+            before = alive
 
-    def _processes(self) -> set[int]:
-        return processes(self._server, self._model)
+    def _find_processes(self) -> set[int]:
+        return find_processes(self._server, self._model)
 
 
 class SeenCalls:
@@ -79,18 +79,18 @@ class SeenCalls:
     def add(self, call: str | None) -> None:
         if call:
             self._calls[call] = None
-            if len(self._calls) > REMEMBERED:
+            if len(self._calls) > MOST_CALLS:
                 del self._calls[next(iter(self._calls))]
 
-    def sight(self, calls: Sequence[str]) -> str:
-        """What a look for these calls is told (`revelator.calls.ProbeAnswer`)."""
+    def describe(self, calls: Sequence[str]) -> str:
+        """The answer to a look for these calls (`revelator.calls.ProbeAnswer`)."""
         known = [call for call in calls if call in self._calls]
-        told = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
-        alive = processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
-        return json.dumps({**told, "alive": [*alive]})
+        process = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
+        alive = find_processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
+        return json.dumps({**process, "alive": [*alive]})
 
 
-def processes(server: psutil.Process, model: str) -> set[int]:
+def find_processes(server: psutil.Process, model: str) -> set[int]:
     """The process ids of a model; a process that has died and is still listed has no command line."""
     found = set()
     for child in server.children():

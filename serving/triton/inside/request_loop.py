@@ -39,28 +39,31 @@ GRACE_SECONDS = 2.0  # after it, for what was cancelled
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
 Begin = Callable[[Any], Answer]
-Tell = Callable[[str], Any]  # a response that holds the text
-Allowed = Callable[[Any], float]  # seconds in which a request must end
+ReplyToLook = Callable[[str], Any]  # a response that holds the text
+SecondsAllowed = Callable[[Any], float]  # seconds in which a request must end
 log = logging.getLogger(__name__)
 
 
 class RequestLoop:
-    """Runs coroutines for requests. `open` is awaited once in the loop, with the stack of what `close` must release;
-    `telemetry` is told of admission and errors; `allowed` says how much time a request has, where it has a deadline;
-    `tell` makes the answer to a look (`revelator.calls`), where clients look."""
+    """Runs coroutines for requests.
+
+    `open` is awaited once in the loop, with the stack of what `close` must release. `telemetry` records admission and
+    errors. `seconds_allowed` is the time until a request's deadline. `reply_to_look` makes the response to a look
+    (`revelator.calls`), for models whose clients look.
+    """
 
     def __init__(
         self,
         open: Open,
         admission: Admission,
         telemetry: Telemetry,
-        allowed: Allowed = lambda request: math.inf,
-        tell: Tell | None = None,
+        seconds_allowed: SecondsAllowed = lambda request: math.inf,
+        reply_to_look: ReplyToLook | None = None,
     ) -> None:
         self._telemetry = telemetry
-        self._allowed = allowed
-        self._tell = tell
-        self._arrivals = SeenCalls(telemetry.model)
+        self._seconds_allowed = seconds_allowed
+        self._reply_to_look = reply_to_look
+        self._seen = SeenCalls(telemetry.model)
         self._loop = asyncio.new_event_loop()
         self._admission = admission  # from `accept`, in Triton's thread, to the response
         self._tasks: set[asyncio.Task[None]] = set()
@@ -70,7 +73,7 @@ class RequestLoop:
         self._thread = threading.Thread(target=self._run, name="requests", daemon=True)
         self._thread.start()
         asyncio.run_coroutine_threadsafe(open(self._stack), self._loop).result()
-        telemetry.in_flight(0, admission.limit)
+        telemetry.report_in_flight(0, admission.limit)
         pauses.tune_collector()
 
     def accept(self, request: Any, begin: Begin) -> Any:
@@ -84,29 +87,29 @@ class RequestLoop:
         context = copy_context()
         slot = object()
         try:
-            asked = Arrival.of(request)
-            context.run(CURRENT.set, asked)
-            if self._tell and asked.look is not None:
-                told = self._look(self._tell, request.get_response_sender(), asked.look)
-                asyncio.run_coroutine_threadsafe(told, self._loop)
+            arrival = Arrival.of(request)
+            context.run(CURRENT.set, arrival)
+            if self._reply_to_look and arrival.look is not None:
+                reply = self._answer_look(self._reply_to_look, request.get_response_sender(), arrival.look)
+                asyncio.run_coroutine_threadsafe(reply, self._loop)
                 return None
-            self._arrivals.add(asked.call)
-            self._admission.admit(slot, self._allowed(request))
+            self._seen.add(arrival.call)
+            self._admission.admit(slot, self._seconds_allowed(request))
             try:
                 answer, sender = begin(request), request.get_response_sender()
                 self._loop.call_soon_threadsafe(self._start, slot, sender, answer, context=context)
             except BaseException:
-                self._give_back(slot)
+                self._release(slot)
                 raise
         except BaseException as error:
             return context.run(self._failure, error)
-        self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
+        self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
         return None
 
-    async def _look(self, tell: Tell, sender: Any, calls: Sequence[str]) -> None:
+    async def _answer_look(self, reply_to_look: ReplyToLook, sender: Any, calls: Sequence[str]) -> None:
         """Answers a look, beside admission, so that one can be had of a server that is full."""
         try:
-            reply = tell(await asyncio.to_thread(self._arrivals.sight, calls))
+            reply = reply_to_look(await asyncio.to_thread(self._seen.describe, calls))
         except Exception as error:
             reply = self._failure(error)
         self._courier.last(sender, reply)
@@ -119,9 +122,9 @@ class RequestLoop:
             except BaseException:
                 log.exception("the loop goes on")
 
-    def _give_back(self, slot: object) -> None:
+    def _release(self, slot: object) -> None:
         self._admission.end(slot)
-        self._telemetry.in_flight(self._admission.in_flight, self._admission.limit)
+        self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
 
     def _start(self, slot: object, sender: Any, answer: Answer) -> None:
         serving = self._serve(slot, sender, answer)
@@ -129,17 +132,17 @@ class RequestLoop:
             task = self._loop.create_task(serving)
         except BaseException as error:
             serving.close()
-            self._give_back(slot)
+            self._release(slot)
             self._courier.last(sender, self._failure(error))
             return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def _serve(self, slot: object, sender: Any, answer: Answer) -> None:
-        asked = CURRENT.get()
+        arrival = CURRENT.get()
         reply = None
         try:
-            with spans.span(self._telemetry.model, "server", asked.traceparent, request=asked.id):
+            with spans.span(self._telemetry.model, "server", arrival.traceparent, request=arrival.id):
                 whole = self._parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer
                 work = asyncio.create_task(whole)
                 self._courier.watch(sender, lambda: self._loop.call_soon_threadsafe(work.cancel))
@@ -149,16 +152,16 @@ class RequestLoop:
         except BaseException as error:
             reply = self._failure(error)
         finally:
-            self._give_back(slot)
+            self._release(slot)
             self._courier.last(sender, reply)
 
     def _failure(self, error: BaseException) -> Any:
         """The response for an error, also for one that cannot be written, such as one whose text raises."""
-        self._telemetry.failed(error)
+        self._telemetry.record_error(error)
         try:
             return failure(error)
         except Exception as fault:
-            return failure(ServingError(f"{type(error).__name__}, which cannot be told: {type(fault).__name__}"))
+            return failure(ServingError(f"{type(error).__name__}, which cannot be written: {type(fault).__name__}"))
 
     async def _parts(self, sender: Any, answers: AsyncGenerator[Any, None]) -> None:
         """Sends all responses of a decoupled model but the flag that ends them."""
@@ -186,8 +189,8 @@ class RequestLoop:
         await self._stack.aclose()
 
 
-POLL_SECONDS = 0.02  # after which each client is asked for again
-POLLED_OFTEN = 16  # clients up to which each is asked for so often: 12 % of a core; more share that
+POLL_SECONDS = 0.02  # after which each client is arrival for again
+POLLED_OFTEN = 16  # clients up to which each is arrival for so often: 12 % of a core; more share that
 log = logging.getLogger(__name__)
 
 

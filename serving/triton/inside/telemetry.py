@@ -35,20 +35,20 @@ ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
 LOOK_CHARACTERS = 8_192  # of 248 calls of our clients, whose looks name no more
 log = logging.getLogger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
-Taken = ParamSpec("Taken")
+Parameters = ParamSpec("Parameters")
 
 
-def _harmless(tell: Callable[Taken, None]) -> Callable[Taken, None]:
-    """`tell`, of which an error is logged and goes no further."""
+def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, None]:
+    """`report`, whose errors are logged and go no further."""
 
-    @wraps(tell)
-    def told(*args: Taken.args, **kwargs: Taken.kwargs) -> None:
+    @wraps(report)
+    def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
         try:
-            tell(*args, **kwargs)
+            report(*args, **kwargs)
         except Exception:
             log.exception("telemetry failed")
 
-    return told
+    return guarded
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Arrival:
 
     @classmethod
     def of(cls, request: Any) -> Arrival:
-        """The client's request id, or one of our own; its trace, in that the server's own span if it tells any. What
-        the client sent as its trace and is none is left out."""
+        """The client's request id, or one of our own; its trace, or the server's own span inside
+        it where there is one. A trace that is not well-formed is dropped."""
         parameters = json.loads(request.parameters() or "{}")
         sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
         if spans.are_on() and (inside := request.trace().get_context()):
@@ -88,7 +88,7 @@ CURRENT: ContextVar[Arrival] = ContextVar("arrival")
 
 
 class Telemetry:
-    """Told by the request loop how many requests are in flight and how they fail, by the executor of each trace."""
+    """Reports how many requests are in flight, the errors of requests, and each finished trace."""
 
     def __init__(self, model: str) -> None:
         self.model = model
@@ -96,13 +96,13 @@ class Telemetry:
         self._log = EventLog(model)
         spans.start(f"revelator-{model}")
 
-    @_harmless
-    def in_flight(self, count: int, limit: int) -> None:
+    @_never_raise
+    def report_in_flight(self, count: int, limit: int) -> None:
         gauges = sample("revelator_in_flight", count), sample("revelator_in_flight_limit", limit)
         self._metrics.add(gauges)
 
-    @_harmless
-    def answered(self, trace: Trace) -> None:
+    @_never_raise
+    def record_trace(self, trace: Trace) -> None:
         """Called in the context of the request that the trace answers."""
         self._metrics.add(samples(trace))
         spent: dict[str, float] = {}
@@ -128,8 +128,8 @@ class Telemetry:
             **texts,
         )
 
-    @_harmless
-    def failed(self, error: BaseException) -> None:
+    @_never_raise
+    def record_error(self, error: BaseException) -> None:
         """Called in the context of the request that ends with this error."""
         code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__
@@ -143,8 +143,8 @@ class Telemetry:
 
 
 def _ids() -> dict[str, str | None]:
-    asked = CURRENT.get()
-    return {"request": asked.id, "trace": asked.trace_id}
+    arrival = CURRENT.get()
+    return {"request": arrival.id, "trace": arrival.trace_id}
 
 
 FILE, TEXTS = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"

@@ -124,7 +124,7 @@ def test_a_run_that_nobody_kept_is_not_found(address):
 
 
 def test_of_many_runs_the_newest_are_kept(tmp_path: Path) -> None:
-    runs = Runs(tmp_path, kept=3)
+    runs = Runs(tmp_path, most=3)
     ids = [f"{n:016x}" for n in range(5)]
     for id in ids:
         runs.save(Run(id, "one", Trace(f"Who is {id}?", "auto")))

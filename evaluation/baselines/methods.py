@@ -1,0 +1,257 @@
+"""The baselines: retrieval-augmented generation as other papers do it, each over our retriever and our generator.
+
+Each says where it differs from its paper. None of them answers by code, in parallel, or behind a deadline of its own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from evaluation.baselines.steps import merge, read, step, write
+from revelator.errors import DeadlineExceeded, PlanError
+from revelator.limits import Limits
+from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
+from revelator.plans.bnf import without_placeholders
+from revelator.tasks import TRANSLATE_BNF, Step
+from revelator.trace import Passage, Trace, join_answers
+from serving.executor import routes
+from serving.executor.evidence import Models
+from serving.executor.recording import Recorder
+from serving.executor.run import Run
+from serving.protocols import GenerateRequest
+
+FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
+FOLLOW_UP = re.compile(r"follow[- ]?up\s*:\s*(.+)", re.IGNORECASE)
+THOUGHT_PASSAGES, MOST_PASSAGES = 4, 15  # IRCoT, of one search and in all
+DONE = re.compile(r"\b(?:so )?the answer is\b", re.IGNORECASE)
+ROUND_PASSAGES = 5  # Iter-RetGen, of one round
+ROUNDS = 3  # the paper's figures rise little after the second
+NODE_PASSAGES = 5  # ProbTree, of one node
+REFERENCE = re.compile(r"#(\d+)")
+DEEPEST = 4
+
+
+async def ask_naively(run: Run, k: int) -> None:
+    """Naive RAG (Lewis et al. 2020, arXiv 2005.11401): one search with the whole question, one reading of `k` passages.
+
+    Differs: a search by our index and a reading by our generator, neither of them trained together.
+    """
+    node = await read(run, run.question, k)
+    run.answer(node.answers, node.sentence)
+
+
+async def ask_itself(run: Run) -> None:
+    """Self-Ask with search (Press et al. 2023, arXiv 2210.03350, section 3): the language model asks itself follow-up
+    questions one at a time until it says that it can answer; each one is answered by one step of retrieval.
+
+    Differs: in the paper a search engine answers a follow-up; here our generator reads the answer from the passages.
+    """
+    while len(run.steps) < run.limits.steps:
+        said = FOLLOW_UP.search(await write(run, "self_ask", question=run.question, steps=[vars(s) for s in run.steps]))
+        asked = said[1].strip() if said else ""
+        if not asked or asked in {s.question for s in run.steps}:
+            break
+        run.steps.append(step(await read(run, asked, FOLLOW_UP_PASSAGES)))
+    last = merge(run, run.question, run.steps) if run.steps else read(run, run.question, FOLLOW_UP_PASSAGES)
+    node = await last
+    run.answer(node.answers, node.sentence)
+
+
+async def interleave_thoughts(run: Run) -> None:
+    """IRCoT (Trivedi et al. 2023, arXiv 2212.10509, section 3): retrieval and a chain of thought take turns. The first
+    search is the question, each later one the newest sentence of the thought; the passages pile up, and a reader
+    answers from all of them at the end.
+
+    Differs: the prompt is ours and shows no worked examples of the benchmark.
+    """
+    passages: dict[tuple[str, str], Passage] = {}
+    thoughts: list[str] = []
+    query = run.question
+    for _ in range(run.limits.steps):
+        node = run.open("atomic", query)
+        node.asked = query
+        with run.recorder.running(node):
+            node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
+        passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
+        seen = [{"title": p.title, "text": p.text} for p in passages.values()]
+        query = (await write(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)).partition("\n")[0]
+        if not query or query in thoughts:
+            break
+        thoughts.append(query)
+        if DONE.search(query):
+            break
+    last = run.open("merge", run.question)
+    with run.recorder.running(last):
+        found = tuple(passages.values())[:MOST_PASSAGES]
+        await run.models.generate(last, GenerateRequest("read", run.question, found))
+    run.answer(last.answers, last.sentence)
+
+
+async def iterate_retrieval(run: Run) -> None:
+    """Iter-RetGen (Shao et al. 2023, arXiv 2305.15294, section 3): the answer of one round is added to the question for
+    the search of the next. Every round reads the whole question anew from what that search found.
+
+    Differs: a round's answer is our generator's, not a chain of thought.
+    """
+    said = ""
+    for _ in range(min(ROUNDS, run.limits.steps)):
+        node = await read(run, run.question, ROUND_PASSAGES, query=f"{run.question} {said}".strip())
+        run.answer(node.answers, node.sentence)
+        if (node.sentence or join_answers(node.answers)) == said:
+            break  # the next search would be the same
+        said = node.sentence or join_answers(node.answers)
+
+
+async def adapt_to_question(run: Run) -> None:
+    """Adaptive-RAG (Jeong et al. 2024, arXiv 2403.14403, section 3): a small classifier sends a question one of three
+    ways, no retrieval, one step, or several steps, which are IRCoT.
+
+    Differs: the classifier is the revelator's route, whose compound and complex questions both go the third way.
+    """
+    match await routes.route(run):
+        case "straightforward":
+            await routes.direct(run)
+        case "single":
+            await ask_naively(run, 5)
+        case _:
+            await interleave_thoughts(run)
+
+
+async def answer_tree(run: Run) -> None:
+    """A tree of questions in the way of ProbTree (Cao et al. 2023, arXiv 2311.13982): the language model writes the
+    tree, leaves are answered from documents or, where those say nothing, from memory; a node above from its children
+    or, where they do not lead to an answer, from documents.
+
+    Differs: in the paper the better of these is chosen by the mean log-probability of its explanation. Our generator
+    protocol has none, so they are tried in order, and the first that gives an answer is taken.
+    """
+    tree = read_tree(await write(run, "probtree", question=run.question), run.question)
+    run.answer(await _answer_node(run, run.question, tree, (), run.limits.leaves))
+
+
+Tree = Mapping[str, Sequence[str]]
+
+
+def read_tree(text: str, question: str) -> Tree:
+    """`{"question": ["part", …], …}`; what is no such object is the question alone."""
+    start, end = text.find("{"), text.rfind("}")
+    try:
+        value = json.loads(text[start : end + 1])
+    except (ValueError, RecursionError):
+        return {}
+    tree = {str(k): [p for p in v if isinstance(p, str) and p.strip()] for k, v in value.items() if isinstance(v, list)}
+    return tree if question in tree else {question: next(iter(tree.values()), [])} | tree
+
+
+async def _answer_node(run: Run, question: str, tree: Tree, above: Sequence[str], room: int) -> list[str]:
+    """Post-order; `#1` in a part is the answer of its first sibling. A question inside itself is a leaf."""
+    parts = tree.get(question, ()) if question not in above and len(above) < DEEPEST else ()
+    steps: list[Step] = []
+    for part in parts[:room]:
+        asked = REFERENCE.sub(lambda match: _fill_in(match, steps), part)
+        below = {asked if key == part else key: value for key, value in tree.items()}
+        found = await _answer_node(run, asked, below, (*above, question), room // max(1, len(parts)))
+        steps.append(Step(asked, tuple(found)))
+    if known := [one for one in steps if one.answers]:
+        node = await merge(run, question, known)
+        if node.answers:
+            return node.answers
+    node = await read(run, question, NODE_PASSAGES)
+    if not node.answers:
+        node = run.open("direct", question)
+        with run.recorder.running(node):
+            await run.models.generate(node, GenerateRequest("direct", question))
+    return node.answers
+
+
+def _fill_in(match: re.Match[str], steps: Sequence[Step]) -> str:
+    place = int(match[1]) - 1
+    return steps[place].answer if 0 <= place < len(steps) else match[0]
+
+
+HANRAG_ROUTES = {"straightforward": routes.direct, "single": routes.single, "compound": routes.compound}
+
+
+async def loop_by_heuristics(run: Run) -> None:
+    """HANRAG (Sun et al. 2025, section 4): the same four routes and one-step reading as ours, but a complex question
+    goes through the loop of refine, retrieve and end instead of a compiled plan.
+
+    Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
+    language model; and the loop ends at our limit of steps.
+    """
+    run.kind = await routes.route(run)
+    await HANRAG_ROUTES.get(run.kind, routes.iterate)(run)
+
+
+async def descend_plan(run: Run) -> None:
+    """QCompiler (Zhang et al. 2025, section 3.3): the compiled plan is processed by recursive descent, one leaf after
+    the other, each reads one document (`Limits.kept`; figure 3 varies it), and the generator answers from all
+    sub-questions and their answers. Of the samples at rising temperatures the first that the paper's own rules accept
+    is taken (appendix D).
+
+    Differs: plans are the revelator's, and must pass our check as well. Not here, as in the paper: our relevance
+    judgement, parallel leaves, fan-out, operations by code.
+    """
+
+    def require(plan: Expression) -> None:
+        run.limits.check_plan(plan)
+        if faults := check(plan, rules="paper") or check(plan):
+            raise PlanError(faults[0].message, diagnostics=faults)
+
+    plan = await routes.translate(run, TRANSLATE_BNF, require)
+    trace = run.recorder.trace
+    trace.plan_source = "model" if plan else "fallback"
+    plan = plan or Atomic(without_placeholders(run.question))
+    trace.plan = render(plan)
+    answers: list[str] = []
+    for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
+        asked = substitute(leaf.text, {name: answers[producer] for name, producer in sources.items()})
+        run.steps.append(step(await read(run, asked, run.limits.kept)))
+        answers.append(run.steps[-1].answer)
+    node = await merge(run, run.question, [s for s in run.steps if s.answers]) if len(run.steps) > 1 else None
+    run.answer(*((node.answers, node.sentence) if node and node.answers else (run.steps[-1].answers, "")))
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """`answer` ends in `Run.answer`. `writes`: it prompts a language model for more than answers; `revelator`: it asks
+    our model; `compiles`: its plans can be held against gold; `searches`: it needs an index; `kept`: documents that a
+    leaf reads where the configuration does not say."""
+
+    answer: Callable[[Run], Awaitable[None]]
+    writes: bool = False
+    revelator: bool = False
+    compiles: bool = False
+    searches: bool = True
+    kept: int | None = None
+
+
+BASELINES = {
+    "direct": Baseline(routes.direct, searches=False),  # closed book (Roberts et al. 2020)
+    "naive-5": Baseline(partial(ask_naively, k=5)),
+    "naive-10": Baseline(partial(ask_naively, k=10)),
+    "self-ask": Baseline(ask_itself, writes=True),
+    "ircot": Baseline(interleave_thoughts, writes=True),
+    "iter-retgen": Baseline(iterate_retrieval),
+    "adaptive-rag": Baseline(adapt_to_question, writes=True, revelator=True),
+    "probtree": Baseline(answer_tree, writes=True),
+    "hanrag": Baseline(loop_by_heuristics, revelator=True),
+    "qcompiler": Baseline(descend_plan, revelator=True, compiles=True, kept=1),
+}
+
+
+async def run_baseline(name: str, question: str, models: Models, limits: Limits) -> Trace:
+    """The trace of one question, under the limits that the executor has. Raises as the executor does."""
+    limits.check_question(question)
+    run = Run(question, models, limits, Recorder(question, name))
+    try:
+        async with asyncio.timeout(limits.deadline_ms / 1000):
+            await BASELINES[name].answer(run)
+    except TimeoutError as error:
+        raise DeadlineExceeded(f"no answer within {limits.deadline_ms:g} ms") from error
+    return run.recorder.finish()

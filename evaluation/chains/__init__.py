@@ -1,1 +1,0 @@
-"""`revelator demo`: the whole way in one command, step by step, that goes on where it stopped."""

@@ -1,0 +1,246 @@
+"""`revelator demo`: the whole way once, from an empty folder to six answered questions, narrated."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+from rich.console import Console
+from rich.markdown import Markdown
+from rich.panel import Panel
+from rich.table import Table
+
+import data_gen
+from data_gen.questions import AnnotatedQuestion
+from evaluation.chain import Chain, Step, serve_locally
+from evaluation.gate.rules import RULES
+from evaluation.harness.formats import FORMATS, KINDS
+from evaluation.harness.question_scores import score_answers
+from evaluation.metrics.answers import AnswerScore
+from revelator.artifact import base_digest, base_folder
+from revelator.client import Client
+from revelator.errors import DataError, RevelatorError
+from revelator.files import sha256_text, write_bytes
+from revelator.plans import parse, to_letters
+from revelator.trace import Trace, join_answers
+from revelator.trace_view import show
+from serving.retrieval.index_folder import FORMAT as INDEX_FORMAT
+from training.config import CONFIGS
+
+WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
+SEED = "7"
+ROWS = "100"  # a task, for evaluation and gate: together about a minute on two cores
+ASK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Asked:
+    kind: str
+    question: AnnotatedQuestion
+    trace: Trace
+    score: AnswerScore
+
+
+def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
+    """Everything before the server starts, in order."""
+    world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
+    adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
+    world_made, built_made, index_made = (folder / "manifest.json" for folder in (world, built, index))
+    return [
+        Step(
+            "world",
+            "generate a world: facts, documents, questions, gold plans",
+            ("data", "world", "--size", str(size), "--seed", SEED, "--out", str(world)),
+            world_made,
+        ),
+        Step(
+            "set",
+            "build the instruction set of all tasks",
+            ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built)),
+            built_made,
+            needs=(world_made, WORLD_CONFIG),
+            environment=(("REVELATOR_WORLD", str(world)),),
+        ),
+        Step(
+            "train",
+            "train a LoRA adapter, track it in MLflow, register it",
+            ("train", "demo", "--base", base, "--set", str(built), *at_home),
+            adapter,
+            needs=(built_made, CONFIGS / "demo.yaml"),
+            digest=base_digest(base_folder(base)),
+            resume=("--resume",),
+        ),
+        Step(
+            "grade",
+            "grade it on the test split, whose names are all new",
+            ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
+            None,
+            needs=(adapter,),
+        ),
+        Step(
+            "promote",
+            "gate on every task, and make the version champion",
+            ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
+            None,
+            needs=(adapter, rules),
+        ),
+        Step(
+            "index",
+            "index the world's passages",
+            ("index", "build", str(world / "passages.jsonl"), "--out", str(index)),
+            index_made,
+            needs=(world_made,),
+            digest=INDEX_FORMAT,
+        ),
+        Step(
+            "deploy",
+            "deploy the champion into the Triton model repository",
+            ("model", "deploy", "--index", str(index), *at_home),
+            None,
+            needs=(adapter, index_made),
+        ),
+    ]
+
+
+def read_questions(path: Path) -> list[AnnotatedQuestion]:
+    """All rows of a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
+    rows = []
+    with path.open(encoding="utf-8") as file:
+        for number, line in enumerate(file, 1):
+            try:
+                rows.append(AnnotatedQuestion.from_json(json.loads(line)))
+            except (ValueError, DataError) as error:
+                raise DataError(f"cannot be read: {error}", where=f"{path}:{number}") from error
+    return rows
+
+
+def choose_one_of_each_kind(
+    questions: Iterable[AnnotatedQuestion], split: str = "test"
+) -> dict[str, AnnotatedQuestion]:
+    """For each kind its first question of `split` in the order of sha256(id). Raises DataError for a missing kind."""
+    ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
+    chosen = {}
+    for kind, fits in KINDS.items():
+        question = next((q for q in ordered if fits(q)), None)
+        if question is None:
+            raise DataError(f"no {kind} question in the {split} split", hint="make a larger world: --size")
+        chosen[kind] = question
+    return chosen
+
+
+def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[Asked]:
+    """Puts each question to the server and shows what happened to it."""
+    asked = []
+    with Client(url, timeout=ASK_SECONDS) as client:
+        for kind, question in chosen.items():
+            chain.console.print(f"\n[bold cyan]{kind}[/]")
+            chain.say_command(("ask", question.question, "--home", str(chain.home)))
+            try:
+                trace = client.ask(question.question).trace
+                show(trace, chain.console)
+            except RevelatorError as error:  # the other questions are asked all the same
+                trace = Trace(question.question, "auto", outcome="failed")
+                chain.console.print(f"error: {error}", style="red", markup=False)
+            points = score_answer(question, trace.answers)
+            asked.append(Asked(kind, question, trace, points))
+            chain.console.print(
+                f"gold answer: {join_answers(question.answers)} · {mark_score(points)}", highlight=False
+            )
+    return asked
+
+
+def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerScore:
+    """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
+    values are aliases of one answer."""
+    how, text = FORMATS[question.source], join_answers(answers)
+    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.lists))
+
+
+def mark_score(points: AnswerScore) -> str:
+    return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
+
+
+def summarise(asked: list[Asked]) -> Table:
+    table = Table("kind", "route", "shape", "answer", "gold", "", "ms", title="Six questions", show_lines=True)
+    for row in asked:
+        trace, gold = row.trace, join_answers(row.question.answers)
+        shape = to_letters(parse(trace.plan)) if trace.plan else ""
+        answer = join_answers(trace.answers) or "none"
+        table.add_row(row.kind, trace.route, shape, answer, gold, mark_score(row.score), f"{trace.wall_ms:.0f}")
+    for column in table.columns:
+        column.overflow = "fold"  # on a narrow terminal a name goes on in the next line
+    return table
+
+
+NEXT = """\
+# What to do next
+
+The demo left everything below `{home}`. First put the command on your path: `source .venv/bin/activate`. Then:
+
+* **Start the server again** (Ctrl-C stops it): `revelator serve --home {home}`
+* **Ask it**, from another terminal: `revelator ask "{question}" --home {home}`
+* **Run a plan that you corrected**, where the model erred:
+  `revelator ask "{question}" --plan "{plan}" --home {home}`
+* **See a plan run in the browser, mend it, run it again, compare two runs**: `revelator inspect --home {home}`
+* **See runs, scores and versions**: `mlflow server --backend-store-uri sqlite:///{home}/mlflow.db`, then open
+  http://127.0.0.1:5000. In the experiment `revelator`: losses, scores by task, the set's digest. Under Models:
+  `revelator`, whose alias `champion` is the version that is served.
+* **Look into the instruction set**: `revelator data inspect {home}/sets/world`; the questions with their gold plans
+  are in `{home}/world/questions.jsonl`
+* **What the server said**: `{home}/logs/`
+* **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
+* **Your own documents, base model, language model**: README.md, "Use it on your own"
+"""
+
+
+def write_next(home: Path, asked: list[Asked]) -> Path:
+    example = next(row.question for row in asked if row.kind == "complex")
+    page = NEXT.format(home=home, question=example.question, plan=example.expression)
+    write_bytes(home / "NEXT.md", page.encode())
+    return home / "NEXT.md"
+
+
+def show_times(chain: Chain) -> str:
+    return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
+
+
+@click.command()
+@click.option("--home", default="runs/demo", show_default=True, type=click.Path(path_type=Path), help="Where all goes.")
+@click.option("--base", default="tiny", show_default=True, help="Base model: `tiny`, a folder, or a Hub id.")
+@click.option("--size", default=2000, show_default=True, type=click.IntRange(200), help="Questions in the world.")
+@click.option(
+    "--rules", default=RULES, type=click.Path(path_type=Path), help="Gate.  [default: evaluation/gate/gate.yaml]"
+)
+def demo(home: Path, base: str, size: int, rules: Path) -> None:
+    """Run the whole way on a generated world and ask six questions.
+
+    World, instruction set, LoRA training, MLflow, gate and promotion, index, Triton, questions. A second run reuses
+    what is there; a run that was broken off goes on.
+
+    \b
+    Examples:
+      revelator demo
+      revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
+    """
+    console = Console()
+    todo = list_steps(home, base, size, rules)
+    chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
+    for step in todo:
+        chain.run(step)
+    chosen = choose_one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
+    chain.heading("start the Triton server")
+    serve = ("serve", "--home", str(home), "--ports", "auto")
+    chain.say_command(serve)
+    with serve_locally(home, serve) as url:
+        console.print(f"[green]ready[/] at {url}", highlight=False)
+        chain.heading("ask six questions: of each kind the first by hash of its id")
+        asked = ask_each(chosen, url, chain)
+    console.print("\nthe server has stopped\n")
+    console.print(summarise(asked))
+    page = write_next(home, asked)
+    console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
+    console.print(f"Took {chain.elapsed():.0f} s: {show_times(chain)}", highlight=False)

@@ -1,0 +1,138 @@
+"""Cases of ITLR's template benchmark, and those on documents of the synthetic world (ITLR, appendix H).
+
+Labels hold by construction. A case of the world takes three relations of one type of thing and a value for each: its
+terms are the sentences that state them. Which of the three facts a document states is chosen, not judged: for each
+combination of true and false terms an own document is written by the world's prose, stating the value where the term is
+true and another value of the same kind where it is false. Positives are combinations that match the query, at most
+three; hard negatives are combinations that do not match and differ from a matching one in exactly one term, at most
+three. Only the documents of a case are ranked for it.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from data_gen.sources.logic_questions import (
+    Truth,
+    draw_combinations,
+    fill_template,
+    list_templates,
+)
+from data_gen.world.documents import write_document
+from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
+from data_gen.world.populate import populate
+from revelator.plans.logic import And, Not, Or, Query, Term, negations
+
+KINDS = ("person", "film", "novel", "company", "city")
+ENTITIES = 1500
+
+
+@dataclass(frozen=True)
+class Case:
+    """A query, what a person would type for it, and the gains of the documents that it is run on.
+
+    `relevant` holds the positions of matching documents, `pool` of all that are ranked.
+    """
+
+    query: Query
+    question: str
+    template: int
+    relevant: frozenset[int]
+    pool: tuple[int, ...]
+
+    @property
+    def negations(self) -> int:
+        return negations(self.query)
+
+
+def say_query(query: Query, saying: str = "about") -> str:
+    """The query as a person would ask it: `documents about A and not about B, or about C`."""
+    parts = query.operands if isinstance(query, Or) else (query,)
+    return "documents " + ", or ".join(_all_of(part, saying) for part in parts)
+
+
+def _all_of(part: Query, saying: str) -> str:
+    operands = part.operands if isinstance(part, And) else (part,)
+    return " and ".join(f"not {_one(o.operand, saying)}" if isinstance(o, Not) else _one(o, saying) for o in operands)
+
+
+def _one(term: Query, saying: str) -> str:
+    assert isinstance(term, Term)
+    return f"{saying} {term.text}"
+
+
+@dataclass(frozen=True)
+class WorldCases:
+    """Cases, the texts of all their documents, and which of its case's terms each document states.
+
+    A case's `pool` holds positions in `texts` and `truths`.
+    """
+
+    cases: list[Case]
+    texts: list[str]
+    truths: list[dict[str, bool]]
+
+
+def make_world_cases(per_template: int, seed: int) -> WorldCases:
+    """`per_template` cases of each of the 32 templates; the same numbers give the same cases."""
+    rng = random.Random(f"logic/{seed}")
+    graph = populate(ENTITIES, rng, set())
+    cases: list[Case] = []
+    texts: list[str] = []
+    truths: list[dict[str, bool]] = []
+    for number, template in enumerate(list_templates()):
+        for _ in range(per_template):
+            head, chosen = _draw(graph, rng)
+            terms = [_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
+            query = fill_template(template, terms)
+            positives, negatives = draw_combinations(query, rng)
+            start = len(texts)
+            texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
+            truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
+            relevant = frozenset(range(start, start + len(positives)))
+            cases.append(
+                Case(query, say_query(query, "saying that"), number, relevant, tuple(range(start, len(texts))))
+            )
+    return WorldCases(cases, texts, truths)
+
+
+def _draw(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
+    """An entity, and three of its facts whose values are entities."""
+    while True:
+        head = rng.choice(graph.by_type[rng.choice(KINDS)])
+        usable = [r for r in graph.facts[head.id] if _usable(load_relations()[r])]
+        if len(usable) >= 3:
+            return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
+
+
+def _usable(relation: Relation) -> bool:
+    return not (relation.second or relation.is_list or relation.is_value)
+
+
+def _sentence(relation: Relation, head: Entity, value: str) -> str:
+    """The first wording of a relation, said of `the film`: a term as a person would write it."""
+    text = next((say for say in relation.say if "{his}" not in say), relation.say[0])
+    subject = f"the {head.type}"
+    text = text.format_map({"x": subject, "x's": f"{subject}'s", "y": value, "his": "the"}).rstrip(".")
+    return text[0].lower() + text[1:] if text.startswith("The ") else text
+
+
+def _document(graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random) -> str:
+    """The text of an entity of its own that states each fact's value, or another one where it is not to hold."""
+    entity = rng.choice(graph.by_type[kind])
+    kept = graph.facts[entity.id]
+    graph.facts[entity.id] = {
+        relation.id: [fact._replace(head=entity.id) if true else _other(graph, entity, fact, rng)]
+        for (relation, fact), true in zip(chosen, truth, strict=True)
+    }
+    document = write_document(graph, entity, rng)
+    graph.facts[entity.id] = kept
+    return f"{document.title}\n{document.text}"
+
+
+def _other(graph: Graph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
+    assert isinstance(fact.tail, int)
+    alike = graph.by_type[graph.entities[fact.tail].type]
+    tail = rng.choice([e for e in alike if e.id not in (fact.tail, entity.id)])
+    return Fact(entity.id, fact.relation, tail.id)

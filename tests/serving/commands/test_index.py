@@ -1,0 +1,276 @@
+"""`revelator index`: build, search, info, as a person and as a program call it."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from revelator.cli import revelator
+from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
+from serving.retrieval import IndexSettings
+
+ROWS = [
+    {"title": "Marlow Vint", "text": "Marlow Vint directed Copper Rain ."},
+    {"title": "Ålevik", "text": "Ålevik is a town by the sea ."},
+]
+
+
+def call(*arguments: object) -> Result:
+    return CliRunner().invoke(revelator, ["index", *map(str, arguments)])
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    path = tmp_path / "corpus.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in ROWS))
+    return path
+
+
+def test_build_search_and_info_work_together(tmp_path: Path, corpus: Path) -> None:
+    built = call("build", corpus, "--out", tmp_path / "ix", "--detokenize")
+    assert built.exit_code == 0
+    assert "2 passages" in built.stdout
+    found = call("search", tmp_path / "ix", "who directed copper rain?", "-k", 1)
+    assert "Marlow Vint directed Copper Rain." in found.stdout
+    info = call("info", tmp_path / "ix", "--verify")
+    assert "2 passages" in info.stdout
+    assert "detokenize True" in info.stdout
+    assert "every file is as it was built" in info.stdout
+
+
+def test_json_is_one_value_on_standard_output(tmp_path: Path, corpus: Path) -> None:
+    built = json.loads(call("build", corpus, "--out", tmp_path / "ix", "--json").stdout)
+    assert built["count"] == 2
+    found = json.loads(call("search", tmp_path / "ix", "alevik", "--json").stdout)
+    assert [(p["id"], p["title"]) for p in found] == [("corpus:2", "Ålevik")]
+    assert json.loads(call("info", tmp_path / "ix", "--json").stdout)["settings"]["title_weight"] == 2
+
+
+def test_a_search_that_finds_nothing_says_so(tmp_path: Path, corpus: Path) -> None:
+    call("build", corpus, "--out", tmp_path / "ix")
+    found = call("search", tmp_path / "ix", "zeppelin")
+    assert (found.exit_code, found.stdout) == (0, "no passage shares a word with the query\n")
+
+
+def test_what_a_corpus_holds_stays_on_its_line_and_does_not_steer_the_terminal(tmp_path: Path) -> None:
+    row = {"id": "i\x9b", "title": "bell\x07", "text": "one \x1b[2J\x1b]0;owned\x07 word\n  0.99  Forged  (id)\u202e"}
+    (tmp_path / "c.jsonl").write_text(json.dumps(row) + "\n")
+    call("build", tmp_path / "c.jsonl", "--out", tmp_path / "ix")
+    first, second = call("search", tmp_path / "ix", "word").stdout.splitlines()
+    assert first.endswith("bell·  (i·)")
+    assert second.strip() == "one ·[2J·]0;owned· word 0.99 Forged (id)·"
+
+
+def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: Path, corpus: Path) -> None:
+    assert call("build", "--out", tmp_path / "ix").exit_code == 2
+    assert call("search", tmp_path, "x", "-k", 0).exit_code == 2
+    assert isinstance(call("search", tmp_path, "x").exception, ArtifactError)
+    corpus.write_text("{}\n")
+    assert isinstance(call("build", corpus, "--out", tmp_path / "ix").exception, DataError)
+    assert not (tmp_path / "ix").exists()
+
+
+@pytest.mark.parametrize("command", [("build",), ("search",), ("calibrate",), ("info",)])
+def test_help_shows_examples(command: tuple[str, ...]) -> None:
+    assert "Example" in call(*command, "--help").stdout
+
+
+@pytest.fixture(scope="module")
+def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("sentence_transformers", reason="the optional dependency group `dense` is not installed")
+    from tests.serving.retrieval.toy_encoder import write_encoder
+
+    folder = tmp_path_factory.mktemp("hybrid")
+    rows = [{"id": name, "title": name, "text": text} for name, text in (("a", "red cat"), ("b", "red dog"))]
+    (folder / "c.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    model = write_encoder(folder / "model")
+    built = call("build", folder / "c.jsonl", "--kind", "hybrid", "--model", model, "--out", folder / "ix")
+    assert built.exit_code == 0, built.output
+    assert "vectors of 32" in built.stdout
+    return folder / "ix"
+
+
+def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> None:
+    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max"), ("--plain", 0.1)):
+        found = call("search", hybrid, "--logic", '"red" AND NOT "dog"', "-k", 1, "--json", *more)
+        assert [p["id"] for p in json.loads(found.stdout)["passages"]] == ["a"], more
+
+
+def test_a_logical_search_says_how_many_passages_were_scored_and_what_is_odd_about_the_query(hybrid: Path) -> None:
+    exact = call("search", hybrid, "--logic", '"red" AND NOT "dog"')
+    assert exact.stderr == "exact: all 2 passages scored\n"
+    near = call("search", hybrid, "--logic", '"red"', "--candidates", "--json")
+    assert near.stderr == "candidates: 2 of 2 passages scored\n"
+    assert {name: json.loads(near.stdout)[name] for name in ("exact", "scored", "warnings")} == {
+        "exact": False,
+        "scored": 2,
+        "warnings": [],
+    }
+    odd = call("search", hybrid, "--logic", '"red" AND NOT "red"', "--json")
+    assert "no document can match" in odd.stderr
+    assert [warning["code"] for warning in json.loads(odd.stdout)["warnings"]] == ["contradiction"]
+
+
+def test_a_passage_that_holds_nothing_of_a_logical_query_is_not_found(hybrid: Path) -> None:
+    found = call("search", hybrid, "--logic", '"zeppelin"', "--source", "bm25")
+    assert (found.exit_code, found.stdout) == (0, "no passage matches the query\n")
+    some = call("search", hybrid, "--logic", '"dog"', "--source", "bm25", "--json")
+    assert [p["id"] for p in json.loads(some.stdout)["passages"]] == ["b"]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--calibrate",),
+        ("--source", "both"),
+        ("--plain", 0.5),
+        ("--candidates",),
+        ("--and", "min"),
+        ("--not", "complement"),
+    ],
+)
+def test_an_option_that_would_not_count_is_refused(hybrid: Path, options: tuple[object, ...]) -> None:
+    found = call("search", hybrid, "red", *options)
+    assert found.exit_code == 2
+    assert str(options[0]) in found.stderr and "with --logic alone" in found.stderr
+
+
+def test_options_that_contradict_each_other_are_refused(hybrid: Path) -> None:
+    found = call("search", hybrid, "--logic", '"red"', "--fusion", "rrf")
+    assert found.exit_code == 2 and "--fusion" in found.stderr
+    for options in (("--candidates",), ("--plain", 0.5)):
+        refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", *options)
+        assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
+
+
+@pytest.mark.parametrize("number", ["nan", "inf"])
+def test_a_weight_that_is_no_number_is_refused(hybrid: Path, number: str) -> None:
+    refused = call("search", hybrid, "--logic", '"red"', "--plain", number).exception
+    assert isinstance(refused, InvalidRequest) and "plain is a weight of 0 or more" in str(refused)
+    with pytest.raises(ConfigError, match="k1 is 0 or more and b from 0 to 1"):
+        IndexSettings(k1=float(number))
+
+
+def write_labels(path: Path, *rows: tuple[object, object, object]) -> Path:
+    names = ("term", "passage", "relevant")
+    path.write_text("".join(json.dumps(dict(zip(names, row, strict=True))) + "\n" for row in rows))
+    return path
+
+
+@pytest.mark.parametrize("source", ["dense", "bm25", "both"])
+def test_labels_calibrate_the_scores_of_a_logical_search(hybrid: Path, tmp_path: Path, source: str) -> None:
+    rows = (("dog", "b", True), ("dog", "a", False), ("cat", "a", True), ("cat", "b", False), ("red", "a", True))
+    labels, out = write_labels(tmp_path / "l.jsonl", *rows), tmp_path / "fitted.json"
+    made = call("calibrate", hybrid, labels, "--out", out, "--source", source)
+    assert (made.exit_code, made.stdout.count("threshold")) == (0, 3), made.output
+    fitted = json.loads(out.read_bytes())
+    assert set(fitted["terms"]) == {"dog", "cat"}
+    found = call("search", hybrid, "--logic", '"dog"', "--calibration", out, "--json")
+    best, other = json.loads(found.stdout)["passages"]
+    assert (best["id"], other["id"]) == ("b", "a")
+    # Platt's targets for one label of each kind are 2/3 and 1/3, and two scores are met exactly
+    assert (best["score"], other["score"]) == pytest.approx((2 / 3, 1 / 3), abs=0.01)
+    unlabelled = call("search", hybrid, "--logic", '"red"', "--calibration", out, "--json")
+    assert all(0 < passage["score"] < 1 for passage in json.loads(unlabelled.stdout)["passages"])
+
+
+def test_calibrating_writes_json_for_machines(hybrid: Path, tmp_path: Path) -> None:
+    labels = write_labels(tmp_path / "l.jsonl", ("dog", "b", True), ("dog", "a", False))
+    made = json.loads(call("calibrate", hybrid, labels, "--out", tmp_path / "f.json", "--json").stdout)
+    assert (made["labels"], made["relevant"], made["source"], list(made["terms"])) == (2, 1, "dense", ["dog"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ('{"term": "dog", "passage": "b", "relevant": true}\n\n[', "l.jsonl:3: not a line of JSON"),
+        ("[1]", "l.jsonl:1: not an object"),
+        ('{"term": "?!", "passage": "b", "relevant": true}', "l.jsonl:1: `term`"),
+        ('{"term": "dog", "relevant": true}', "l.jsonl:1: `passage`"),
+        ('{"term": "dog", "passage": "b", "relevant": 1}', "l.jsonl:1: `relevant`"),
+        ('{"term": "dog", "passage": "b", "relevant": true}\n' * 2, r"l.jsonl:2: .* already at .*l.jsonl:1"),
+        ('{"term": "dog", "passage": "b", "relevant": true}', "l.jsonl: a calibration needs labels of both kinds"),
+        (
+            '{"term": "dog", "passage": "b", "relevant": true}\n{"term": "dog", "passage": "z", "relevant": false}',
+            "l.jsonl:2: the index holds no passage 'z'",
+        ),
+    ],
+)
+def test_labels_that_cannot_be_used_are_refused_with_their_line(
+    hybrid: Path, tmp_path: Path, rows: str, reason: str
+) -> None:
+    (tmp_path / "l.jsonl").write_text(rows)
+    error = call("calibrate", hybrid, tmp_path / "l.jsonl", "--out", tmp_path / "f.json").exception
+    assert isinstance(error, DataError)
+    assert re.search(reason, str(error))
+    assert not (tmp_path / "f.json").exists()
+
+
+def test_a_calibration_that_does_not_fit_the_search_is_refused(hybrid: Path, tmp_path: Path) -> None:
+    labels, out = write_labels(tmp_path / "l.jsonl", ("dog", "b", True), ("dog", "a", False)), tmp_path / "f.json"
+    call("calibrate", hybrid, labels, "--out", out)
+    fitted = json.loads(out.read_bytes())
+
+    def error(*more: object) -> Exception:
+        found = call("search", hybrid, "--logic", '"dog"', "--calibration", out, *more).exception
+        assert isinstance(found, Exception)
+        return found
+
+    with pytest.raises(ConfigError, match="of source dense, not bm25"):
+        raise error("--source", "bm25")
+    assert call("search", hybrid, "--logic", '"dog"', "--calibration", out, "--calibrate").exit_code == 2
+    for change, reason in (
+        ({"model": "other"}, "another model's cosines"),
+        ({"general": {"threshold": 0, "slope": -1}}, "not a calibration"),
+        ({"source": "web"}, "not a calibration"),
+        ({"terms": [1]}, "not a calibration"),
+    ):
+        out.write_text(json.dumps(fitted | change))
+        with pytest.raises(ArtifactError, match=reason):
+            raise error()
+    out.unlink()
+    with pytest.raises(ArtifactError, match="cannot be read"):
+        raise error()
+
+
+def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
+    for fusion in ("rrf", "convex"):
+        found = call("search", hybrid, "red dog", "-k", 1, "--json", "--fusion", fusion)
+        assert [p["id"] for p in json.loads(found.stdout)] == ["b"]
+
+
+def test_a_fusion_is_refused_where_nothing_is_joined(corpus: Path, tmp_path: Path) -> None:
+    call("build", corpus, "--out", tmp_path / "words")
+    found = call("search", tmp_path / "words", "red dog", "--fusion", "rrf")
+    assert found.exit_code == 2 and "a hybrid index alone, and this one is bm25" in found.stderr
+
+
+def test_a_logical_query_that_does_not_parse_points_at_its_fault(hybrid: Path) -> None:
+    error = call("search", hybrid, "--logic", '"red" AND dog').exception
+    assert isinstance(error, ExpressionError)
+    assert "^^^" in str(error)
+
+
+def test_a_reranker_gives_its_own_order_and_scores(hybrid: Path, tmp_path: Path) -> None:
+    from transformers import BertConfig, BertForSequenceClassification, BertTokenizerFast
+
+    (tmp_path / "vocab.txt").write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "red", "cat", "dog"]))
+    config = BertConfig(
+        vocab_size=8,
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=16,
+        num_labels=1,
+    )
+    BertForSequenceClassification(config).save_pretrained(tmp_path / "cross")
+    BertTokenizerFast(str(tmp_path / "vocab.txt")).save_pretrained(tmp_path / "cross")
+    found = call("search", hybrid, "red dog", "--json", "--reranker", tmp_path / "cross")
+    scores = [p["score"] for p in json.loads(found.stdout)]
+    assert len(scores) == 2 and scores == sorted(scores, reverse=True)
+    assert found.stderr == ""
+    assert isinstance(call("search", hybrid, "red", "--reranker", tmp_path).exception, ArtifactError)
