@@ -74,7 +74,7 @@ def check_config(value: Any, model: type[Config], where: str, *, show_values: bo
 def read_yaml(path: Path, *, show_values: bool = True) -> Any:
     """What a YAML file holds. Raises ConfigError for a file that cannot be read or is not YAML."""
     try:
-        return yaml.load(path.read_text(encoding="utf-8"), _Loader)
+        return yaml.load(path.read_text(encoding="utf-8"), _StrictSafeLoader)
     except OSError as error:
         hint = "give the path of a YAML file; a relative one starts at the current folder"
         raise ConfigError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
@@ -85,7 +85,7 @@ def read_yaml(path: Path, *, show_values: bool = True) -> Any:
         raise ConfigError(message, where=str(path), hint=f"see {REFERENCE} for examples") from error
 
 
-class _Loader(yaml.SafeLoader):
+class _StrictSafeLoader(yaml.SafeLoader):
     def construct_scalar(self, node: Any) -> Any:
         value = super().construct_scalar(node)
         if SURROGATE.search(value):

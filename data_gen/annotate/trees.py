@@ -25,7 +25,7 @@ from revelator.plans.art import (
     check,
     depth,
     escape,
-    numbered,
+    number_nodes,
     parse,
     references,
     render,
@@ -71,7 +71,7 @@ def is_writable(art: Art) -> bool:
     i < k, up to `[9]`, and texts hold no other brackets."""
     if check(art) or depth(art) > DEEPEST:
         return False
-    for at in numbered(art):
+    for at in number_nodes(art):
         before = at.path[0] if at.path else 0
         texts = [NAMEABLE.sub("", text) for text in at.node.texts]
         if any(map(UNWRITABLE.search, texts)) or max(at.needs, default=0) > before:

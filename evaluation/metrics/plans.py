@@ -33,7 +33,7 @@ from revelator.plans import (
 from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
 from revelator.plans.language import ART, BNF, LOGIC
-from revelator.plans.logic import joined
+from revelator.plans.logic import join_queries
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
@@ -115,7 +115,7 @@ def _normalise_terms(query: logic.Query) -> logic.Query:
         return logic.Term(normalise(query.text) or query.text)
     if isinstance(query, logic.Not):
         return logic.Not(_normalise_terms(query.operand))
-    return joined(
+    return join_queries(
         logic.And if isinstance(query, logic.And) else logic.Or, [_normalise_terms(part) for part in query.operands]
     )
 

@@ -14,7 +14,7 @@ from revelator.files import sha256_text
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
 from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
-from revelator.trace import Node, Trace, sort_ids
+from revelator.trace import Node, Trace, join_answers, sort_ids
 
 CASES_SHOWN = 4
 PASSAGES_SHOWN = 3
@@ -118,7 +118,7 @@ def _take_turns(gaps: Sequence[Gap], count: int, seen: set[str]) -> list[Gap]:
 
 def _build_case(row: QuestionRow, about: str, left: Side, right: Side) -> Case:
     hops = f"{row.hops} hops" if row.hops else "hops unknown"
-    golds = "; ".join(row.golds)
+    golds = join_answers(row.golds)
     return Case(row.id, row.question, golds, f"{about}, {hops}, route {row.route or 'none'}", left, right)
 
 
@@ -188,7 +188,7 @@ def _mark_names(leaf: Atomic) -> Markup:
 
 def _draw_result(node: Node) -> Markup:
     """The answers of a node and the titles that it found, those that were read first and in bold."""
-    answers = "; ".join(node.answers) or node.error or "no answer"
+    answers = join_answers(node.answers) or node.error or "no answer"
     style = "answer" if node.answers else "answer none"
     read = set(node.detail.get("kept", []))
     ranked = sorted(node.documents, key=lambda passage: passage.id not in read)[:PASSAGES_SHOWN]

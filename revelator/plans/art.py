@@ -110,7 +110,7 @@ class Numbered:
         return tuple(dict.fromkeys(i for text in self.node.texts for i in references(text)))
 
 
-def numbered(art: Art) -> tuple[Numbered, ...]:
+def number_nodes(art: Art) -> tuple[Numbered, ...]:
     """All nodes breadth-first: the node numbered i stands at index i."""
     found: list[Numbered] = []
     queue: deque[tuple[Art, int | None, tuple[int, ...]]] = deque([(art, None, ())])
@@ -129,7 +129,7 @@ def depth(art: Art) -> int:
     return 1 + max((depth(child) for child in art.children), default=0)
 
 
-def referred(text: str) -> Iterator[tuple[int, int, int]]:
+def find_references(text: str) -> Iterator[tuple[int, int, int]]:
     """Each reference `[i]` of a text with its offsets; `[[i]]` is none."""
     for match in _REFERENCE.finditer(text):
         if len(match[1]) == len(match[3]) == 1:
@@ -138,7 +138,7 @@ def referred(text: str) -> Iterator[tuple[int, int, int]]:
 
 def references(text: str) -> tuple[int, ...]:
     """Distinct numbers that a text refers to, in order of first use."""
-    return tuple(dict.fromkeys(number for number, _, _ in referred(text))) if "[" in text else ()
+    return tuple(dict.fromkeys(number for number, _, _ in find_references(text))) if "[" in text else ()
 
 
 def escape(text: str) -> str:
@@ -151,7 +151,7 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
 
     Answers are put in as they are: brackets in them are not read again.
     """
-    return _REFERENCE.sub(_replacing(answers), text)
+    return _REFERENCE.sub(_replacer(answers), text)
 
 
 def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
@@ -168,7 +168,7 @@ def substitute_each(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[st
     return (substitute(text, answers),)
 
 
-def _replacing(answers: Mapping[int, Sequence[str]]) -> Callable[[re.Match[str]], str]:
+def _replacer(answers: Mapping[int, Sequence[str]]) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
         opening, number, closing = match.groups()
         if len(opening) == len(closing) == 2:
@@ -206,7 +206,7 @@ def parse(text: str) -> Art:
         art = _node(value, ())
     except _Refused as error:
         start, end = _locate(text, error.path)
-        place = _spelled(error.path)
+        place = _spell_path(error.path)
         raise fault(text, error.code, f"{place}: {error.message}", start, end, error.hint) from error
     if depth(art) > MAX_DEPTH:
         raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question")
@@ -306,7 +306,7 @@ def _text(value: Any, path: Path) -> str:
     return value
 
 
-def _spelled(path: Path) -> str:
+def _spell_path(path: Path) -> str:
     words = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
     return words.removeprefix(".") or "the root"
 
@@ -351,7 +351,7 @@ class Fault:
     @property
     def place(self) -> str:
         """The path as a person writes it: `children[1].relate.head`."""
-        return _spelled(self.path)
+        return _spell_path(self.path)
 
 
 def check(art: Art) -> tuple[Fault, ...]:
@@ -362,7 +362,7 @@ def check(art: Art) -> tuple[Fault, ...]:
     below those. A `[DR]` node must name at least one, unless it is the whole tree: it has nothing else to be answered
     from.
     """
-    nodes = numbered(art)
+    nodes = number_nodes(art)
     return tuple(fault for node in nodes for fault in _faults(node, nodes))
 
 
@@ -420,7 +420,7 @@ def structure_key(art: Art) -> str:
     """A checked tree's operators and references without its words: equal for trees that differ in words, and in the
     order of nodes that need nothing of one another. References of the question and of the operator are kept apart.
     """
-    nodes = numbered(art)
+    nodes = number_nodes(art)
 
     @cache
     def sign(number: int) -> str:
@@ -435,28 +435,28 @@ def structure_key(art: Art) -> str:
 
 def to_tree(art: Art) -> str:
     """Lines with branches; an operator stands behind its question as a call."""
-    nodes = numbered(art)
+    nodes = number_nodes(art)
     return "\n".join(_lines(nodes[0], nodes, "", ""))
 
 
-def spelled(call: Call) -> str:
+def spell_call(call: Call) -> str:
     """`Relate("UHF", "directed by")`; the inverse of a relation carries `^`, as in a SPARQL path."""
     match call:
         case Search(name, descriptor):
-            arguments = [_quoted(name)] + ([_quoted(descriptor)] if descriptor else [])
+            arguments = [_quote(name)] + ([_quote(descriptor)] if descriptor else [])
         case Relate(head, to, inverse):
-            arguments = [_quoted(head), ("^" if inverse else "") + _quoted(to)]
+            arguments = [_quote(head), ("^" if inverse else "") + _quote(to)]
         case Filter(entities, condition):
-            arguments = [f"[{', '.join(map(_quoted, entities))}]", _quoted(condition)]
+            arguments = [f"[{', '.join(map(_quote, entities))}]", _quote(condition)]
     return f"{type(call).__name__}({', '.join(arguments)})"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
 def _lines(at: Numbered, nodes: tuple[Numbered, ...], first: str, rest: str) -> list[str]:
-    mark = f"  {spelled(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
+    mark = f"  {spell_call(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
     lines = [f"{first}{at.number} {at.node.question}{mark}"]
     for number in at.children:
         last = number == at.children[-1]

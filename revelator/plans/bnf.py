@@ -76,7 +76,7 @@ class Dependent(_Node):
     has_placeholders: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _checked_depth(max(self.left.depth, self.right.depth) + 1))
+        object.__setattr__(self, "depth", _check_depth(max(self.left.depth, self.right.depth) + 1))
         object.__setattr__(self, "has_placeholders", self.left.has_placeholders or self.right.has_placeholders)
 
 
@@ -96,14 +96,14 @@ class Sequence(_Node):
             raise ValueError("a Sequence has two or more items; one item is that item itself")
         if any(type(item) is Sequence for item in self.items):
             raise ValueError("a Sequence does not stand straight inside a Sequence: put its items in its place")
-        object.__setattr__(self, "depth", _checked_depth(max([item.depth for item in self.items]) + 1))
+        object.__setattr__(self, "depth", _check_depth(max([item.depth for item in self.items]) + 1))
         object.__setattr__(self, "has_placeholders", any(item.has_placeholders for item in self.items))
 
 
 Expression = Atomic | Dependent | Sequence
 
 
-def _checked_depth(depth: int) -> int:
+def _check_depth(depth: int) -> int:
     if depth > MAX_DEPTH:
         raise ValueError(f"a plan is at most {MAX_DEPTH} nodes deep")
     return depth
@@ -146,7 +146,7 @@ def _preorder(expression: Expression) -> Iterator[str | tuple[type, int]]:
         yield node.text if type(node) is Atomic else (type(node), len(children(node)))
 
 
-def braced(text: str) -> Iterator[tuple[str, int, int]]:
+def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
     """Each `{name}` of a text with its offsets; `{{name}}` is text."""
     for match in _PLACEHOLDER.finditer(text):
         yield match[1], match.start(), match.end()
@@ -167,7 +167,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
 
     Values are put in as they are: braces in them are not read again.
     """
-    return _BRACED.sub(_replacing(values), text) if "{" in text else text
+    return _BRACED.sub(_replacer(values), text) if "{" in text else text
 
 
 def substituted_size(text: str, values: Mapping[str, str]) -> int:
@@ -182,7 +182,7 @@ def without_placeholders(text: str) -> str:
     return text
 
 
-def _replacing(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
+def _replacer(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
     def replace(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
         if len(opening) > 1 and len(closing) > 1:
@@ -205,7 +205,7 @@ def parse(text: str) -> Expression:
     try:
         return _parser()(found)[0]
     except UnexpectedToken as error:
-        raise _misplaced(text, found, error.token) from None
+        raise _misplaced_error(text, found, error.token) from None
     except _UnusableError as error:
         raise fault(text, error.code, error.message, *error.span, error.hint) from None
 
@@ -251,7 +251,7 @@ class _Builder(Transformer):
         left, start, end = parts[0]
         for right, _, end in parts[2::2]:
             if left.depth >= MAX_DEPTH or right.depth >= MAX_DEPTH:
-                raise _too_deep(start, end)
+                raise _too_deep_error(start, end)
             left = Dependent(left, right, (start, end))
         return left, start, end
 
@@ -263,11 +263,11 @@ class _Builder(Transformer):
         for node, _, _ in parts[::2]:
             items.extend(node.items if type(node) is Sequence else (node,))
         if max(item.depth for item in items) >= MAX_DEPTH:
-            raise _too_deep(start, end)
+            raise _too_deep_error(start, end)
         return Sequence(tuple(items), (start, end)), start, end
 
 
-def _too_deep(start: int, end: int) -> _UnusableError:
+def _too_deep_error(start: int, end: int) -> _UnusableError:
     hint = "join steps that do not need one another with +"
     return _UnusableError("too-deep", f"a plan is at most {MAX_DEPTH} nodes deep", (start, end), hint)
 
@@ -277,7 +277,7 @@ def _parser() -> Callable[[list[Token]], _Part]:
     return lalr_parser("bnf.lark", _Builder())
 
 
-def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:
+def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
     """An operand is missing before `token`."""
     index = len(found) if token.type == "$END" else next(i for i, t in enumerate(found) if t is token)
     before = found[index - 1] if index else token
@@ -304,8 +304,8 @@ def render(expression: Expression) -> str:
         elif type(node) is Atomic:
             pieces.append(quote(node.text))
         elif type(node) is Dependent:
-            left = _grouped(node.left, type(node.left) is Sequence)
-            right = _grouped(node.right, type(node.right) is not Atomic)
+            left = _group(node.left, type(node.left) is Sequence)
+            right = _group(node.right, type(node.right) is not Atomic)
             stack += reversed([*left, " * ", *right])
         elif type(node) is Sequence:
             joined = [part for item in node.items for part in (" + ", item)][1:]
@@ -313,7 +313,7 @@ def render(expression: Expression) -> str:
     return "".join(pieces)
 
 
-def _grouped(node: Expression, needed: bool) -> list[Expression | str]:
+def _group(node: Expression, needed: bool) -> list[Expression | str]:
     return ["(", node, ")"] if needed else [node]
 
 

@@ -23,8 +23,8 @@ from revelator.plans.bnf import (
     Atomic,
     Dependent,
     Expression,
-    braced,
     children,
+    find_placeholders,
     leaves,
     parse,
     quote,
@@ -48,14 +48,14 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     """
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
-    expression = _placed(expression)
-    found = _paper(expression) if rules == "paper" else _scoped(expression)
+    expression = _with_spans(expression)
+    found = _paper_faults(expression) if rules == "paper" else _scoped_faults(expression)
     return tuple(sorted(found, key=lambda d: (d.start, d.end)))
 
 
 def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
     """What a plan that checks does in vain, left to right; it can be executed all the same. Offsets as in `check`."""
-    expression = _placed(expression)
+    expression = _with_spans(expression)
     bound = bind(expression)
     results = set(bound.results)
     later: dict[int, int] = {}  # by leaf: the last one that takes its result
@@ -78,7 +78,7 @@ def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
     return tuple(sorted(found, key=lambda d: (d.start, d.end)))
 
 
-def _placed(expression: Expression) -> Expression:
+def _with_spans(expression: Expression) -> Expression:
     if any(node.span is None for node in walk(expression)):
         return parse(render(expression))
     return expression
@@ -86,8 +86,8 @@ def _placed(expression: Expression) -> Expression:
 
 def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
     used: set[int] = set()
-    place = _placing(leaf)
-    for name, start, end in braced(leaf.text):
+    place = _placer(leaf)
+    for name, start, end in find_placeholders(leaf.text):
         if name in taken:
             if taken[name] in used:
                 message = f"{{{name}}} takes a result that stands in this question already"
@@ -96,52 +96,52 @@ def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
             used.add(taken[name])
 
 
-def _paper(root: Expression) -> Iterator[Diagnostic]:
+def _paper_faults(root: Expression) -> Iterator[Diagnostic]:
     stack = [(root, False)]
     while stack:
         node, flag = stack.pop()
         if type(node) is Atomic:
             if flag and not node.placeholders:
-                yield _missing(node)
+                yield _missing_dependency(node)
             elif not flag:
-                yield from _erroneous(node)
+                yield from _erroneous_dependencies(node)
         elif type(node) is Dependent:
             stack += [(node.left, False), (node.right, True)]
         else:
             stack += [(child, flag) for child in children(node)]
 
 
-def _scoped(root: Expression) -> Iterator[Diagnostic]:
+def _scoped_faults(root: Expression) -> Iterator[Diagnostic]:
     stack = [(root, False)]
     while stack:
         node, fed = stack.pop()  # fed: stands to the right of something
         if type(node) is Atomic:
             if node.placeholders and not fed:
-                yield from _erroneous(node)
+                yield from _erroneous_dependencies(node)
         elif type(node) is Dependent:
             if not node.right.has_placeholders:
-                yield _missing(node.right)
+                yield _missing_dependency(node.right)
             stack += [(node.left, fed), (node.right, True)]
         else:
             stack += [(child, fed) for child in children(node)]
 
 
-def _erroneous(leaf: Atomic) -> Iterator[Diagnostic]:
-    place = _placing(leaf)
-    for name, start, end in braced(leaf.text):
+def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:
+    place = _placer(leaf)
+    for name, start, end in find_placeholders(leaf.text):
         message = f"no earlier question gives {{{name}}} its value"
         hint = f"put the question that finds {{{name}}} before this one with *, or write the value instead"
         yield Diagnostic("erroneous-dependency", message, *place(start, end), hint)
 
 
-def _missing(node: Expression) -> Diagnostic:
+def _missing_dependency(node: Expression) -> Diagnostic:
     message = "this question stands after * but uses no earlier result"
     hint = "write {name} where the earlier result belongs, or join the questions with + if they are independent"
     assert node.span is not None
     return Diagnostic("missing-dependency", message, *node.span, hint)
 
 
-def _placing(leaf: Atomic) -> Callable[[int, int], Span]:
+def _placer(leaf: Atomic) -> Callable[[int, int], Span]:
     """Offsets of part of a leaf's text; those of the whole leaf where white space or escapes make them uncertain."""
     assert leaf.span is not None
     whole = first, last = leaf.span

@@ -18,7 +18,7 @@ def letter(index: int) -> str:
 def to_letters(expression: Expression) -> str:
     """The shape of a plan, each leaf a letter from left to right: `A * (B + C)`."""
     names = iter(range(len(leaves(expression))))
-    return render(_relabelled(expression, lambda: letter(next(names))))
+    return render(_relabel(expression, lambda: letter(next(names))))
 
 
 def letters_key(expression: Expression) -> str:
@@ -34,13 +34,13 @@ def _key(node: Expression) -> str:
     return f"({'+'.join(sorted(_key(item) for item in children(node)))})"
 
 
-def _relabelled(node: Expression, name: Any) -> Expression:
+def _relabel(node: Expression, name: Any) -> Expression:
     if type(node) is Atomic:
         return Atomic(name())
     if type(node) is Dependent:
-        left = _relabelled(node.left, name)
-        return Dependent(left, _relabelled(node.right, name))
-    return Sequence(tuple([_relabelled(item, name) for item in children(node)]))
+        left = _relabel(node.left, name)
+        return Dependent(left, _relabel(node.right, name))
+    return Sequence(tuple([_relabel(item, name) for item in children(node)]))
 
 
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
@@ -116,13 +116,13 @@ def to_mermaid(expression: Expression) -> str:
     """A Mermaid flowchart: a box a leaf, an arrow a placeholder, labelled with its name."""
     lines = ["flowchart TD"]
     for index, leaf in enumerate(leaves(expression)):
-        lines.append(f'    {letter(index)}["{letter(index)}: {_escaped(leaf.text)}"]')
+        lines.append(f'    {letter(index)}["{letter(index)}: {_escape(leaf.text)}"]')
     for index, inputs in enumerate(bind(expression).sources):
         for name, source in inputs.items():
-            lines.append(f'    {letter(source)} -->|"{_escaped(name)}"| {letter(index)}')
+            lines.append(f'    {letter(source)} -->|"{_escape(name)}"| {letter(index)}')
     return "\n".join(lines)
 
 
-def _escaped(text: str) -> str:
+def _escape(text: str) -> str:
     """Text that Mermaid shows and never reads: signs that could mean something to it become character entities."""
     return "".join(c if c.isalnum() or c in " ,.?!':()-" else f"#{ord(c)};" for c in " ".join(text.split()))

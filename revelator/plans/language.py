@@ -106,7 +106,7 @@ def _term_texts(query: logic.Query) -> str:
 
 
 def _node_texts(tree: art.Art) -> str:
-    root, *below = [each.node for each in art.numbered(tree)]
+    root, *below = [each.node for each in art.number_nodes(tree)]
     calls = [text for node in (root, *below) if node.call for text in node.call.texts]
     return " ".join([*calls, *(node.question for node in below)])
 
@@ -158,7 +158,7 @@ ART = PlanLanguage(
     shape=art.structure_key,
     fallback=_search_for,
     asked_text=_node_texts,
-    count_leaves=lambda tree: sum(not node.children for node in art.numbered(tree)),
+    count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
     grammar=lambda words: art_grammar(),
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,

@@ -54,7 +54,7 @@ class Not:
     depth: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _checked_depth(self.operand.depth + 1))
+        object.__setattr__(self, "depth", _check_depth(self.operand.depth + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class _Joined:
             raise ValueError(f"{name} has two or more operands; one operand is that operand itself")
         if any(type(operand) is type(self) for operand in self.operands):
             raise ValueError(f"{name} does not stand straight inside {name}: put its operands in its place")
-        object.__setattr__(self, "depth", _checked_depth(max(operand.depth for operand in self.operands) + 1))
+        object.__setattr__(self, "depth", _check_depth(max(operand.depth for operand in self.operands) + 1))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,13 +85,13 @@ class Or(_Joined):
 Query = Term | Not | And | Or
 
 
-def _checked_depth(depth: int) -> int:
+def _check_depth(depth: int) -> int:
     if depth > MAX_DEPTH:
         raise ValueError(f"a query is at most {MAX_DEPTH} nodes deep")
     return depth
 
 
-def joined(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
+def join_queries(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
     """`operands` under one `kind`, canonical: a single one is itself, those of the same kind are taken apart."""
     flat = [part for operand in operands for part in (operand.operands if type(operand) is kind else (operand,))]
     return kind(tuple(flat), span) if len(flat) > 1 else flat[0]
@@ -151,7 +151,7 @@ def normal_form(query: Query, negated: bool = False) -> Query:
     if isinstance(query, Not):
         return normal_form(query.operand, not negated)
     conjunctive = isinstance(query, And) is not negated
-    return joined(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
+    return join_queries(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
 
 
 def to_tree(query: Query) -> str:
@@ -188,13 +188,13 @@ def _text(query: Query, space: str) -> str:
     if isinstance(query, Term):
         return json_text(space + query.text)
     if isinstance(query, Not):
-        return f"NOT {_grouped(query.operand, not isinstance(query.operand, Term), space)}"
+        return f"NOT {_group(query.operand, not isinstance(query.operand, Term), space)}"
     if isinstance(query, And):
-        return " AND ".join(_grouped(operand, isinstance(operand, Or), space) for operand in query.operands)
+        return " AND ".join(_group(operand, isinstance(operand, Or), space) for operand in query.operands)
     return " OR ".join(_text(operand, space) for operand in query.operands)
 
 
-def _grouped(query: Query, needed: bool, space: str) -> str:
+def _group(query: Query, needed: bool, space: str) -> str:
     return f"({_text(query, space)})" if needed else _text(query, space)
 
 
@@ -216,12 +216,12 @@ def parse(text: str) -> Query:
     try:
         return _parser()(found)
     except UnexpectedToken as error:
-        raise _misplaced(text, found, error.token) from None
+        raise _misplaced_error(text, found, error.token) from None
     except ValueError:
-        raise _too_deep(text) from None
+        raise _too_deep_error(text) from None
 
 
-def _too_deep(text: str) -> ExpressionError:
+def _too_deep_error(text: str) -> ExpressionError:
     message = f"groups and negations are nested more than {MAX_DEPTH} deep"
     return fault(text, "too-deep", message, 0, len(text), "remove parentheses and NOTs that change nothing")
 
@@ -234,7 +234,7 @@ def _tokens(text: str) -> list[Token]:
             raise fault(text, "open-quote", "this quote is never closed", start, end, 'close the term with "')
         if kind == "WORD":
             if value not in _WORDS:
-                raise _unquoted(text, value, start, end)
+                raise _unquoted_error(text, value, start, end)
             kind = value
         if kind == "TERM":
             value = _content(text, start, end)
@@ -242,7 +242,7 @@ def _tokens(text: str) -> list[Token]:
     return found
 
 
-def _unquoted(text: str, value: str, start: int, end: int) -> ExpressionError:
+def _unquoted_error(text: str, value: str, start: int, end: int) -> ExpressionError:
     if value.upper() in _WORDS:
         hint = f"write {value.upper()}, or quote the word as a term"
         return fault(text, "lower-case", "operators are written in capitals", start, end, hint)
@@ -282,7 +282,9 @@ class _Builder(Transformer):
 
 
 def _join(kind: type[And] | type[Or], operands: list[Any]) -> Query:
-    return operands[0] if len(operands) == 1 else joined(kind, operands, (operands[0].span[0], operands[-1].span[1]))
+    return (
+        operands[0] if len(operands) == 1 else join_queries(kind, operands, (operands[0].span[0], operands[-1].span[1]))
+    )
 
 
 def _place(token: Token) -> Span:
@@ -295,7 +297,7 @@ def _parser() -> Callable[[Sequence[Token]], Query]:
     return lalr_parser("logic.lark", _Builder())
 
 
-def _misplaced(text: str, found: list[Token], token: Token) -> ExpressionError:
+def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
     if token.type == "$END":
         start, end = _place(found[-1])
         opened = [t for t in found if t.type == "OPEN"]

@@ -24,11 +24,11 @@ from revelator.plans.art import (
     Search,
     check,
     escape,
-    numbered,
+    number_nodes,
     parse,
     references,
     render,
-    spelled,
+    spell_call,
     substitute,
     substituted_size,
 )
@@ -53,7 +53,7 @@ log = logging.getLogger(__name__)
 
 def require_valid_tree(art: Art, limits: Limits) -> None:
     """Raises PlanError for a tree that cannot be executed, or that is larger than the limits of the run."""
-    nodes = numbered(art)
+    nodes = number_nodes(art)
     leaves = sum(not node.children for node in nodes)
     if leaves > limits.leaves:
         raise PlanError(f"the tree has {leaves} leaves; the limit leaves is {limits.leaves}")
@@ -126,7 +126,7 @@ class TreeRun:
         assert run.sources is not None
         self.models, self.recorder, self.first = run.models, run.recorder, run.last
         self.sources = run.sources
-        self.nodes = numbered(art)
+        self.nodes = number_nodes(art)
         self.boxes: list[Node] = []
         for at in self.nodes:
             kind: Kind = "merge" if at.node.call is None else "atomic"
@@ -187,7 +187,7 @@ class TreeRun:
         """Copies the answer of an equal call of this tree or of the earlier trace; returns whether there is one."""
         box = self.boxes[at.number]
         box.detail |= {
-            "call": spelled(query.call) if query.call else "",
+            "call": spell_call(query.call) if query.call else "",
             "key": await offload(_size_of(query), partial(digest_of, query)),
         }
         first = self._called.setdefault(box.detail["key"], at.number)

@@ -22,7 +22,7 @@ from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
-from revelator.plans.art import Art, Call, Filter, Relate, Search, check, numbered, parse, render, to_tree
+from revelator.plans.art import Art, Call, Filter, Relate, Search, check, number_nodes, parse, render, to_tree
 from revelator.plans.json_decoding import art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
@@ -104,7 +104,7 @@ def test_every_kind_of_question_of_the_world_has_a_tree_that_can_be_written(
         assert check(art) == () and render(art) == question.tree and art.question == question.question
         assert accepted(matcher, question.tree)
         assert check_tree(question) is None
-    ends = {question.operation.split(" ")[0]: numbered(parse(question.tree))[-1].node for question in asked}
+    ends = {question.operation.split(" ")[0]: number_nodes(parse(question.tree))[-1].node for question in asked}
     assert {name for name, node in ends.items() if not node.is_direct} == {"none", "list", "both"}
     counts = [parse(question.tree) for question in asked if question.operation.startswith("count_")]
     assert counts and all(isinstance(art.children[-2].call, Filter) for art in counts)

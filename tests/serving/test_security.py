@@ -233,7 +233,7 @@ def test_keys_do_not_reach_mlflow(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     registry.connect(f"sqlite:///{tmp_path / 'mlflow.db'}", tmp_path)
     config = TrainConfig(steps=1, learning_rate=1e-3, set_folder=tmp_path)
     with tracked_run(None, "keys"):
-        log_inputs(config, {"digest": "0" * 64}, {"train": 1})
+        log_inputs(config, {"digest": "0" * 64}, {"train": 1}, {})
     files = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert len(files) >= 4
     assert [path for path in files if any(key.encode() in path.read_bytes() for key in KEYS.values())] == []

@@ -15,7 +15,7 @@ from revelator.plans.art import (
     Relate,
     Search,
     check,
-    numbered,
+    number_nodes,
     parse,
     references,
     render,
@@ -69,7 +69,7 @@ def test_every_rendered_tree_fits_the_schema(tree: Art) -> None:
 
 @given(TREES)
 def test_numbers_run_breadth_first(tree: Art) -> None:
-    nodes = numbered(tree)
+    nodes = number_nodes(tree)
     assert [n.number for n in nodes] == list(range(len(nodes)))
     assert [len(n.path) for n in nodes] == sorted(len(n.path) for n in nodes)
     assert all(nodes[child].parent == n.number for n in nodes for child in n.children)
@@ -88,7 +88,7 @@ def test_no_text_brings_down_reader_or_checker(tree: Art, text: str) -> None:
 
 def test_the_papers_example_is_numbered_as_it_stands_there() -> None:
     assert check(ALBUMS) == ()
-    assert [n.node.question for n in numbered(ALBUMS)][3:] == [
+    assert [n.node.question for n in number_nodes(ALBUMS)][3:] == [
         "How many are in [2]?",
         "Who is Shakira?",
         "Which are the studio albums of [4]?",

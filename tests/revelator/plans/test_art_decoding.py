@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
-from revelator.plans.art import Art, Filter, Relate, Search, check, numbered, parse, render
+from revelator.plans.art import Art, Filter, Relate, Search, check, number_nodes, parse, render
 from revelator.plans.json_decoding import art_grammar
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))
@@ -102,4 +102,4 @@ def test_every_complete_text_of_random_walks_checks(start: LLMatcher) -> None:
                 text += piece
         trees.append(parse(text))
         assert check(trees[-1]) == (), text
-    assert sum(any(node.needs for node in numbered(tree)) for tree in trees) > 50
+    assert sum(any(node.needs for node in number_nodes(tree)) for tree in trees) > 50

@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from revelator.errors import ExpressionError
 from revelator.plans import logic
-from revelator.plans.logic import And, Not, Or, Query, Term, joined
+from revelator.plans.logic import And, Not, Or, Query, Term, join_queries
 
 texts = st.text(min_size=1, max_size=12) | st.sampled_from(['a "b" c', "a\\b", "NOT", " AND ", "(", "é\n\u2028"])
 
 
 def _extend(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
     several = st.lists(inner, min_size=2, max_size=4)
-    return inner.map(Not) | several.map(lambda q: joined(And, q)) | several.map(lambda q: joined(Or, q))
+    return inner.map(Not) | several.map(lambda q: join_queries(And, q)) | several.map(lambda q: join_queries(Or, q))
 
 
 queries: st.SearchStrategy[Query] = st.recursive(texts.map(Term), _extend, max_leaves=8)

@@ -74,7 +74,7 @@ def test_wrong_usage_exits_with_2_and_refused_content_with_our_errors(tmp_path: 
     assert not (tmp_path / "ix").exists()
 
 
-@pytest.mark.parametrize("command", [(), ("build",), ("search",), ("calibrate",), ("info",)])
+@pytest.mark.parametrize("command", [("build",), ("search",), ("calibrate",), ("info",)])
 def test_help_shows_examples(command: tuple[str, ...]) -> None:
     assert "Example" in call(*command, "--help").stdout
 

@@ -16,7 +16,7 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Dependent
 from revelator.plans import Sequence as ListOf
 from revelator.plans import parse as parse_expression
-from revelator.plans.art import Art, Relate, Search, check, parse, render, spelled, to_tree
+from revelator.plans.art import Art, Relate, Search, check, parse, render, spell_call, to_tree
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
@@ -81,7 +81,7 @@ def run_of(
 def test_each_leaf_gets_the_operator_that_its_words_call_for(plan: str, calls: list[str]) -> None:
     tree = derive_tree("q?", parse_expression(plan))
     nodes = tree.children or (tree,)
-    assert [spelled(node.call) if node.call else "[DR]" for node in nodes] == calls
+    assert [spell_call(node.call) if node.call else "[DR]" for node in nodes] == calls
 
 
 @given(TEXT, TEXT, TEXT)

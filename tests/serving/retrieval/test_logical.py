@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
-from revelator.plans.logic import And, Not, Or, Query, Term, holds, joined, normal_form, parse
+from revelator.plans.logic import And, Not, Or, Query, Term, holds, join_queries, normal_form, parse
 from serving.retrieval.dense import best_places
 from serving.retrieval.index import combine_convexly, fuse_ranks
 from serving.retrieval.logic import SMALLEST, Operators, compose
@@ -26,7 +26,7 @@ TRUTHFUL = [o for o in ALL if o.conjunction != "sum" and o.negation == "compleme
 
 def _extend(inner: st.SearchStrategy[Query]) -> st.SearchStrategy[Query]:
     several = st.lists(inner, min_size=2, max_size=3)
-    return inner.map(Not) | several.map(lambda q: joined(And, q)) | several.map(lambda q: joined(Or, q))
+    return inner.map(Not) | several.map(lambda q: join_queries(And, q)) | several.map(lambda q: join_queries(Or, q))
 
 
 queries = st.recursive(st.sampled_from("abcd").map(Term), _extend, max_leaves=7)

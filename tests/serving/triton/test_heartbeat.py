@@ -6,9 +6,9 @@ import sys
 
 PROGRAM = """
 import ctypes, time
-from serving.triton import heartbeat
-heartbeat.LIMIT_SECONDS = 4
-heartbeat.start()
+from serving.triton.inside import processes
+processes.LIMIT_SECONDS = 4
+processes.start_heartbeat()
 time.sleep(5)
 print("lives", flush=True)
 ctypes.PyDLL(None).sleep(60)
