@@ -20,12 +20,10 @@ from revelator.terminal import printable
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from data_gen.teacher.config import CompoundConfig, TeachConfig
     from data_gen.teacher.work import Work
 
 ROUTES = TASKS["route"].labels or ()
-OUT = click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to work in; goes on there.")
-AS_JSON = click.option("--json", "as_json", is_flag=True, help="Print the set's manifest as JSON.")
-CONFIG = click.argument("config", type=click.Path(path_type=Path))
 
 
 @click.command()
@@ -314,54 +312,49 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
 
 
 @click.command()
-@CONFIG
-@OUT
-@AS_JSON
+@click.argument("config", type=click.Path(path_type=Path))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to work in; goes on there.")
+@click.option("--json", "as_json", is_flag=True, help="Print the set's manifest as JSON.")
 def teach(config: Path, out: Path, as_json: bool) -> None:
-    """Let a language model behind an OpenAI-compatible endpoint annotate questions, and build a set of them.
+    """Let a language model behind an OpenAI-compatible endpoint annotate or write questions, and build a set of them.
 
-    CONFIG names endpoint, budget, sources and tasks. The key is read from OPENAI_API_KEY alone. Every answer is kept
-    in OUT/calls.sqlite: a run that was killed goes on with the same command and asks nothing twice. A budget that is
-    spent ends the asking; the set is then what was done, and a larger budget goes on.
+    CONFIG names endpoint, budget and tasks. With `sources`, their questions are annotated. With `corpus`, compound
+    questions are written about its titles: two to four simple questions about one title, each answered by one of its
+    documents, are combined into one, and no two splits ask about the same title.
+
+    The key is read from OPENAI_API_KEY alone. Every answer is kept in OUT/calls.sqlite: a run that was killed goes on
+    with the same command and asks nothing twice. A budget that is spent ends the asking; the set is then what was done,
+    and a larger budget goes on.
 
     \b
     Examples:
       revelator data teach data_gen/configs/teacher/teach.yaml --out runs/taught
+      revelator data teach data_gen/configs/teacher/compound.yaml --out runs/compound
       OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
       revelator data inspect runs/taught/set
     """
-    from data_gen.teacher.config import TeachConfig
+    from data_gen.teacher.config import CompoundConfig, TeachConfig
+    from revelator.config import check_config, read_yaml
+
+    value = read_yaml(config)
+    if isinstance(value, dict) and "corpus" in value:
+        _write_compound(check_config(value, CompoundConfig, str(config)), out, as_json)
+    else:
+        _annotate(check_config(value, TeachConfig, str(config)), out, as_json)
+
+
+def _annotate(settings: TeachConfig, out: Path, as_json: bool) -> None:
     from data_gen.teacher.teach import count_questions
     from data_gen.teacher.teach import teach as run
-    from revelator.config import read_config
 
-    settings = read_config(config, TeachConfig)
     with _shown("questions", count_questions(settings), lambda work: work.asked) as progress:
         manifest, work = run(settings, out, progress)
     _report(out, manifest, work, as_json)
 
 
-@click.command()
-@CONFIG
-@OUT
-@AS_JSON
-def compound(config: Path, out: Path, as_json: bool) -> None:
-    """Write compound questions about the titles of a corpus, with a language model behind an endpoint.
-
-    Two to four simple questions about one title, each answered by one of its documents, are combined into one. No
-    two splits ask about the same title. Goes on after a kill as `teach` does. Without an endpoint, the synthetic world
-    makes compound questions: revelator data world.
-
-    \b
-    Examples:
-      revelator data compound data_gen/configs/teacher/compound.yaml --out runs/compound
-      revelator data inspect runs/compound/set --task decompose
-    """
+def _write_compound(settings: CompoundConfig, out: Path, as_json: bool) -> None:
     from data_gen.teacher.compound import compound as run
-    from data_gen.teacher.config import CompoundConfig
-    from revelator.config import read_config
 
-    settings = read_config(config, CompoundConfig)
     wanted = dict(settings.sizes)
     with _shown("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
         manifest, work = run(settings, out, progress)

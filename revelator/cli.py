@@ -60,9 +60,8 @@ COMMANDS: dict[str, Command | Group] = {
         "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
         "leaks": Command("data_gen.commands:leaks", "Does training read a held-out question?"),
         "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
-        "teach": Command("data_gen.commands:teach", "How does a language model annotate my questions?"),
+        "teach": Command("data_gen.commands:teach", "How does a model annotate my questions, or write new ones?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
-        "compound": Command("data_gen.commands:compound", "How does a model write questions about my titles?"),
         "self-train": Group("A model's own plans as training data.", {
             "round": Command("evaluation.self_training.command:round_", "Which of the model's own plans are right?"),
             "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),

@@ -73,11 +73,17 @@ def test_the_base_brings_neither_torch_nor_mlflow(base: Path) -> None:
         ("--help",),
         ("plan", "parse", "Who directed UHF? * When was {director} born?"),
         ("plan", "check", "Who directed UHF?"),
+        ("ask", "--help"),
     ],
 )
 def test_language_and_client_work_with_the_base_alone(base: Path, arguments: tuple[str, ...]) -> None:
     done = run(base, *arguments)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_question_is_asked_with_the_base_alone(base: Path) -> None:
+    done = run(base, "ask", "Who?", "--url", "127.0.0.1:1")
+    assert done.returncode == 1 and "127.0.0.1:1" in done.stderr and "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -87,7 +93,7 @@ def test_language_and_client_work_with_the_base_alone(base: Path, arguments: tup
         ("train demo", "train"),
         ("index build x --out y", "serve"),
         ("graph load x --out y", "serve"),
-        ("inspect", "serve"),
+        ("inspect --url 127.0.0.1:1", "serve"),
         ("model grade base", "eval"),
         ("eval run x", "eval"),
         ("eval report x --out y", "eval"),

@@ -75,9 +75,9 @@ def train(
       revelator train pretrain-tiny --set DIR --set OTHER --out runs/bases/mine
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
-    settings = _resolve(config, sets, out, home, changes)
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
+    settings = _resolve(config, sets, out, home, changes)
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home, tracking_uri)
     result |= {"seconds": round(time.monotonic() - began, 1)}

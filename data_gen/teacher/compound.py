@@ -1,4 +1,4 @@
-"""`revelator data compound`: compound questions about the titles of a corpus (HANRAG, appendix B).
+"""Compound questions about the titles of a corpus (HANRAG, appendix B).
 
 For each title simple questions are asked for that its documents answer: one of each document, or of a single document
 several. Two to four of them are combined into one question. A title belongs to one split, by the hash of its name, so

@@ -125,7 +125,7 @@ def _bamboogle(path: str) -> Iterator[BenchmarkQuestion]:
 
 def _compound(path: str) -> Iterator[BenchmarkQuestion]:
     """HANRAG's compound questions: `question`, `answers` (one a part), and the parts where they are told; or annotated
-    rows of this project's own (`revelator data compound`)."""
+    rows of this project's own (`revelator data teach`)."""
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         if "route" in row:

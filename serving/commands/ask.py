@@ -18,7 +18,7 @@ from revelator.plans.faults import excerpt
 from revelator.registry import home_folder
 from revelator.trace import Replay, Trace
 from revelator.wire import write_error
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 
 if TYPE_CHECKING:
     from revelator.client import Options

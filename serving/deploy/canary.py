@@ -20,7 +20,7 @@ from serving.models.releases import Canary, Release, now, read_release, write_re
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
 from serving.triton import control
 from serving.triton.repository import REVELATOR
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 
 LOOK_SECONDS = 0.5
 VERDICT_TAG = "canary"

@@ -24,6 +24,7 @@ from pathlib import Path
 from revelator import files
 from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
+from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.models.releases import (
@@ -40,7 +41,7 @@ from serving.models.triton import RemoteRevelator, TritonModels
 from serving.triton import control, repository
 from serving.triton.access import INNER, read_secret
 from serving.triton.repository import ADAPTER, CONTENTS_FILE, REVELATOR
-from serving.triton.serve import find_running_server, lock
+from serving.triton.running import find_running_server
 
 SMOKE_QUESTION = "Who wrote the song that the ferry of Little Quay is named after?"
 DEPLOYED_TAG = "deployed"
@@ -117,7 +118,7 @@ def roll_back(home: Path, *, keep: int = 3, report: Report = ignore, registry_er
 @contextmanager
 def deploy_lock(home: Path) -> Iterator[None]:
     """Holds the deploy lock of a home folder, cleared of what a killed deploy left. A full disk is an ArtifactError."""
-    with lock(home / ".deploy.lock") as mine:
+    with try_lock(home / ".deploy.lock") as mine:
         if not mine:
             raise ConfigError("another deploy is at work on this home folder", where=str(home))
         with disk_errors(home):

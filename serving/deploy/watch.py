@@ -35,7 +35,7 @@ from serving.deploy.deploy import deploy
 from serving.models.releases import Release, read_release
 from serving.triton import control
 from serving.triton.repository import REVELATOR
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 
 FIRST_WAIT = 1.0  # seconds after the first failure
 LONGEST_WAIT = 300.0

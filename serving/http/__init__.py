@@ -1,0 +1,1 @@
+"""HTTP: what stands before every route, and the gateway that puts questions to the executor."""

@@ -1,1 +1,1 @@
-"""The Triton server on this machine: find it, run it, serve the four models in it, call them over gRPC."""
+"""The Triton server of a home folder: find and run it, lay out its model repository, say who may reach it."""

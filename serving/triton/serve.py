@@ -6,18 +6,15 @@ The process that serves holds a lock on the home folder. The kernel releases it 
 
 from __future__ import annotations
 
-import fcntl
-import json
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
-from typing import IO
 
 import psutil
 from starlette.types import ASGIApp
@@ -25,6 +22,7 @@ from starlette.types import ASGIApp
 from revelator import files
 from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.files import try_lock
 from revelator.registry import existing
 from serving.http.gateway import create_gateway, create_metrics, serve_http
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
@@ -34,62 +32,10 @@ from serving.triton.access import CLOSED, Exposure, read_control_token
 from serving.triton.control import served_models
 from serving.triton.installation import find_installation
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
+from serving.triton.running import LOCK, SERVE_JSON, RunningServer
 from serving.triton.server import LOOPBACK, Ports, TritonServer
 
-SERVE_JSON = "serve.json"
 GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
-LOCK = ".serve.lock"
-
-
-@dataclass(frozen=True)
-class RunningServer:
-    """What `serve.json` says: process ids, addresses, and the version of each model when it was started."""
-
-    pid: int
-    server_pid: int
-    http: str | None  # None where HTTP was not asked for
-    grpc: str
-    metrics: str
-    log: str
-    models: dict[str, int]
-    started: str
-
-
-@contextmanager
-def lock(path: Path, kind: int = fcntl.LOCK_EX) -> Iterator[bool]:
-    """Whether this process could take the lock `path`, which it then holds until the end of the block."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        file = path.open("w")
-    except OSError as error:
-        hint = "name a folder that you may write, with --home or REVELATOR_HOME"
-        raise ConfigError(f"cannot be written: {error.strerror}", where=str(path.parent), hint=hint) from error
-    with file:
-        yield _take(file, kind)
-
-
-def _take(file: IO[str], kind: int) -> bool:
-    for _ in range(5):  # who only looks whether a server is up holds the lock for a moment
-        try:
-            fcntl.flock(file, kind | fcntl.LOCK_NB)
-            return True
-        except BlockingIOError:
-            time.sleep(0.02)
-    return False
-
-
-def find_running_server(home: Path) -> RunningServer | None:
-    """The server of this home folder, if one is up and ready."""
-    path = home / SERVE_JSON
-    if not path.exists():
-        return None
-    with lock(home / LOCK, fcntl.LOCK_SH) as free:
-        if free:
-            return None
-    try:
-        return RunningServer(**json.loads(path.read_text(encoding="utf-8")))
-    except FileNotFoundError:
-        return None
 
 
 def models_to_serve(home: Path) -> dict[str, int]:
@@ -121,7 +67,7 @@ def serve_home(
     already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
     """
     home = existing(home).resolve()
-    with lock(home / LOCK) as mine:
+    with try_lock(home / LOCK) as mine:
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)

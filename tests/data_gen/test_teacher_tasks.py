@@ -205,7 +205,7 @@ def combine(data: dict[str, Any], body: dict[str, Any]) -> str:
 
 def compounds(server: Server, corpus: Path, sizes: dict[str, int], **changes: Any) -> dict[str, Any]:
     settings = {**endpoint(server), "corpus": str(corpus), "licence": "CC0-1.0", "sizes": sizes, **changes}
-    return run("compound", settings, corpus.parent)
+    return run("teach", settings, corpus.parent)
 
 
 def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 from tests.serving.inspector.test_command import started
 
 ROOT = Path(__file__).parents[2]

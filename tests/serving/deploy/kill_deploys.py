@@ -27,7 +27,7 @@ from revelator.files import sha256_folder
 from serving.deploy.deploy import deploy, read_contents, version_folder
 from serving.models import releases
 from serving.triton import control, repository
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 
 SECONDS = 240  # for a deploy to end by itself
 

@@ -24,13 +24,13 @@ from revelator import registry
 from revelator.artifact import base_digest, verify_files, write_manifest
 from revelator.client import Answer, Client
 from revelator.errors import ArtifactError, ConfigError
-from revelator.files import sha256_folder
+from revelator.files import sha256_folder, try_lock
 from serving.commands.deploy import deploy as command
 from serving.deploy.deploy import deploy, roll_back
 from serving.models import releases
 from serving.triton import repository
 from serving.triton.repository import Settings
-from serving.triton.serve import lock, serve_home
+from serving.triton.serve import serve_home
 from serving.triton.server import Ports
 from tests.serving.deploy import kill_deploys
 from tests.serving.toy_model import write_adapter
@@ -157,7 +157,7 @@ def test_a_full_disk_is_refused_before_the_live_version_is_touched(versions, tmp
 
 
 def test_two_deploys_at_once_are_not_allowed(versions, tmp_path):
-    with lock(tmp_path / ".deploy.lock"), pytest.raises(ConfigError, match="another deploy"):
+    with try_lock(tmp_path / ".deploy.lock"), pytest.raises(ConfigError, match="another deploy"):
         deploy(tmp_path, versions[1])
 
 

@@ -17,7 +17,7 @@ import trustme
 from revelator import registry
 from revelator.endpoints import Tls
 from serving.deploy.deploy import deploy
-from serving.triton.serve import RunningServer, find_running_server
+from serving.triton.running import RunningServer, find_running_server
 from tests.serving.operations.receiver import Receiver, receiving
 
 TOKEN = "a-token-of-the-tests"

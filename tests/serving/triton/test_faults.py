@@ -22,7 +22,7 @@ from revelator.client import Client
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from serving.deploy.deploy import deploy
 from serving.triton import control
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 from tests.conftest import Endpoint
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")

@@ -18,7 +18,7 @@ from revelator.cli import revelator as program
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 from serving.deploy.deploy import deploy
-from serving.triton.serve import find_running_server
+from serving.triton.running import find_running_server
 from serving.triton.server import Ports, error_lines, read_ports
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
