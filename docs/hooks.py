@@ -15,6 +15,7 @@ MODELS = {
     "Endpoint teachers (`revelator data teach`)": "data_gen.teacher.config:TeachConfig",
     "Training (`revelator train`)": "training.config:TrainConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",
+    "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
 }
