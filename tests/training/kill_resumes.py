@@ -64,7 +64,7 @@ def main(values: dict, home: Path, kills: int, seed: int) -> None:
         status = ended(begin(config, resume), moment)
         assert status in (None, 0), f"the run ended with {status}"
         if status is None:
-            killed += 1
+            killed += resume  # kills of a run that began anew come beside
             checkpoints = sorted(path.name for path in Path(f"{config.out}.work").glob("checkpoint-*"))
             print(json.dumps({"moment": moment, "of": took, "resume": resume, "checkpoints": checkpoints}), flush=True)
         resume = status is None and Path(f"{config.out}.work").exists()

@@ -28,7 +28,7 @@ WEIGHTS = "adapter_model.safetensors"
 
 
 @pytest.mark.timeout(900)
-def test_twenty_kills_at_random_moments_leave_the_adapter_of_an_uninterrupted_run(
+def test_twenty_resumes_killed_at_random_moments_leave_the_adapter_of_an_uninterrupted_run(
     base: Path, set_folder: Path, tmp_path: Path
 ) -> None:
     values = json.dumps({**SETTINGS, "base": str(base), "set_folder": str(set_folder)})
@@ -44,7 +44,7 @@ def test_twenty_kills_at_random_moments_leave_the_adapter_of_an_uninterrupted_ru
     assert done.returncode == 0, done.stderr[-4000:]
     *kills, last = done.stdout.splitlines()
     told = [json.loads(line) for line in kills if line.startswith("{")]
-    assert len(told) == KILLS and sum(kill["resume"] for kill in told) >= KILLS // 2
+    assert sum(kill["resume"] for kill in told) == KILLS
     straight, resumed = tmp_path / "adapters" / "measured", Path(last)
     verify_adapter(resumed, base)
     assert read_manifest(straight).files[WEIGHTS] == read_manifest(resumed).files[WEIGHTS]
