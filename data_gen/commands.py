@@ -286,8 +286,8 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
     from rich.console import Console
     from rich.progress import Progress
 
-    from data_gen.augment.composition import ComposeConfig, list_counts
-    from data_gen.augment.composition import compose as compose_questions
+    from data_gen.compose import ComposeConfig, list_counts
+    from data_gen.compose import compose as compose_questions
     from revelator.config import read_config
 
     settings = read_config(config, ComposeConfig)

@@ -18,7 +18,6 @@ MAY_IMPORT = {
     "evaluation": {"revelator", "data_gen", "training", "serving"},
     "model_repo": {"revelator", "serving"},
 }
-MAY_HOLD_CYCLES = {"data_gen"}  # to be emptied, never to grow
 
 
 def imported(path: Path) -> set[str]:
@@ -92,9 +91,7 @@ def find_cycles(graph: dict[str, set[str]]) -> set[frozenset[str]]:
 
 
 def test_imports_run_one_way_inside_packages_too() -> None:
-    cycles = [sorted(group) for group in find_cycles(package_imports())]
-    tops = {package.partition(".")[0] for group in cycles for package in group}
-    assert tops <= MAY_HOLD_CYCLES, cycles
+    assert [sorted(group) for group in find_cycles(package_imports())] == []
 
 
 def test_the_language_and_the_tasks_import_no_torch() -> None:

@@ -15,6 +15,8 @@ NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 TYPES = (
     r"film|movie|song|album|single|book|novel|play|poem|magazine|newspaper|journal|university|college|school|company"
 )
+MAX_NAME = 48  # characters
+SAFE_NAME = re.compile(r"[^\W\d_][\w '.,:&!-]*[\w.!](?: \([\w .,'-]+\))?")  # nothing that a plan would have to quote
 SMALL = frozenset(["a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"])
 PUNCTUATION = {ord(mark): plain for marks, plain in (("‘’ʼ`´", "'"), ("“”", '"'), ("‐‑‒–—", "-")) for mark in marks}
 

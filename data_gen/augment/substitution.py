@@ -13,15 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from data_gen.annotate.names import find_planned_names
+from data_gen.annotate.names import MAX_NAME, SAFE_NAME, find_planned_names
 from data_gen.annotate.trees import rewrite_tree
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
 from revelator.errors import DataError, ExpressionError
 from revelator.plans.art import parse, render
-
-MAX_NAME = 48  # characters
-SAFE_NAME = re.compile(r"[^\W\d_][\w '.,:&!-]*[\w.!](?: \([\w .,'-]+\))?")  # nothing that a plan would have to quote
 
 
 def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Random) -> AnnotatedQuestion | None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from data_gen.annotate.names import MAX_NAME, SAFE_NAME
 from data_gen.annotate.wording import STOP_WORDS
-from data_gen.augment.substitution import MAX_NAME, SAFE_NAME
 from data_gen.leakage import normalise
 from data_gen.sources.files import Malformed, file_rows
 from revelator.errors import DataError

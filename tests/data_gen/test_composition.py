@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from data_gen.annotate.wording import DOERS, list_relation_questions, split_words
 from data_gen.augment.clauses import DID, DOES, read_clause
-from data_gen.augment.composition import ComposeConfig, Composer
+from data_gen.augment.composition import Composer
+from data_gen.compose import ComposeConfig
 from data_gen.leakage import hash_question
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
@@ -185,7 +186,7 @@ def test_a_leaf_that_is_held_out_is_in_no_question(config: Path, relations: set[
 def test_fewer_questions_than_asked_for_are_said_to_be_fewer(config: Path, relations: set[str], tmp_path: Path) -> None:
     (tmp_path / "held.sha256").write_text("".join(f"{one}  test-set\n" for one in sorted(relations)))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("data_gen.augment.composition.PATIENCE", 1)
+        patched.setattr("data_gen.compose.PATIENCE", 1)
         run = CliRunner().invoke(revelator, ["data", "compose", str(config), "--out", str(tmp_path / "out")])
     assert run.exit_code == 0 and "60 were asked for" in run.stderr
 
