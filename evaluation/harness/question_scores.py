@@ -17,7 +17,7 @@ from evaluation.metrics.retrieval import title_key, title_scores
 from revelator.errors import ExpressionError
 from revelator.plans import logic
 from revelator.tasks import translate_task
-from revelator.trace import Node, Trace
+from revelator.trace import Node, Trace, join_answers
 
 TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
 CUTOFFS = (2, 5, 10)
@@ -70,7 +70,7 @@ def score_trace(
 ) -> QuestionRow:
     """The row of a question that was answered. `plans`: whether the system compiles plans, so that a missing one is a
     wrong one; `sequential`: whether it runs one step after the other; `unasked`: tasks that an ablation answered."""
-    text, rule = "; ".join(trace.answers), benchmark.normaliser
+    text, rule = join_answers(trace.answers), benchmark.normaliser
     scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
     found = _retrieved(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
