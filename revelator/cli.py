@@ -69,6 +69,7 @@ COMMANDS: dict[str, Command | Group] = {
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
     "model": Group("Adapters and the registry that keeps their versions.", {
+        "list": Command("evaluation.gate.command:list_registered", "Which versions are there, and which is champion?"),
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),

@@ -202,6 +202,20 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
     return Version(name, int(found.version), found.tags.get("run_id", ""), found.source or "", dict(found.tags))
 
 
+def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
+    """Each version with the aliases that name it, the newest first. Raises ArtifactError when there is none."""
+    resolve(name, "latest")
+    with store_errors():
+        aliases = client().get_registered_model(name).aliases
+        known = client().search_model_versions(f"name='{name}'")
+    pairs = []
+    for entry in sorted(known, key=lambda entry: -int(entry.version)):
+        names = tuple(sorted(alias for alias, number in aliases.items() if int(number) == int(entry.version)))
+        version = Version(name, int(entry.version), entry.tags.get("run_id", ""), entry.source or "", dict(entry.tags))
+        pairs.append((version, names))
+    return pairs
+
+
 def champion(name: str = NAME) -> Version | None:
     """The version that serves, or None before the first promotion."""
     with store_errors():

@@ -1,4 +1,4 @@
-"""`revelator model grade`, `promote` and `rollback`: score an adapter, move the alias behind the gate, and back."""
+"""`revelator model list`, `grade`, `promote`, `rollback`: score adapters, and move the alias behind the gate."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from evaluation.gate.rules import RULES, Verdict, judge, read_rules, render_text, verdict_table
 from evaluation.options import (
@@ -207,6 +209,31 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
         f"version {moved.version} is champion again, in place of version {moved.replaced}\n{_next(home, tracking_uri)}"
     )
     _report(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
+
+
+@click.command()
+@REGISTERED
+@HOME
+@URI
+@AS_JSON
+def list_registered(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+    """List the registered versions, the newest first, with their aliases, runs and where they were deployed.
+
+    \b
+    Examples:
+      revelator model list
+      revelator model list --home runs/demo --json
+    """
+    registry.connect(tracking_uri, home, must_exist=True)
+    found = registry.list_versions(name)
+    if as_json:
+        rows = [{"version": v.version, "aliases": list(a), "run_id": v.run_id, "tags": v.tags} for v, a in found]
+        return click.echo(json.dumps({"name": name, "versions": rows}))
+    table = Table("version", "aliases", "run", "deployed")
+    for version, aliases in found:
+        deployed = version.tags.get("deployed", "")
+        table.add_row(str(version.version), ", ".join(aliases), version.run_id, escape(deployed))
+    Console().print(table)
 
 
 def _next(home: Path, tracking_uri: str | None) -> str:
