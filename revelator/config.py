@@ -95,9 +95,11 @@ class _StrictSafeLoader(yaml.SafeLoader):
 
 
 def find_first_fault(error: ValidationError) -> tuple[str, str]:
-    """The field of the first fault, "" for the whole value, and the reason, without the value."""
+    """The field of the first fault, "" for the whole value, and the reason as the rest of a sentence, without the
+    value."""
     first = error.errors(include_url=False)[0]
-    return ".".join(map(str, first["loc"])), _reason(first)
+    reason = _reason(first)
+    return ".".join(map(str, first["loc"])), reason[:1].lower() + reason[1:]
 
 
 def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]:

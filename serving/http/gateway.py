@@ -35,6 +35,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from revelator.client import Answer, AsyncClient, Options
+from revelator.config import find_first_fault
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
@@ -225,10 +226,9 @@ def read_options(text: str) -> Options:
 
 
 def _invalid_option(error: ValidationError) -> InvalidRequest:
-    first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(map(str, ("options", *first["loc"])))
+    field, reason = find_first_fault(error)
     names = ", ".join(sorted(OptionsBody.model_fields))
-    return InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where[:200], hint=f"options are {names}")
+    return InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=f"options are {names}")
 
 
 def _text(answer: Answer, name: str) -> str:

@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from revelator import errors
+from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
 
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
@@ -144,9 +145,8 @@ async def read_body(request: Request, kind: type[Body], most: int = BODY_BYTES) 
             return await asyncio.to_thread(kind.model_validate_json, body)
         return kind.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = ".".join(map(str, first["loc"])) or None
-        raise InvalidRequest(first["msg"][:1].lower() + first["msg"][1:], where=where) from error
+        field, reason = find_first_fault(error)
+        raise InvalidRequest(reason, where=field or None) from error
 
 
 _STATUSES: dict[type[RevelatorError], int] = {

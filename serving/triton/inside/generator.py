@@ -6,6 +6,7 @@ from contextlib import AsyncExitStack
 
 from pydantic import TypeAdapter, ValidationError
 
+from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest
 from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
@@ -39,6 +40,5 @@ def read_request(text: str) -> GenerateRequest:
     try:
         return _REQUEST.validate_json(text, strict=True, extra="forbid")
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "request"
-        raise InvalidRequest(f"this is no generator request: {first['msg']}", where=place) from error
+        field, reason = find_first_fault(error)
+        raise InvalidRequest(f"this is no generator request: {reason}", where=field or "request") from error

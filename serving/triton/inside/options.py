@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 from pydantic import TypeAdapter
 from pydantic_core import ValidationError
 
+from revelator.config import find_first_fault
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Node, Trace
 from serving.knowledge.graph import ROWS
@@ -116,5 +117,5 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     except DataError as error:
         raise InvalidRequest(f"option reuse: {error.message}", hint=error.hint) from error
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        raise InvalidRequest(f"option reuse: {'.'.join(map(str, first['loc']))}: {first['msg']}") from error
+        field, reason = find_first_fault(error)
+        raise InvalidRequest(f"option reuse: {field}: {reason}") from error

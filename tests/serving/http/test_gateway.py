@@ -102,7 +102,7 @@ def test_it_says_that_it_lives_is_ready_and_what_it_takes(http: httpx.Client) ->
         ({"inputs": body()["inputs"][1:]}, 400, "missing"),
         ({"inputs": [{**body()["inputs"][0], "datatype": "FP32"}]}, 400, "BYTES"),
         ({"inputs": [{**body()["inputs"][0], "shape": [2]}]}, 400, ""),
-        ([], 400, "object"),
+        ([], 400, "mapping"),
         (b"{", 400, "JSON"),
         (b"\xff", 400, ""),
         (b'{"inputs": ' + b"9" * 5_000 + b"}", 400, ""),
