@@ -175,7 +175,7 @@ QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
 ASKING = ["question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
-ASKED = re.compile(r"[^?\n*+()]+\?")
+ASKED = re.compile(r"(?<![^?\n*+()])[^?\n*+()]++\?")  # each run is looked at once, from its start
 BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
 
 
