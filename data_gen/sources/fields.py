@@ -10,7 +10,7 @@ from typing import Any
 from data_gen.leakage import hash_question
 from revelator.errors import DataError
 
-ITEM_END = re.compile(r"\s*,\s*(?=['\"])|(?<=['\"])\s*,\s*")
+ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
 
 
 def text(row: dict[str, Any], *names: str) -> str:

@@ -23,7 +23,7 @@ FEWEST = 300  # topics that a corpus must give
 TITLE_WORDS = 6
 SAID = 240  # characters of a sentence
 MARKS = re.compile(r"(?<!\s)\s+([,.;:?!)\]])")
-ASIDE = re.compile(r"\s*\([^()]*\)")
+ASIDE = re.compile(r"(?<!\s)\s*+\([^()]*\)")
 SENTENCE = re.compile(r".{20,}?[.!?](?=\s+[^\Wa-z]|$)", re.DOTALL)
 KIND = re.compile(r"\b(?:is|was) an? (\S.*)")
 LITTLE = STOP_WORDS | frozenset(

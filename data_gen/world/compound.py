@@ -23,7 +23,7 @@ from data_gen.world.terms import (
     word_question,
 )
 
-OF = re.compile(r"\bthe ([a-z ]+) of \{x\}")
+OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
 OBJECTS = (
     "to {x}",

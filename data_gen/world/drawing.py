@@ -12,7 +12,7 @@ from data_gen.world.graph import Relation, Value, load_relations
 from data_gen.world.terms import Asked, Named, Term, ask, entity_ids, fill, mention_entity, word_phrase, word_question
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
-OF = re.compile(r"the ([a-z ]+) of \{x\}")
+OF = re.compile(r"the ([a-z ]{1,80}) of \{x\}")
 
 
 @dataclass(frozen=True)
