@@ -19,7 +19,7 @@ matplotlib.use("svg")
 matplotlib.rcParams["svg.hashsalt"] = "revelator"  # the same picture has the same bytes
 THEMES = {"light": ("#1b1f24", "#0b6bcb"), "dark": ("#e6edf3", "#6cb6ff")}
 SHOWN = ("route", "translate", "atomic", "merge")
-ROW, WIDTH = 0.32, 9.0  # inches
+ROW, WIDTH = 0.3, 11.0  # inches
 
 
 def draw(trace: Trace, ink: str, accent: str, path: Path) -> None:
@@ -28,8 +28,8 @@ def draw(trace: Trace, ink: str, accent: str, path: Path) -> None:
     height = ROW * (len(nodes) + 3)
     figure = Figure(figsize=(WIDTH, height))
     whole = max(trace.wall_ms, 1.0)
-    _write(figure, 0.0, 1 - ROW / height, shorten(trace.question, 110), ink, weight="bold")
-    _write(figure, 0.0, 1 - 2 * ROW / height, shorten(f"plan: {trace.plan}", 130), accent)
+    _write(figure, 0.0, 1 - ROW / height, shorten(trace.question, 165), ink, weight="bold")
+    _write(figure, 0.0, 1 - 2 * ROW / height, shorten(f"plan: {trace.plan}", 190), accent)
     for row, node in enumerate(nodes, start=3):
         y = 1 - row * ROW / height
         begin, length = node.started_ms / whole, max((node.ended_ms - node.started_ms) / whole, 0.004)
@@ -43,8 +43,9 @@ def draw(trace: Trace, ink: str, accent: str, path: Path) -> None:
 
 def _line(node: Node) -> str:
     asked = node.asked or node.question if node.kind == "atomic" else node.kind
+    answer = "the plan above" if node.kind == "translate" else ", ".join(node.answers)
     indent = "    " * ("." in node.id)  # a member of a fan-out
-    return indent + shorten(f"{asked} → {', '.join(node.answers)}", 100)
+    return indent + shorten(f"{asked} → {answer}", 130)
 
 
 def _write(figure: Figure, x: float, y: float, text: str, colour: str, weight: str = "normal") -> None:

@@ -193,7 +193,7 @@ The demo left everything below `{home}`. First put the command on your path: `so
   are in `{home}/world/questions.jsonl`
 * **What the server said**: `{home}/logs/`
 * **The same on MuSiQue and 2WikiMultiHopQA**: `examples/musique.sh` (needs their published files)
-* **Your own documents, base model, language model**: README.md, "Use it on your own"
+* **Your own documents, base model, language model**: docs/your-data.md
 """
 
 
