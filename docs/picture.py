@@ -29,7 +29,7 @@ def draw(trace: Trace, ink: str, accent: str, path: Path) -> None:
     figure = Figure(figsize=(WIDTH, height))
     whole = max(trace.wall_ms, 1.0)
     _write(figure, 0.0, 1 - ROW / height, shorten(trace.question, 165), ink, weight="bold")
-    _write(figure, 0.0, 1 - 2 * ROW / height, shorten(f"plan: {trace.plan}", 190), accent)
+    _write(figure, 0.0, 1 - 2 * ROW / height, shorten(f"plan: {trace.plan}", 165), accent)
     for row, node in enumerate(nodes, start=3):
         y = 1 - row * ROW / height
         begin, length = node.started_ms / whole, max((node.ended_ms - node.started_ms) / whole, 0.004)
