@@ -99,6 +99,7 @@ async function open() {
     return;
   }
   const found = await Promise.allSettled(ids.map(api.run));
+  if (stop) return; // a question was put meanwhile
   place(ids.length).forEach((view, at) => {
     const { value, reason } = found[at];
     view.show(value ?? { trace: { question: "", nodes: [], versions: {} }, error: reason, server: "" });
@@ -182,4 +183,4 @@ addEventListener("click", (event) => {
 addEventListener("popstate", open);
 
 await describeServers();
-await open();
+if (!stop) await open(); // a question that was put while the page loaded goes on

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -206,6 +207,26 @@ def test_a_server_that_is_down_is_told_with_what_to_do(browser, tmp_path):
         page.keyboard.press("Enter")
         expect(page.locator(".notice.bad")).to_contain_text("`revelator serve` starts one")
         context.close()
+
+
+def test_a_question_that_was_put_while_the_page_loads_goes_on(browser, tmp_path):
+    asked = Asked("one", "1")
+    asked.world.gate("Where was Jay Levey born?")
+    with inspecting([asked.server()], runs_in(tmp_path)) as url, closing(browser.new_context()) as context:
+        page = context.new_page()
+        held: list = []
+        page.route("**/api/servers", lambda route: held.append(route))
+        with page.expect_request("**/api/servers"):
+            page.goto(url, wait_until="commit")
+        page.locator("#question").fill(QUESTION)
+        page.keyboard.press("Enter")
+        running = page.locator(".row.running", has_text="Where was Jay Levey born?")
+        expect(running).to_be_visible()
+        held.pop().continue_()
+        expect(page.locator(".server")).to_have_count(1)
+        expect(running).to_be_visible()
+        page.keyboard.press("Escape")
+        assert asked.left.wait(20)
 
 
 def test_the_export_is_the_trace(page):
