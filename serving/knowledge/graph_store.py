@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import re
 import sqlite3
 import time
@@ -24,16 +23,15 @@ import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
-from revelator.files import sha256_file, sha256_folder, staged_folder, write_json
+from revelator.files import sha256_file, staged_folder
+from serving.built_folder import FolderKind
 from serving.knowledge.labels import Label, LabelIndex, best_relations, key_of, write_labels
 from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, local_name
 
-FORMAT = "revelator-graph-2"
-FORMATS = "revelator-graph-"  # what a load may replace
+GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-HINT = "build it with `revelator graph load FILE --out DIR`"
 
 
 def build_graph(
@@ -44,8 +42,7 @@ def build_graph(
     `aliases` is a TSV of `relation name <tab> other name`. Raises DataError for a broken line, a relation that an alias
     names and the graph has not, or no triple at all; ArtifactError when `out` exists and is no graph.
     """
-    if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
-        raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
+    GRAPH.check_place(out)
     vocabulary = vocabulary or Vocabulary()
     with staged_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
@@ -58,8 +55,7 @@ def build_graph(
         relations = _relation_labels(store, vocabulary)
         relations += _aliases(aliases, relations) if aliases else []
         labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
-        manifest: dict[str, Any] = {
-            "format": FORMAT,
+        about: dict[str, Any] = {
             "triples": len(store),
             "labels": labels,
             "relations": sorted({label.text for label in relations if label.main}),
@@ -71,19 +67,7 @@ def build_graph(
             },
         }
         del store  # writes its last files, and releases the lock before the folder moves
-        manifest["files"] = sha256_folder(stage)
-        manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
-        write_json(stage / "manifest.json", manifest)
-    return manifest
-
-
-def _is_graph(folder: Path) -> bool:
-    """Whether a graph of this format or an earlier one stands there, so that a load may replace it."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
-        return str(manifest["format"]).startswith(FORMATS)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return GRAPH.write_manifest(stage, about)
 
 
 def _load(store: ox.Store, path: Path) -> None:
@@ -190,28 +174,6 @@ def _is_in_language(name: Literal, v: Vocabulary) -> bool:
     return (name.language or "") in ("", v.language)
 
 
-def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """Reads the manifest of a graph folder and checks every file's size; with `verify`, its digest too.
-
-    Raises ArtifactError when there is none, and for a file that is missing or not as it was built.
-    """
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_bytes())
-        form = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError("not a graph: no manifest.json that can be read", where=str(folder), hint=HINT) from error
-    if form != FORMAT:
-        raise ArtifactError(f"format {form!r}, and this version reads {FORMAT!r}", where=str(path), hint=HINT)
-    for name, size in manifest["sizes"].items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
-            raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=HINT)
-        if verify and sha256_file(file) != manifest["files"][name]:
-            raise ArtifactError("has changed since it was built", where=str(file), hint=HINT)
-    return manifest
-
-
 class GraphStore:
     """Names to nodes, and SPARQL SELECT, over a folder of `build_graph`. Queries run in threads of its own.
 
@@ -220,7 +182,7 @@ class GraphStore:
     """
 
     def __init__(self, folder: Path, *, timeout: float = 5.0, threads: int = 2) -> None:
-        self.manifest = read_manifest(folder)
+        self.manifest = GRAPH.read_manifest(folder)
         v = self.manifest["vocabulary"]
         self.vocabulary = Vocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
         self.timeout = timeout

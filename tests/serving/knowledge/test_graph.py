@@ -21,7 +21,7 @@ from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.knowledge import sparql
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_store import GraphStore, build_graph, read_manifest
+from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
 from serving.knowledge.operators import Found, query_of
 from serving.knowledge.sparql import SparqlEndpoint, Vocabulary
 from tests.serving.knowledge.conftest import TRIPLES
@@ -338,7 +338,7 @@ def test_a_graph_is_loaded_again_over_one_of_an_earlier_format(tmp_path: Path) -
     with pytest.raises(ArtifactError, match="format 'revelator-graph-1'"):
         GraphStore(tmp_path / "graph")
     build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
-    assert read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
+    assert GRAPH.read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
 
 
 def _cut(path: Path) -> None:
@@ -358,7 +358,7 @@ async def test_a_damaged_graph_is_refused_by_name(
     for file in folder.glob(name):
         damage(file)
     with pytest.raises(ArtifactError, match=name.partition("*")[0]):
-        read_manifest(folder, verify=True)
+        GRAPH.read_manifest(folder, verify=True)
     with pytest.raises(ArtifactError):
         await ask(GraphSource(GraphStore(folder)), Relate("Tin Comet", "directed by"))
 
