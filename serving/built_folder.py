@@ -42,7 +42,8 @@ class FolderKind:
             raise ArtifactError(f"not {self.name}: {MANIFEST} is missing", where=str(folder), hint=hint)
         try:
             manifest: dict[str, Any] = json.loads(path.read_bytes())
-            found, sizes, digests = manifest["format"], manifest["sizes"], manifest["files"]
+            found = manifest["format"]
+            sizes, digests = (manifest["sizes"], manifest["files"]) if found == self.format else ({}, {})
         except (ValueError, KeyError, TypeError) as error:
             raise ArtifactError(f"not the manifest of {self.name}", where=str(path), hint=hint) from error
         if found != self.format:

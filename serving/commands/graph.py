@@ -15,7 +15,7 @@ from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.terminal import printable
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
-from serving.knowledge.operators import Found, query_of
+from serving.knowledge.operators import Found, build_query
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
 
 FOLDER = click.Path(path_type=Path)
@@ -158,6 +158,6 @@ def _ask(folder: Path, call: Call, as_json: bool) -> None:
 async def _find(folder: Path, call: Call) -> Found:
     source = GraphSource(GraphStore(folder))
     try:
-        return await source.find(query_of(Art("?", call), {}, {}), 3)
+        return await source.find(build_query(Art("?", call), {}, {}), 3)
     finally:
         await source.close()

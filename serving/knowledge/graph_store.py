@@ -25,8 +25,8 @@ from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
 from revelator.files import sha256_file, staged_folder
 from serving.built_folder import FolderKind
-from serving.knowledge.labels import Label, LabelIndex, best_relations, key_of, write_labels
-from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, local_name
+from serving.knowledge.labels import Label, LabelIndex, choose_relations, fold_label, write_labels
+from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_name
 
 GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
@@ -52,9 +52,9 @@ def build_graph(
         store.optimize()
         if not len(store):
             raise DataError("no triple in the files", where=", ".join(map(str, inputs)))
-        relations = _relation_labels(store, vocabulary)
-        relations += _aliases(aliases, relations) if aliases else []
-        labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
+        relations = _label_relations(store, vocabulary)
+        relations += _read_aliases(aliases, relations) if aliases else []
+        labels = write_labels(stage / "labels.sqlite", _list_labels(store, vocabulary, relations))
         about: dict[str, Any] = {
             "triples": len(store),
             "labels": labels,
@@ -81,7 +81,7 @@ def _load(store: ox.Store, path: Path) -> None:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:
-                store.bulk_extend(_quads(file, path))
+                store.bulk_extend(_read_quads(file, path))
     except (OSError, EOFError, SyntaxError, UnicodeDecodeError) as error:
         raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
 
@@ -92,7 +92,7 @@ def _open(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
 
 
-def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
+def _read_quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
     named: set[str] = set()
     for number, line in enumerate(file, start=1):
         if not line.strip():
@@ -102,7 +102,7 @@ def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
             hint = "each line is head, relation and tail with a tab between"
             raise DataError(f"{len(parts)} columns, or an empty one", where=f"{path}:{number}", hint=hint)
         head, relation, tail = parts
-        nodes = (entity(head), NamedNode(RELATION + quote(relation, safe="")), entity(tail))
+        nodes = (make_node(head), NamedNode(RELATION + quote(relation, safe="")), make_node(tail))
         yield Quad(*nodes)
         for node, text in zip(nodes, (head, make_readable(relation), tail), strict=True):
             if node.value not in named:
@@ -110,7 +110,7 @@ def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
                 yield Quad(node, RDFS_LABEL, Literal(text))
 
 
-def entity(name: str) -> NamedNode:
+def make_node(name: str) -> NamedNode:
     """The node of a name in a graph that was loaded from TSV."""
     return NamedNode(ENTITY + quote(name, safe=""))
 
@@ -120,7 +120,7 @@ def make_readable(name: str) -> str:
     return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
 
 
-def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
+def _label_relations(store: ox.Store, v: Vocabulary) -> list[Label]:
     """A label for every predicate but those that only name things."""
     naming = {v.label, *v.aliases}
     found: list[Label] = []
@@ -129,33 +129,33 @@ def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
         predicate = solution["p"]
         if predicate in naming:
             continue
-        texts = _names(store, predicate, [v.label], v)
-        main = texts[0] if texts else make_readable(local_name(predicate.value))
+        texts = _list_names(store, predicate, [v.label], v)
+        main = texts[0] if texts else make_readable(find_local_name(predicate.value))
         found.append(Label(predicate.value, main, "relation"))
-        others = _names(store, predicate, v.aliases, v)
+        others = _list_names(store, predicate, v.aliases, v)
         found += [Label(predicate.value, other, "relation", False) for other in others]
     return sorted(found, key=lambda label: (label.iri, not label.main, label.text))
 
 
-def _names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
+def _list_names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
     terms = [quad.object for predicate in by for quad in store.quads_for_pattern(node, predicate, None)]
     return [term.value for term in terms if isinstance(term, Literal) and _is_in_language(term, v)]
 
 
-def _aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
-    by_key = {key_of(label.text): label.iri for label in relations}
+def _read_aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
+    by_key = {fold_label(label.text): label.iri for label in relations}
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         name, _, other = line.partition("\t")
         if not line.strip():
             continue
-        if key_of(name) not in by_key or not other.strip():
+        if fold_label(name) not in by_key or not other.strip():
             raise DataError("not a relation of the graph, a tab and another name for it", where=f"{path}:{number}")
-        found.append(Label(by_key[key_of(name)], other.strip(), "relation", False))
+        found.append(Label(by_key[fold_label(name)], other.strip(), "relation", False))
     return found
 
 
-def _all_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
+def _list_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
     yield from relations
     known = {label.iri for label in relations}
     for main, predicate in ((True, v.label), *((False, node) for node in v.aliases)):
@@ -197,7 +197,7 @@ class GraphStore:
         return await self._run(self._labels.entities, name)
 
     async def relations(self, phrase: str) -> list[Label]:
-        return best_relations(phrase, self._relations)
+        return choose_relations(phrase, self._relations)
 
     async def select(self, query: str) -> list[Row]:
         """The rows of a SELECT. Raises DeadlineExceeded."""
