@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import AnnotatedQuestion, OutdatedFileError, check_question
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, OutdatedFileError, check_question
 from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
 from revelator.errors import DataError
 
@@ -115,6 +115,6 @@ def count_outcome(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
 
 
 def read_world(path: Path | str) -> Iterator[Outcome]:
-    """The questions of the world in folder `path` (or of one `questions.jsonl`)."""
+    """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
-    return read_annotated(folder / "questions.jsonl" if folder.is_dir() else path, AnnotatedQuestion.from_json)
+    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, AnnotatedQuestion.from_json)
