@@ -43,13 +43,11 @@ ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 
 @dataclass(frozen=True)
 class AnnotatedStep:
-    """A single question that was asked on the way, placeholders filled in, its answer, and where that answer stands.
-
-    Several values are joined by "; ". `title` is the title of the passage that states the answer.
-    """
+    """A single question on the way, its placeholders filled in, with all its answers and the title of the passage that
+    states them."""
 
     question: str
-    answer: str
+    answers: tuple[str, ...]
     title: str = ""
 
 
@@ -111,7 +109,7 @@ class AnnotatedQuestion:
         """Plain values for `json.dumps`; `from_json` is its inverse."""
         lists = {
             "parts": list(self.parts),
-            "steps": [dict(vars(step)) for step in self.steps],
+            "steps": [{**vars(step), "answers": list(step.answers)} for step in self.steps],
             "answers": list(self.answers),
             "passages": [dict(vars(passage)) for passage in self.passages],
             "entities": list(self.entities),
@@ -121,7 +119,8 @@ class AnnotatedQuestion:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> AnnotatedQuestion:
-        """Reads a row. Raises DataError that names the missing, unknown or mistyped field."""
+        """Reads a row. Raises DataError that names the missing, unknown or mistyped field, and OutdatedFileError for a
+        row of an earlier version, whose steps hold their answers as one text."""
         for name in LISTS:
             if not isinstance(row.get(name, []), list):
                 raise DataError(f"field {name!r} must be a list, found {row[name]!r:.60}")
@@ -132,7 +131,7 @@ class AnnotatedQuestion:
                 **{
                     **row,
                     "parts": tuple(row.get("parts", ())),
-                    "steps": tuple(AnnotatedStep(**step) for step in row.get("steps", ())),
+                    "steps": tuple(_read_step(step) for step in row.get("steps", ())),
                     "answers": tuple(row.get("answers", ())),
                     "passages": tuple(Evidence(**passage) for passage in row.get("passages", ())),
                     "entities": tuple(row.get("entities", ())),
@@ -143,6 +142,23 @@ class AnnotatedQuestion:
 
 
 LISTS = ("parts", "steps", "answers", "passages", "entities")
+
+
+class OutdatedFileError(DataError):
+    """A file of annotated questions that an earlier version wrote."""
+
+
+def _read_step(row: dict[str, Any]) -> AnnotatedStep:
+    fields = {**row}
+    if "answer" in fields:
+        raise OutdatedFileError(
+            "a step holds its answers as one text, 'answer', and not as a list, 'answers'",
+            hint="make the file again: the text cannot be split safely, because an answer may hold a semicolon",
+        )
+    answers = fields.pop("answers", None)
+    if not isinstance(answers, list):
+        raise DataError(f"field 'steps.answers' must be a list, found {answers!r:.60}")
+    return AnnotatedStep(answers=tuple(answers), **fields)
 
 
 def check_question(question: AnnotatedQuestion) -> AnnotatedQuestion:
@@ -175,7 +191,8 @@ def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
         for item in value if name in LISTS else (value,):
             if isinstance(item, AnnotatedStep | Evidence):
                 for part, inner in vars(item).items():
-                    yield f"{name}.{part}", inner, bool if part == "relevant" else str
+                    for value in inner if part == "answers" else (inner,):
+                        yield f"{name}.{part}", value, bool if part == "relevant" else str
             else:
                 yield name, item, str
 

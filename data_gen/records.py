@@ -35,6 +35,7 @@ from revelator.tasks import (
     Step,
     TranslateInput,
 )
+from revelator.trace import join_answers
 
 T = TypeVar("T")
 
@@ -200,7 +201,8 @@ def make_sub_questions(question: AnnotatedQuestion, count: int, seed: int) -> li
 
 
 def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -> AnnotatedQuestion:
-    names = dict.fromkeys([*question.entities, *(earlier.answer for earlier in question.steps[:index])])
+    answers = [join_answers(each.answers) for each in question.steps]  # as the questions of later steps hold them
+    names = dict.fromkeys([*question.entities, *answers[:index]])
     return replace(
         question,
         id=f"{question.id}/step{index}",
@@ -208,17 +210,17 @@ def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -
         route="single",
         expression=plans.render(plans.Atomic(step.question)),
         steps=(step,),
-        answers=tuple(step.answer.split("; ")),
+        answers=step.answers,
         passages=tuple(p for p in question.passages if not p.relevant or p.title == step.title),
         entities=tuple(name for name in names if find_mention(name, step.question)),
         operation="",
         query="",
-        tree=cut_step_tree(question.tree, index, [each.answer for each in question.steps], step.question),
+        tree=cut_step_tree(question.tree, index, answers, step.question),
     )
 
 
 def _known_steps(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
-    return tuple(Step(step.question, (step.answer,)) for step in steps)
+    return tuple(Step(step.question, step.answers) for step in steps)
 
 
 def hash_fraction(key: str) -> float:

@@ -124,7 +124,7 @@ def annotate(
     given = [normalise(answer) for leaf in asked[-1:] for answer in leaf.answers]
     reached = set(given) & {normalise(answer) for answer in question.answers}
     one_each = len(asked) == len(leaves(parse(plan.plan))) and all(len(leaf.answers) == 1 for leaf in asked)
-    steps = tuple(AnnotatedStep(leaf.question, leaf.answers[0]) for leaf in asked) if reached and one_each else ()
+    steps = tuple(AnnotatedStep(leaf.question, leaf.answers) for leaf in asked) if reached and one_each else ()
     return replace(
         question,
         split="train",

@@ -5,7 +5,7 @@ Each validator gives None or the reason for which the question is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import ModuleType
 
 from data_gen.annotate.names import find_capitalised
@@ -15,6 +15,7 @@ from data_gen.questions import AnnotatedQuestion
 from revelator import plans
 from revelator.errors import ExpressionError
 from revelator.plans import art, logic
+from revelator.trace import join_answers
 
 
 def check_plan(question: AnnotatedQuestion) -> str | None:
@@ -73,22 +74,22 @@ def check_replay(question: AnnotatedQuestion) -> str | None:
     if len(steps) == len(leaves):
         sources = plans.bind(expression).sources
         for leaf, wired, step in zip(leaves, sources, steps, strict=True):
-            filled = plans.substitute(leaf.text, {name: steps[source].answer for name, source in wired.items()})
-            if filled != step.question:
+            known = {name: join_answers(steps[source].answers) for name, source in wired.items()}
+            if plans.substitute(leaf.text, known) != step.question:
                 return "steps do not replay the plan"
     elif len(steps) < len(leaves):
         return "fewer steps than leaves"
-    if any(not step.answer.strip() for step in steps):
+    if not all(step.answers and all(map(str.strip, step.answers)) for step in steps):
         return "a step has no answer"
     chained = isinstance(expression, plans.Dependent) and len(steps) == len(leaves) and not question.operation
-    if chained and not _answers_match(steps[-1].answer, question.answers):
+    if chained and not share_answer(steps[-1].answers, question.answers):
         return "steps do not reach the answer"
     return None
 
 
-def _answers_match(answer: str, gold: tuple[str, ...]) -> bool:
-    wanted = {normalise(value) for value in gold}
-    return normalise(answer) in wanted or bool(wanted & {normalise(value) for value in answer.split(";")})
+def share_answer(answers: Sequence[str], gold: Sequence[str]) -> bool:
+    """Whether one of the answers is one of the known ones, up to spelling."""
+    return bool({normalise(answer) for answer in answers} & {normalise(answer) for answer in gold})
 
 
 def check_relevance(question: AnnotatedQuestion) -> str | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import AnnotatedQuestion, check_question
+from data_gen.questions import AnnotatedQuestion, OutdatedFileError, check_question
 from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
 from revelator.errors import DataError
 
@@ -88,6 +88,8 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
 def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
     try:
         return check_question(annotate(row))
+    except OutdatedFileError as error:
+        raise OutdatedFileError(error.message, where=f"{place}, line {line}", hint=error.hint) from None
     except UnplannableError as reason:
         return Skipped(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:

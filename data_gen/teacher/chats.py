@@ -129,7 +129,8 @@ def _answers(question: AnnotatedQuestion) -> list[Shown]:
     if question.route != "single" or question.query:
         return []
     [step] = question.steps
-    return [({"question": step.question, "documents": _documents(question)}, step.answer)]
+    shown = {"question": step.question, "documents": _documents(question)}
+    return [(shown, json.dumps(step.answers, ensure_ascii=False))]
 
 
 def _documents(question: AnnotatedQuestion) -> list[dict[str, str]]:
@@ -142,11 +143,11 @@ def _of_one_title(question: AnnotatedQuestion) -> bool:
 
 def _simple(question: AnnotatedQuestion) -> list[Shown]:
     """The parts of a compound question about one thing, as they are asked of its passage."""
-    if not _of_one_title(question) or any("; " in step.answer for step in question.steps):
+    if not _of_one_title(question) or any(len(step.answers) > 1 for step in question.steps):
         return []
     title = question.steps[0].title
     text = next(passage.text for passage in question.passages if passage.title == title)
-    made = [{"question": step.question, "answer": step.answer} for step in question.steps]
+    made = [{"question": step.question, "answer": step.answers[0]} for step in question.steps]
     return [({"title": title, "text": text, "at_most": len(made)}, json.dumps(made, ensure_ascii=False))]
 
 

@@ -168,7 +168,7 @@ class _Writer:
             route="compound",
             expression=render(Sequence(tuple(Atomic(part.question) for _, part in parts))),
             parts=tuple(part.question for _, part in parts),
-            steps=tuple(AnnotatedStep(part.question, part.answer, topic.title) for _, part in parts),
+            steps=tuple(AnnotatedStep(part.question, (part.answer,), topic.title) for _, part in parts),
             answers=tuple(part.answer for _, part in parts),
             passages=tuple(Evidence(topic.title, topic.documents[number], True) for number in sorted(used)),
             entities=(topic.title.partition(" (")[0],),

@@ -80,13 +80,15 @@ def list_operators(text: str) -> Hashable:
 
 
 def agreement_key(value: Any) -> Hashable:
-    """Plans agree if their letters do up to the order of `+`; lists if they are as long; texts up to spelling."""
+    """Plans agree if their letters do up to the order of `+`; lists if they are as long; answers and texts up to
+    spelling."""
     if isinstance(value, Expression):
         return letters_key(value)
+    if isinstance(value, tuple):
+        return tuple(map(normalise, value))
     return len(value) if isinstance(value, list) else normalise(value)
 
 
-UNKNOWN = "unknown"
 LONGEST = 300  # characters of a single question or an answer
 
 
@@ -160,19 +162,24 @@ def expect_next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]
     return read
 
 
-def expect_answer(documents: Sequence[Evidence]) -> Callable[[str], str]:
-    """Each value stands in a document, up to spelling; yes and no need none."""
+def expect_answers(documents: Sequence[Evidence]) -> Callable[[str], tuple[str, ...]]:
+    """A JSON list of answers, each of which stands in a document, up to spelling; yes and no need none."""
     texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
 
-    def read(line: str) -> str:
-        values = [" ".join(value.split()) for value in line.split(";") if value.strip()]
-        if not values or len(line) > LONGEST or normalise(line) == UNKNOWN:
+    def read(line: str) -> tuple[str, ...]:
+        try:
+            values = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise DroppedError("the answers to a step are no JSON list") from error
+        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
+            raise DroppedError("the answers to a step are no JSON list")
+        answers = tuple(dict.fromkeys(" ".join(value.split()) for value in values if normalise(value)))
+        if not answers or len(line) > LONGEST:
             raise DroppedError("no answer to a step")
-        for value in values:
-            said = normalise(value)
+        for said in map(normalise, answers):
             if said not in ("yes", "no") and not any(f" {said} " in text for text in texts):
                 raise DroppedError("an answer stands in no document")
-        return "; ".join(values)
+        return answers
 
     return read
 

@@ -16,6 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from data_gen.annotate.validation import share_answer
 from data_gen.config import TaskConfig
 from data_gen.leakage import Admission, normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
@@ -29,6 +30,7 @@ from data_gen.teacher.replies import Decision, DroppedError, agreement_key, deci
 from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, open_work
 from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
+from revelator.trace import join_answers
 
 
 @dataclass(frozen=True)
@@ -132,18 +134,18 @@ class Teaching:
         else:
             return question
         if question.route == "compound":
-            return replace(question, steps=steps, answers=tuple(step.answer for step in steps))
-        if source.answers and not _answers_match(steps[-1].answer, source.answers) and not _compares(question):
+            return replace(question, steps=steps, answers=tuple(answer for step in steps for answer in step.answers))
+        if source.answers and not share_answer(steps[-1].answers, source.answers) and not _compares(question):
             raise DroppedError("the steps do not reach the known answer")
-        answers = source.answers or (steps[-1].answer,)
+        answers = source.answers or steps[-1].answers
         return replace(question, steps=steps, passages=_join_passages(question, steps, documents), answers=answers)
 
     async def _executed(self, expression: Expression, documents: tuple[Evidence, ...]) -> tuple[AnnotatedStep, ...]:
         """Every leaf asked with the answers of those that it is bound to, in order."""
         steps: list[AnnotatedStep] = []
         for leaf, sources in zip(leaves(expression), bind(expression).sources, strict=True):
-            asked = substitute(leaf.text, {name: steps[source].answer for name, source in sources.items()})
-            steps.append(await self._answered(asked, documents))
+            known = {name: join_answers(steps[source].answers) for name, source in sources.items()}
+            steps.append(await self._answered(substitute(leaf.text, known), documents))
         return tuple(steps)
 
     async def _chained(
@@ -152,11 +154,11 @@ class Teaching:
         steps: list[AnnotatedStep] = []
         shares: dict[str, list[float]] = {"refine": [], "end": []}
         while len(steps) < self.config.steps:
-            known = tuple(Step(step.question, (step.answer,)) for step in steps)
+            known = tuple(Step(step.question, step.answers) for step in steps)
             data = task_data(RefineInput(question.question, known))
             asked = await self.ask("refine", data, replies.expect_next_question(steps))
             steps.append(await self._answered(asked.value, documents))
-            known = (*known, Step(steps[-1].question, (steps[-1].answer,)))
+            known = (*known, Step(steps[-1].question, steps[-1].answers))
             end = await self.ask("end", task_data(EndInput(question.question, known)), replies.expect_label("end"))
             shares["refine"].append(asked.agreement)
             shares["end"].append(end.agreement)
@@ -168,8 +170,8 @@ class Teaching:
     async def _answered(self, asked: str, documents: tuple[Evidence, ...]) -> AnnotatedStep:
         shown = [{"title": document.title, "text": document.text} for document in documents]
         data = {"question": asked, "documents": shown}
-        found = (await self.ask("answer", data, replies.expect_answer(documents))).value
-        said = f" {normalise(found.split(';')[0])} "
+        found = (await self.ask("answer", data, replies.expect_answers(documents))).value
+        said = f" {normalise(found[0])} "
         pages = [d for d in documents if d.relevant] or documents  # where the source tells, the supporting ones
         return AnnotatedStep(asked, found, next((d.title for d in pages if said in f" {normalise(d.text)} "), ""))
 
@@ -187,11 +189,6 @@ def _join_passages(
 def _compares(question: AnnotatedQuestion) -> bool:
     """A plan that does not end in one leaf: its answer is compared or counted out of several."""
     return isinstance(parse(question.expression), Sequence) if question.expression else False
-
-
-def _answers_match(answer: str, gold: tuple[str, ...]) -> bool:
-    values = {normalise(value) for value in answer.split(";")} | {normalise(answer)}
-    return bool(values & {normalise(value) for value in gold})
 
 
 def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:

@@ -107,6 +107,6 @@ def test_steps_are_kept_only_where_they_end_in_the_known_answer() -> None:
     plan = AgreedPlan(CHAIN, 0.8, 4)
     right = annotate(QUESTION, plan, [first, AskedLeaf("Where was Ines Calloway born?", ("Port Velm",), True)], "abc")
     wrong = annotate(QUESTION, plan, [first, AskedLeaf("Where was Ines Calloway born?", ("Orland",), True)], "abc")
-    assert [step.answer for step in right.steps] == ["Ines Calloway", "Port Velm"] and wrong.steps == ()
+    assert [step.answers for step in right.steps] == [("Ines Calloway",), ("Port Velm",)] and wrong.steps == ()
     assert find_fault(right, 0.8) is find_fault(wrong, 0.8) is None
     assert (right.split, right.teacher, right.agreement) == ("train", "self:abc", {"translate_bnf": 0.8})
