@@ -18,7 +18,7 @@ from revelator.trace import EventKind, Node, Passage, Trace, Usage
 from serving.guard import Guard
 from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
 
-Tell = Callable[[EventKind, Node], None]
+Report = Callable[[EventKind, Node], None]
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ def _count_retry(node: Node, service: str) -> None:
 
 
 async def answer_from_documents(
-    models: Models, node: Node, limits: Limits, tell: Tell = lambda kind, node: None, query: str | None = None
+    models: Models, node: Node, limits: Limits, tell: Report = lambda kind, node: None, query: str | None = None
 ) -> None:
     """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
 
@@ -138,7 +138,7 @@ def copy_answer(node: Node, other: Node, how: str) -> None:
     node.detail |= {k: v for k, v in other.detail.items() if k not in inner} | {how: other.id}
 
 
-def reusable_nodes(trace: Trace) -> Mapping[str, Node]:
+def find_reusable_nodes(trace: Trace) -> Mapping[str, Node]:
     """The leaves of a trace that were answered from documents, by question, and the operators of a tree that sources
     answered, by key.
 

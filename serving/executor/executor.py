@@ -12,23 +12,23 @@ from revelator.limits import STRATEGIES, Limits, Strategy
 from revelator.plans import Expression
 from revelator.trace import Event, Trace
 from serving.executor import routes, trees
-from serving.executor.evidence import Models, reusable_nodes
+from serving.executor.evidence import Models, find_reusable_nodes
 from serving.executor.recording import Recorder
-from serving.executor.run import Run, settle
+from serving.executor.run import Run, merge_at_deadline
 from serving.guard import Guard
 from serving.knowledge.sources import Sources
 from serving.protocols import Generator, Retriever, Revelator
 
 ROUTES: dict[str, Callable[[Run], Awaitable[None]]] = {
-    "straightforward": routes.straightforward,
-    "direct": routes.direct,
-    "single": routes.single,
-    "compound": routes.compound,
-    "complex": routes.compile_plan,
-    "compile": routes.compile_plan,
-    "atomic": trees.atomic,
-    "logic": routes.logical,
-    "iterate": routes.iterate,
+    "straightforward": routes.answer_straightforward,
+    "direct": routes.answer_direct,
+    "single": routes.answer_single,
+    "compound": routes.answer_compound,
+    "complex": routes.answer_by_plan,
+    "compile": routes.answer_by_plan,
+    "atomic": trees.answer_by_tree,
+    "logic": routes.answer_by_query,
+    "iterate": routes.answer_by_loop,
 }
 
 
@@ -136,7 +136,7 @@ class Executor:
                     Recorder(question, strategy, listener),
                     sources=self.sources,
                     given=plan,
-                    earlier=reusable_nodes(reuse) if reuse else {},
+                    earlier=find_reusable_nodes(reuse) if reuse else {},
                     share=self.share_leaves,
                 )
                 async with self._turn():
@@ -167,7 +167,7 @@ async def _take_route(run: Run, expression: Expression | None, strategy: str) ->
     if expression is not None:
         await routes.run_plan(run, expression, "given")
         return
-    run.kind = await routes.route(run) if strategy == "auto" else strategy
+    run.kind = await routes.choose_route(run) if strategy == "auto" else strategy
     await ROUTES[run.kind](run)
 
 
@@ -179,5 +179,5 @@ async def _answer_at_deadline(run: Run | None, deadline_ms: float) -> Run:
             hint="allow more time (deadline_ms) or ask a simpler question",
         )
     run.recorder.trace.deadline_exceeded = True
-    await settle(run)
+    await merge_at_deadline(run)
     return run

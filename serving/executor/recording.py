@@ -74,9 +74,9 @@ class Recorder:
         node.started_ms = min([inner.started_ms for inner in ran], default=node.started_ms)
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
 
-    def running(self, node: Node) -> Running:
+    def running(self, node: Node) -> NodeTimer:
         """A context manager that times the work on `node`; an error marks the node failed and is raised again."""
-        return Running(self, node)
+        return NodeTimer(self, node)
 
     def report_end(self, node: Node) -> None:
         """Reports by its status how `node` ended."""
@@ -103,7 +103,7 @@ class Recorder:
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
-        trace.outcome = _outcome(trace)
+        trace.outcome = _judge_outcome(trace)
         trace.wall_ms = self.now_ms()
         self.tell("finished", trace)
         return trace
@@ -124,7 +124,7 @@ class Recorder:
         return max(longest.values(), default=0.0)
 
 
-def _outcome(trace: Trace) -> Outcome:
+def _judge_outcome(trace: Trace) -> Outcome:
     """Complete when there is an answer and every leaf and merge gave its own whole; partial when any leaf did. The
     knowledge that there is nothing is an answer too."""
     counted = [node for node in trace.nodes if node.kind in ("atomic", "merge")]
@@ -136,7 +136,7 @@ def _outcome(trace: Trace) -> Outcome:
 
 
 @dataclass(slots=True)
-class Running:
+class NodeTimer:
     """Work on a node: a context manager that records its times and its error."""
 
     recorder: Recorder

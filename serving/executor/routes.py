@@ -40,7 +40,7 @@ log = logging.getLogger(__name__)
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
 
-async def route(run: Run) -> str:
+async def choose_route(run: Run) -> str:
     node = run.open("route")
     with run.recorder.running(node):
         [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
@@ -49,32 +49,32 @@ async def route(run: Run) -> str:
     return label
 
 
-async def direct(run: Run) -> None:
+async def answer_direct(run: Run) -> None:
     node = run.open("direct")
     with run.recorder.running(node):
         await run.models.generate(node, GenerateRequest("direct", run.question))
     run.answer(node.answers, node.sentence)
 
 
-async def straightforward(run: Run) -> None:
+async def answer_straightforward(run: Run) -> None:
     """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
-    await direct(run)
+    await answer_direct(run)
     if not run.recorder.trace.answers:
         run.degrade("the generator had no answer without documents")
-        await single(run)
+        await answer_single(run)
 
 
-async def single(run: Run) -> None:
-    node = await _step(run, run.question)
+async def answer_single(run: Run) -> None:
+    node = await _answer_step(run, run.question)
     run.answer(node.answers, node.sentence)
 
 
-async def compound(run: Run) -> None:
+async def answer_compound(run: Run) -> None:
     node = run.open("decompose")
     with run.recorder.running(node):
         [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
         try:
-            expression = _list_of(TASKS["decompose"].parse(output))
+            expression = _join_parts(TASKS["decompose"].parse(output))
             require_valid(expression, run.limits)
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
@@ -84,18 +84,18 @@ async def compound(run: Run) -> None:
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 
 
-async def compile_plan(run: Run) -> None:
+async def answer_by_plan(run: Run) -> None:
     expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
-            f"no plan that the model wrote could be run ({last_fault(run)}): the question went through the loop"
+            f"no plan that the model wrote could be run ({find_last_fault(run)}): the question went through the loop"
         )
-        await iterate(run)
+        await answer_by_loop(run)
     else:
         await run_plan(run, expression, "model")
 
 
-async def logical(run: Run) -> None:
+async def answer_by_query(run: Run) -> None:
     """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
     model's; else the words of the question find them."""
     if run.given is not None:
@@ -103,20 +103,19 @@ async def logical(run: Run) -> None:
     else:
         query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
     if query is None:
-        run.degrade(
-            f"no query that the model wrote could be run ({last_fault(run)}): the question's words found the documents"
-        )
-        await single(run)
+        fault = find_last_fault(run)
+        run.degrade(f"no query that the model wrote could be run ({fault}): the question's words found the documents")
+        await answer_single(run)
         return
     trace = run.recorder.trace
     trace.plan, trace.plan_language = logic.render(query), "logic"
     trace.plan_source = "model" if run.given is None else "given"
     run.recorder.tell("planned", trace)
-    node = await _step(run, run.question, trace.plan)
+    node = await _answer_step(run, run.question, trace.plan)
     run.answer(node.answers, node.sentence)
 
 
-async def iterate(run: Run) -> None:
+async def answer_by_loop(run: Run) -> None:
     """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
@@ -124,9 +123,9 @@ async def iterate(run: Run) -> None:
         if question is None or question in asked:
             break
         asked.add(question)
-        node = await _step(run, question)
+        node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if await _enough(run):
+        if await _is_enough_known(run):
             break
     await merge_steps(run)
 
@@ -160,7 +159,7 @@ def _read_query(text: str) -> logic.Query:
     return query
 
 
-async def _step(run: Run, question: str, query: str | None = None) -> Node:
+async def _answer_step(run: Run, question: str, query: str | None = None) -> Node:
     """Answers one question outside a plan; the question or a logical query finds its documents.
 
     A service that is down is raised while nothing has been answered yet.
@@ -194,7 +193,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
                 require(plan)
             except (ExpressionError, PlanError) as error:
                 attempts[-1]["error"] = str(error)
-                run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
+                run.recorder.trace.diagnostics += _describe_faults(error, output, temperature)
             else:
                 node.answers = [task.write(plan)]
                 return plan
@@ -202,7 +201,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
     return None
 
 
-def _diagnostics(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
+def _describe_faults(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
     attempt: dict[str, object] = {"expression": output, "temperature": temperature}
     if isinstance(error, ExpressionError):
         place = {"start": error.start, "end": error.end}
@@ -226,7 +225,7 @@ async def _refine(run: Run) -> str | None:
     return node.answers[0]
 
 
-async def _enough(run: Run) -> bool:
+async def _is_enough_known(run: Run) -> bool:
     node = run.open("end")
     with run.recorder.running(node):
         [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
@@ -234,12 +233,12 @@ async def _enough(run: Run) -> bool:
     return label == "yes"
 
 
-def last_fault(run: Run) -> str:
+def find_last_fault(run: Run) -> str:
     """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
 
-def _list_of(questions: Sequence[str]) -> Expression:
+def _join_parts(questions: Sequence[str]) -> Expression:
     parts = tuple(Atomic(question) for question in questions)
     return parts[0] if len(parts) == 1 else ListOf(parts)
 
@@ -247,14 +246,14 @@ def _list_of(questions: Sequence[str]) -> Expression:
 def require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
     if diagnostics := check(expression):
-        raise _invalid(diagnostics)
+        raise _make_plan_error(diagnostics)
 
 
 def _require_answerable(query: logic.Query) -> None:
     if diagnostics := logic.check(query):
-        raise _invalid(diagnostics)
+        raise _make_plan_error(diagnostics)
 
 
-def _invalid(diagnostics: Sequence[Diagnostic]) -> PlanError:
+def _make_plan_error(diagnostics: Sequence[Diagnostic]) -> PlanError:
     first = diagnostics[0]
     return PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)

@@ -13,7 +13,7 @@ from revelator.limits import Limits
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_documents, copy_answer
-from serving.executor.operations import branches_of, parts_of
+from serving.executor.operations import find_branches, make_parts
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.knowledge.sources import Sources
@@ -78,7 +78,7 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     """
     node = run.open("merge")
     with run.recorder.running(node):
-        parts = parts_of(plan, branches_of(plan.expression))
+        parts = make_parts(plan, find_branches(plan.expression))
         merged = await _answer_by_code(run.question, parts)
         if merged is None and run.kind != "compound" and needs_judgement(run.question):
             merged = await _answer_by_generator(run, node, _answered_steps(plan))
@@ -96,12 +96,12 @@ async def merge_steps(run: Run) -> None:
         _write_answer(run, node, merged or _list_answers(parts[-1:]))
 
 
-async def settle(run: Run) -> None:
+async def merge_at_deadline(run: Run) -> None:
     """Makes an answer from what has been found, without another call, for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
         with run.recorder.running(node):
-            parts = parts_of(run.plan, branches_of(run.plan.expression))
+            parts = make_parts(run.plan, find_branches(run.plan.expression))
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 
 

@@ -1,4 +1,4 @@
-"""The strategy `atomic`: a tree of atomic operators over knowledge sources (AtomR, section 3.3).
+"""The strategy `answer_by_tree`: a tree of atomic operators over knowledge sources (AtomR, section 3.3).
 
 A node starts when the nodes that it names have ended (and a parent when its children have): siblings that need
 nothing of one another run side by side. Its trace node carries `detail["art"]`, the number that `[i]` refers to.
@@ -38,8 +38,8 @@ from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.tree_answers import KnownAnswer, names_beside, reason, reason_over_none, run_operator
-from serving.knowledge.operators import Ids, Query, digest_of, direct_query, query_of
+from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
+from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
 from serving.merge import needs_judgement
 from serving.models.reading.question import ask
@@ -63,7 +63,7 @@ def require_valid_tree(art: Art, limits: Limits) -> None:
         raise PlanError(f"the tree cannot be run: {faults[0].message}", hint=f"{faults[0].place}: {faults[0].hint}")
 
 
-async def atomic(run: Run) -> None:
+async def answer_by_tree(run: Run) -> None:
     """Answers by a tree: the caller's as JSON, else the model's own, else one derived from the model's plan, else the
     loop. Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
     """
@@ -76,7 +76,7 @@ async def atomic(run: Run) -> None:
     except (PlanError, TaskOutputError) as error:
         run.recorder.trace.plan_language = "bnf"
         run.degrade(f"{error.message}: the question went through the loop")
-        await routes.iterate(run)
+        await routes.answer_by_loop(run)
 
 
 async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> None:
@@ -97,7 +97,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     run.last = (root.id,)
 
 
-async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
+async def run_tree_alone(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
     """Runs a tree on its own, without a model that plans, and returns the trace."""
     models = Models(NoModel(), NoModel(), generator)
     run = Run(art.question, models, limits or Limits(), Recorder(art.question, "atomic"), sources=sources)
@@ -105,7 +105,7 @@ async def answer_by_tree(art: Art, sources: Sources, generator: Generator, limit
     return run.recorder.finish()
 
 
-def _size_of(query: Query) -> int:
+def _count_characters(query: Query) -> int:
     return len(query.question) + sum(map(len, query.heads))
 
 
@@ -164,7 +164,7 @@ class TreeRun:
             self.recorder.skip(box, f"with the answers in it the node is too long: over {NODE_CHARACTERS} characters")
             return
         box.asked = substitute(at.node.question, answers)
-        asked = partial(query_of, at.node, answers, self._ids_of(at.needs))
+        asked = partial(build_query, at.node, answers, self._ids_of(at.needs))
         query = await offload(size, asked) if at.node.call else None
         if query is not None and await self._take_over(at, query):
             return
@@ -188,7 +188,7 @@ class TreeRun:
         box = self.boxes[at.number]
         box.detail |= {
             "call": spell_call(query.call) if query.call else "",
-            "key": await offload(_size_of(query), partial(digest_of, query)),
+            "key": await offload(_count_characters(query), partial(digest_query, query)),
         }
         first = self._called.setdefault(box.detail["key"], at.number)
         other, how = self._earlier.get(box.detail["key"]), "reused_from"
@@ -217,7 +217,7 @@ class TreeRun:
         if self._is_over_none([i for i in over if i not in used]):
             reason_over_none(box, box.asked or box.question)
             return
-        names = {} if at.children else names_beside(at.node.question)
+        names = {} if at.children else find_names_beside(at.node.question)
         over = tuple(i for i in over if i in names) or over  # of a comparison: the answers that are compared
         known = [
             KnownAnswer(
@@ -249,7 +249,7 @@ class TreeRun:
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
         with self.recorder.running(node):
-            await self._attempt(node, self._retrieve(node, direct_query(box.asked or box.question, box.question)))
+            await self._attempt(node, self._retrieve(node, build_direct_query(box.asked or box.question, box.question)))
         box.detail["fallback"] = {"node": node.id, "because": box.error}
         if node.answers:
             box.answers, box.sentence = list(node.answers), node.sentence
@@ -281,13 +281,13 @@ async def _write_tree(run: Run) -> Art:
     tree: Art | None = await routes.translate(run, TRANSLATE_ART, lambda art: require_valid_tree(art, run.limits))
     if tree is not None:
         return replace(tree, question=escape(run.question))
-    wrong = routes.last_fault(run)
+    wrong = routes.find_last_fault(run)
     plan: Expression | None = await routes.translate(
         run, TRANSLATE_BNF, lambda plan: routes.require_valid(plan, run.limits)
     )
     if plan is None:
         raise PlanError(
-            f"neither a tree ({wrong}) nor a plan ({routes.last_fault(run)}) that the model wrote could be run"
+            f"neither a tree ({wrong}) nor a plan ({routes.find_last_fault(run)}) that the model wrote could be run"
         )
     run.degrade(f"no tree that the model wrote could be run ({wrong}): it was derived from the model's plan")
     return derive_tree(run.question, plan)

@@ -28,7 +28,7 @@ from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node, Passage, Trace
-from serving.executor.choices import Answered, Choice, choose
+from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.models.direct.arithmetic import evaluated
@@ -39,9 +39,9 @@ from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9_000)
 
 
-def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> Answered:
+def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> EndedCall:
     node = Node(f"{producer}.{call}", "atomic", "?")
-    return Answered(node, Choice(picked=picked), tuple(f"{producer}-{call}-{n}" for n in range(answers)))
+    return EndedCall(node, Choice(picked=picked), tuple(f"{producer}-{call}-{n}" for n in range(answers)))
 
 
 # --- products of answers ---
@@ -91,9 +91,9 @@ def test_a_search_that_finds_nothing_in_its_steps_is_given_up_and_says_so() -> N
 
 
 @st.composite
-def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[Answered]]:
+def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[EndedCall]]:
     """Up to four producers, whose calls were asked with values of leaf 9 and of the producers before them."""
-    outcomes: dict[int, list[Answered]] = {}
+    outcomes: dict[int, list[EndedCall]] = {}
     for producer in range(draw(st.integers(1, 4))):
         behind = draw(st.sets(st.sampled_from([9, *outcomes]), max_size=2))
         outcomes[producer] = [
@@ -109,7 +109,7 @@ def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[Answered]]:
 
 
 @given(outcomes_of_plans())
-def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes: dict[int, list[Answered]]) -> None:
+def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes: dict[int, list[EndedCall]]) -> None:
     each = [
         [
             ({**one.choice.picked, i: (one.node.id, number)}, answer)
