@@ -22,6 +22,7 @@ import numpy as np
 import pandas
 
 from data_gen.leakage import digest_question, digest_text
+from data_gen.questions import QUESTIONS
 from data_gen.sources.files import Malformed, file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -171,7 +172,6 @@ def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) ->
 
 
 MANIFEST = "manifest.json"
-QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
 ASKING = ["question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds

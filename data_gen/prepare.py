@@ -179,6 +179,6 @@ class Preparer:
 
     def _fault(self, question: AnnotatedQuestion) -> str | None:
         """Why the question is not wanted."""
-        if held := find_leak(self.held_out, *question.asked()):
+        if held := find_leak(self.held_out, *question.list_taught()):
             return f"held out ({held})"
         return find_fault(question, self.config.entity_coverage)

@@ -27,7 +27,7 @@ def commands_in(code: str) -> list[str]:
 
 
 def assert_exists(command: str) -> None:
-    """The command is one of ours, each of its options stands in its help, and so does each YAML file in the checkout."""
+    """It is a command of ours, its options stand in its help, and its YAML files in the checkout."""
     line = next((line for line in LINES if f"revelator {command} ".startswith(f"{line} ")), None)
     assert line, f"there is no command revelator {command}"
     shown = CliRunner().invoke(revelator, [*line.split()[1:], "--help"]).output

@@ -63,7 +63,7 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
     _collect(row["decomposition"], found)
     if any(_names_answer_early(leaf.text, question, found[:place]) for place, leaf in enumerate(found)):
         raise UnplannableError("a step names what only an earlier answer tells")
-    gold = [GoldStep("; ".join(leaf.values), text=leaf.text, names=_list_names(leaf.text)) for leaf in found]
+    gold = [GoldStep(leaf.text, answers=leaf.values, names=_list_names(leaf.text)) for leaf in found]
     planned = plan(question, gold, identity)
     single = len(found) == 1
     return AnnotatedQuestion(
@@ -87,7 +87,7 @@ def _steps(planned: Planned, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
     for place, leaf in enumerate(plans.leaves(expression)):
         for call in found[planned.order[place]].calls:
             filled = {name: call.named[planned.order[source]] for name, source in sources[place].items()}
-            yield AnnotatedStep(plans.substitute(leaf.text, filled), "; ".join(call.values), call.title)
+            yield AnnotatedStep(plans.substitute(leaf.text, filled), call.values, call.title)
 
 
 def _collect(children: list[dict[str, Any]], found: list[_Leaf]) -> None:

@@ -52,11 +52,11 @@ def _musique(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestio
 
 def _read_step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
     title = titles.get(step.get("paragraph_support_idx"), "") if titles else _title_of_document(step)
-    text, answer = fields.text(step, "question"), fields.text(step, "answer")
+    text, answers = fields.text(step, "question"), (fields.text(step, "answer"),)
     if ">>" in text:
         subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
-        return GoldStep(answer, subject=subject, relation=relation, title=title)
-    return GoldStep(answer, text=text, title=title)
+        return GoldStep(subject=subject, relation=relation, answers=answers, title=title)
+    return GoldStep(text, answers=answers, title=title)
 
 
 def _title_of_document(step: dict[str, Any]) -> str:
@@ -122,9 +122,9 @@ class _Fact:
     values: tuple[str, ...]
     title: str
 
-    @property
-    def answer(self) -> str:
-        return "; ".join(self.values)
+    def to_step(self, subject: str) -> GoldStep:
+        """The step that asks for the values, of `subject` as the question or an earlier step gives it."""
+        return GoldStep(subject=subject, relation=self.relation, answers=self.values, title=self.title)
 
 
 def _read_facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
@@ -147,12 +147,10 @@ def _two_wiki_steps(row: dict[str, Any], question: str, supporting: list[str]) -
         raise UnplannableError(f"the evidences of a {row['type']} question do not pair up")
     names = [_find_subject(fact, supporting, question) for fact in first]
     order = sorted(range(hops), key=lambda index: question.find(names[index]))
-    steps = [
-        GoldStep(first[i].answer, subject=names[i], relation=first[i].relation, title=first[i].title) for i in order
-    ]
+    steps = [first[index].to_step(names[index]) for index in order]
     for place, index in enumerate(order[: len(second)], start=1):
         fact = next((other for other in second if other.subject in first[index].values), second[index])
-        steps.append(GoldStep(fact.answer, subject=f"#{place}", relation=fact.relation, title=fact.title))
+        steps.append(fact.to_step(f"#{place}"))
     return steps
 
 
@@ -208,7 +206,7 @@ def _strategy(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
     if len(steps) == 1:
         raise UnplannableError("a decomposition of one step, which says the question again")
     identity = fields.identity(row, source, asked, "qid", "id")
-    planned = plan(asked, [GoldStep("", text=" ".join(step.split())) for step in steps], identity)
+    planned = plan(asked, [GoldStep(" ".join(step.split())) for step in steps], identity)
     return AnnotatedQuestion(
         id=identity,
         source=source,

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import AnnotatedQuestion, check_question
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, OutdatedFileError, check_question
 from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
 from revelator.errors import DataError
 
@@ -88,6 +88,8 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
 def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
     try:
         return check_question(annotate(row))
+    except OutdatedFileError as error:
+        raise OutdatedFileError(error.message, where=f"{place}, line {line}", hint=error.hint) from None
     except UnplannableError as reason:
         return Skipped(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -113,6 +115,6 @@ def count_outcome(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
 
 
 def read_world(path: Path | str) -> Iterator[Outcome]:
-    """The questions of the world in folder `path` (or of one `questions.jsonl`)."""
+    """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
-    return read_annotated(folder / "questions.jsonl" if folder.is_dir() else path, AnnotatedQuestion.from_json)
+    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, AnnotatedQuestion.from_json)

@@ -36,7 +36,7 @@ def make_single(
         question=asked,
         route="single",
         expression=plans.render(plans.Atomic(asked)),
-        steps=(AnnotatedStep(asked, answers[0], title),),
+        steps=(AnnotatedStep(asked, answers[:1], title),),
         answers=answers,
         passages=passages,
     )

@@ -262,8 +262,7 @@ class Questions:
 
     def _answers(self, text: str, made: Plan) -> bool:
         return any(
-            self._stem(step.title) in text and any(answer in text for answer in step.answer.split("; "))
-            for step in made.steps
+            self._stem(step.title) in text and any(answer in text for answer in step.answers) for step in made.steps
         )
 
     def _stem(self, title: str) -> str:

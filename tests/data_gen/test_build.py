@@ -39,7 +39,9 @@ def compound() -> AnnotatedQuestion:
         question="Where is Orn and who leads it?",
         route="compound",
         parts=parts,
-        steps=tuple(AnnotatedStep(part, answer, "Orn") for part, answer in zip(parts, ("north", "Una"), strict=True)),
+        steps=tuple(
+            AnnotatedStep(part, (answer,), "Orn") for part, answer in zip(parts, ("north", "Una"), strict=True)
+        ),
         answers=("north", "Una"),
         passages=(Evidence("Orn", "Una leads Orn in the north.", True), Evidence("Urn", "A vase.", False)),
     )

@@ -29,7 +29,7 @@ def test_a_short_form_becomes_a_question_in_the_words_of_the_whole_one(musique: 
     )
     assert question.route == "complex"
     assert question.answers == ("Ada Quill", "A. Quill")
-    assert question.steps[1] == AnnotatedStep("Who founded Harrow Pictures?", "Ada Quill", "Harrow Pictures")
+    assert question.steps[1] == AnnotatedStep("Who founded Harrow Pictures?", ("Ada Quill",), "Harrow Pictures")
     assert question.entities == ("Tin Comet",)
     assert [passage.relevant for passage in question.passages] == [False, True, True, False]
 
@@ -62,11 +62,11 @@ def test_evidences_become_plans_in_the_order_and_spelling_of_the_question(
 
 def test_steps_of_evidences_carry_answers_and_the_titles_that_support_them(two_wiki: Path) -> None:
     steps = questions(read_two_wiki(two_wiki))["2wiki:bc1"].steps
-    assert [(step.answer, step.title) for step in steps] == [
-        ("Mila Tross", "Salt Road"),
-        ("7 June 1901", "Mila Tross"),
-        ("Eno Vard", "The Blue Kiln (1934 film)"),
-        ("3 May 1899", "Eno Vard"),
+    assert [(step.answers, step.title) for step in steps] == [
+        (("Mila Tross",), "Salt Road"),
+        (("7 June 1901",), "Mila Tross"),
+        (("Eno Vard",), "The Blue Kiln (1934 film)"),
+        (("3 May 1899",), "Eno Vard"),
     ]
 
 
@@ -130,7 +130,7 @@ ANNOTATED = {
     "question": "Who leads Orn?",
     "route": "single",
     "expression": "Who leads Orn?",
-    "steps": [{"question": "Who leads Orn?", "answer": "Una", "title": "Orn"}],
+    "steps": [{"question": "Who leads Orn?", "answers": ["Una"], "title": "Orn"}],
     "answers": ["Una"],
     "passages": [{"title": "Orn", "text": "Una leads Orn.", "relevant": True}],
     "entities": ["Orn"],
@@ -146,7 +146,11 @@ ANNOTATED = {
         ({"split": "training"}, "field 'split' must be one of '', 'train', 'dev', 'test', found 'training'"),
         ({"route": "easy"}, "field 'route' must be one of"),
         ({"answers": "Una"}, "field 'answers' must be a list, found 'Una'"),
-        ({"steps": [{"question": "Who leads Orn?", "answer": 3}]}, "field 'steps.answer' must be a text, found 3"),
+        ({"steps": [{"question": "Who leads Orn?", "answers": [3]}]}, "field 'steps.answers' must be a text, found 3"),
+        (
+            {"steps": [{"question": "Who leads Orn?", "answers": "x"}]},
+            "field 'steps.answers' must be a list, found 'x'",
+        ),
         ({"passages": [{"title": "Orn", "text": "", "relevant": "no"}]}, "'passages.relevant' must be true or false"),
         ({"answer": "Una"}, "unexpected keyword argument 'answer'"),
     ],

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import Outcome, Refused, Skipped
 from revelator.errors import DataError
@@ -105,7 +105,7 @@ def test_single_step_questions_are_their_own_plan_and_step(
 ) -> None:
     question = one(format, write("rows.jsonl", rows))
     assert (question.route, question.expression, question.answers) == ("single", "who leads orn", answers)
-    assert [(step.question, step.answer) for step in question.steps] == [("who leads orn", answers[0])]
+    assert [(step.question, step.answers) for step in question.steps] == [("who leads orn", answers[:1])]
 
 
 def test_a_question_that_looks_like_a_plan_is_quoted(write) -> None:
@@ -201,12 +201,12 @@ def test_strategyqa_gives_the_written_decomposition_as_a_plan(write) -> None:
 def test_fanoutqa_gives_a_producer_and_a_consumer_for_each_of_its_values(write) -> None:
     question = one("fanoutqa", write("f.json", [ROWS["fanoutqa"]]))
     assert question.expression == ("Who made the Plover? * Who are the founders of {maker}? * How old is {founder}?")
-    assert [(step.question, step.answer, step.title) for step in question.steps] == [
-        ("Who made the Plover?", "Morrow Works", "Plover"),
-        ("Who are the founders of Morrow Works?", "Ada Quill; Bo Sedge", "Morrow Works"),
-        ("How old is Ada Quill?", "61", "Ada Quill"),
-        ("How old is Bo Sedge?", "58", ""),
-    ]
+    assert question.steps == (
+        AnnotatedStep("Who made the Plover?", ("Morrow Works",), "Plover"),
+        AnnotatedStep("Who are the founders of Morrow Works?", ("Ada Quill", "Bo Sedge"), "Morrow Works"),
+        AnnotatedStep("How old is Ada Quill?", ("61",), "Ada Quill"),
+        AnnotatedStep("How old is Bo Sedge?", ("58",)),
+    )
     assert question.answers == ("61", "58") and find_fault(question, 0.5) is None
 
 

@@ -11,8 +11,8 @@ PLAN = "Who wrote Belt? * Where was {writer} born?"
 
 def question(source: str = "musique", answers: tuple[str, ...] = ("Lima",)) -> AnnotatedQuestion:
     steps = (
-        AnnotatedStep("Who wrote Belt?", "Ana Sorel", "Belt (novel)"),
-        AnnotatedStep("Where was Ana Sorel born?", "Lima"),
+        AnnotatedStep("Who wrote Belt?", ("Ana Sorel",), "Belt (novel)"),
+        AnnotatedStep("Where was Ana Sorel born?", ("Lima",)),
     )
     seen = (Evidence("Belt (novel)", "Belt is a novel by Ana Sorel.", True), Evidence("Cove", "Cove is a town.", False))
     about = (f"{source}:1", source, "CC0-1.0", "dev", "Where was the writer of Belt born?", "complex", PLAN)
