@@ -10,7 +10,7 @@ from string import Template
 from revelator.tasks import Step
 from revelator.trace import Node, Passage
 from serving.executor.run import Run
-from serving.models.generators import as_data
+from serving.models.generators import quote_data
 from serving.protocols import GenerateRequest
 
 
@@ -32,7 +32,7 @@ async def read(run: Run, question: str, k: int, query: str | None = None, known:
 async def write(run: Run, name: str, **values: object) -> str:
     """What the language model writes to the prompt `prompts/NAME.txt`; every value enters it as JSON."""
     node = run.open("refine", name)
-    texts = {key: as_data(value) for key, value in values.items()}
+    texts = {key: quote_data(value) for key, value in values.items()}
     with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("write", _prompt(name).substitute(texts)))
     return node.sentence

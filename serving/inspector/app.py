@@ -34,7 +34,7 @@ from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
-from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
+from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.chat import Chat
 from serving.inspector.runs import Runs
@@ -104,15 +104,15 @@ class Pages:
             try:
                 async for event in events:
                     yield await write_json(event.to_json()) + "\n"
-                yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
+                yield _format_line({"kind": "saved", "run": asking.id if asking.saved else None})
             except Exception as error:
                 run = asking.id if asking.saved else None
-                yield _line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
+                yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def list_runs(self, request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(self._runs.summaries))
+        return JSONResponse(await asyncio.to_thread(self._runs.list_summaries))
 
     async def run(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
@@ -125,13 +125,13 @@ class Pages:
         return Response(text + "\n", media_type="application/json", headers=named)
 
 
-def _line(value: dict[str, Any]) -> str:
+def _format_line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
     described, status = describe_error(error)
-    return JSONResponse({"error": json.loads(write_error(described))}, status, headers_of(described))
+    return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
 
 
 def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:

@@ -27,7 +27,7 @@ import onnxruntime
 import torch
 from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
-from serving.models.decoding import Beams, Constraint, Marks, add_noise, best_tokens, raise_if_cancelled
+from serving.models.decoding import Beams, Constraint, Marks, add_noise, pick_best_tokens, raise_if_cancelled
 from serving.models.packing import Pack
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
@@ -65,13 +65,13 @@ class OnnxModel:
         self._past = list(self._inputs)[4:]
         self._outputs = [value.name for value in self._session.get_outputs()]
 
-    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after each member of a pack: (members, vocabulary)."""
         ids, positions, ends = group.ids[None].numpy(), group.positions[None].numpy(), group.ends.numpy()
-        past, found = self._nothing(1), []
-        for start, stop in group.spans(SPAN):
+        past, found = self._make_empty_past(1), []
+        for start, stop in group.split_spans(SPAN):
             raise_if_cancelled(cancelled)
-            mask = group.mask(torch.float32, torch.device("cpu"), start, stop).numpy()
+            mask = group.make_mask(torch.float32, torch.device("cpu"), start, stop).numpy()
             here = ends[(start <= ends) & (ends < stop)] - start
             logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
             found.append(logits)
@@ -79,9 +79,9 @@ class OnnxModel:
                 past = [_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 
-    def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after the last token of each row."""
-        return self._read(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
+        return self._read_prompts(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
 
     def write(
         self,
@@ -99,12 +99,12 @@ class OnnxModel:
         hidden = np.zeros((rows, 1, 1, width + room), dtype=np.float32)
         hidden[:, 0, 0, :width][~kept] = HIDDEN
         lengths, each = kept.sum(1, keepdims=True), np.arange(rows)
-        logits, past = self._read(ids.numpy(), kept, cancelled)
+        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         written: list[torch.Tensor] = [ids[:, -1]]
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
             scores = constraint(written[-1][:, None], logits) if constraint else add_noise(logits, temperature)
-            token = best_tokens(scores).masked_fill(ended, end)
+            token = pick_best_tokens(scores).masked_fill(ended, end)
             written.append(token)
             ended |= token == end
             if ended.all() or len(written) > room:
@@ -114,7 +114,7 @@ class OnnxModel:
             seen = hidden[..., : width + number + 1]
             logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
 
-    def likeliest(
+    def search_beams(
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
@@ -127,7 +127,7 @@ class OnnxModel:
         """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
-        logits, past = self._read(ids.numpy(), kept, cancelled)
+        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         beams = Beams(len(ids), width, end, marks)
         order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
         parents = beams.step(logits[order])
@@ -135,29 +135,31 @@ class OnnxModel:
             if not beams.alive:
                 break
             raise_if_cancelled(cancelled)
-            past, order = _reordered(past, order[parents]), np.arange(len(parents))
+            past, order = _reorder(past, order[parents]), np.arange(len(parents))
             rows = np.repeat(beams.alive, width)
             hidden = np.zeros((len(rows), 1, 1, ids.shape[1] + number + 1), dtype=np.float32)
             hidden[:, 0, 0, : ids.shape[1]][~kept[rows]] = HIDDEN
             tokens = np.array(beams.tokens)[:, None]
             logits, past = self.run(tokens, lengths[rows, None] + number, hidden, order, past)
             parents = beams.step(logits)
-        return beams.found()
+        return beams.list_texts()
 
     def run(
         self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray, ends: np.ndarray, past: Past
     ) -> tuple[torch.Tensor, Past]:
-        """One pass; the inputs are those of the graph (`onnx_graph`)."""
+        """One pass; the inputs are those of the graph (the module's docstring)."""
         arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
         feed = {name: _ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
         logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
         return torch.from_numpy(logits.numpy()), seen
 
-    def _read(self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]) -> tuple[torch.Tensor, Past]:
+    def _read_prompts(
+        self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]
+    ) -> tuple[torch.Tensor, Past]:
         """The prompts, in chunks; logits after the last token of each."""
         rows, width = ids.shape
         positions = np.maximum(kept.cumsum(1) - 1, 0)
-        past = self._nothing(rows)
+        past = self._make_empty_past(rows)
         for start in range(0, width, CHUNK):
             raise_if_cancelled(cancelled)
             stop = min(start + CHUNK, width)
@@ -167,12 +169,12 @@ class OnnxModel:
             logits, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past)
         return logits, past
 
-    def _nothing(self, rows: int) -> Past:
+    def _make_empty_past(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]
         return [_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
 
 
-def _reordered(past: Past, order: np.ndarray) -> Past:
+def _reorder(past: Past, order: np.ndarray) -> Past:
     """Keys and values of the rows `order`, which may name a row twice or leave one out."""
     if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
         return past
@@ -184,7 +186,7 @@ def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
 
 
 def is_supported(config: Any) -> bool:
-    """Does this module know the architecture? Others run on transformers."""
+    """Whether this module knows the architecture; others run on transformers."""
     windowed = getattr(config, "use_sliding_window", False)
     gated = getattr(config, "hidden_act", "") == "silu"
     dynamic = (getattr(config, "rope_parameters", None) or {}).get("rope_type") in ("dynamic", "longrope")
@@ -232,7 +234,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     config, graph = model.config, Graph()
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    rotations = _rotations(graph, model, size)
+    rotations = _tabulate_rotations(graph, model, size)
     x = graph.add("Gather", graph.weight("embedding", model.model.embed_tokens.weight), "ids")
     positions, mask, last = "positions", "mask", len(model.model.layers) - 1
     for number, layer in enumerate(model.model.layers):
@@ -245,7 +247,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
         else:
             joined = graph.linear(inner, f"{number}.kv", attention.k_proj, attention.v_proj)
             k, v = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
-            x, positions, mask = _wanted(graph, x, config.hidden_size)
+            x, positions, mask = _select_ends(graph, x, config.hidden_size)
             q = graph.linear(graph.norm(x, f"{number}.norm", layer.input_layernorm), f"{number}.q", attention.q_proj)
         q = graph.add("RotaryEmbedding", q, *rotations, positions, num_heads=heads)
         k = graph.add("RotaryEmbedding", k, *rotations, "positions", num_heads=groups)
@@ -262,10 +264,10 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     tied = model.lm_head.weight is model.model.embed_tokens.weight
     head = "embedding" if tied else graph.weight("head", model.lm_head.weight)
     graph.add("Gemm", ends, head, outputs=["logits"], transB=1)
-    return _proto(graph, len(model.model.layers), groups, size), graph.weights
+    return _make_proto(graph, len(model.model.layers), groups, size), graph.weights
 
 
-def _wanted(graph: Graph, x: str, width: int) -> list[str]:
+def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
     """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
     rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
 
@@ -280,7 +282,7 @@ def _wanted(graph: Graph, x: str, width: int) -> list[str]:
     ]
 
 
-def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
+def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     """Tables of cosines and sines, (positions, size / 2), as the model's own module computes them."""
     positions = torch.arange(model.config.max_position_embeddings)[None]
     with torch.inference_mode():
@@ -289,29 +291,29 @@ def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     return graph.weight("cosines", cosines[0, :, :half]), graph.weight("sines", sines[0, :, :half])
 
 
-def _proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
+def _make_proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
     past = [f"{name}.{number}" for number in range(layers) for name in ("key", "value")]
     inputs = [
-        _value("ids", ["rows", "tokens"], TensorProto.INT64),
-        _value("positions", ["rows", "tokens"], TensorProto.INT64),
-        _value("mask", ["rows", 1, "tokens", "seen"]),
-        _value("ends", ["outputs"], TensorProto.INT64),
-        *(_value(name, ["rows", groups, "past", size]) for name in past),
+        _make_value_info("ids", ["rows", "tokens"], TensorProto.INT64),
+        _make_value_info("positions", ["rows", "tokens"], TensorProto.INT64),
+        _make_value_info("mask", ["rows", 1, "tokens", "seen"]),
+        _make_value_info("ends", ["outputs"], TensorProto.INT64),
+        *(_make_value_info(name, ["rows", groups, "past", size]) for name in past),
     ]
     outputs = [
-        _value("logits", ["outputs", "vocabulary"]),
-        *(_value(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
+        _make_value_info("logits", ["outputs", "vocabulary"]),
+        *(_make_value_info(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
     ]
-    tensors = [*graph.constants, *(_outside(name, value) for name, value in graph.weights.items())]
+    tensors = [*graph.constants, *(_make_external(name, value) for name, value in graph.weights.items())]
     made = helper.make_graph(graph.nodes, "revelator", inputs, outputs, tensors)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 
-def _value(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
+def _make_value_info(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def _outside(name: str, value: np.ndarray) -> TensorProto:
+def _make_external(name: str, value: np.ndarray) -> TensorProto:
     """A weight whose numbers are given to the session, not written into the graph."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
     tensor.data_location = TensorProto.EXTERNAL

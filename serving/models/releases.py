@@ -65,10 +65,10 @@ class Release(VersionContents):
 
     @classmethod
     def of(cls, contents: VersionContents, previous: int | None) -> Release:
-        return cls(**asdict(contents), previous=previous, time=now())
+        return cls(**asdict(contents), previous=previous, time=format_now())
 
 
-def now() -> str:
+def format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -137,7 +137,7 @@ class Traffic:
         self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
-    def question(self, request: str) -> Iterator[Choice]:
+    def route_question(self, request: str) -> Iterator[Choice]:
         """The choice for one question; `request` is its id, and the same id is treated the same."""
         choice = self._choose(request)
         versions = [v for v in (choice.version, choice.champion) if v]

@@ -32,7 +32,7 @@ CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols 
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
 
 
-def server_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
+def choose_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
     """All three files, or none. Raises ConfigError."""
     if cert and key and ca:
         return Tls(ca, cert, key, name)

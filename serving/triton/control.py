@@ -62,14 +62,14 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
         except InferenceServerException as error:
             if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise
-            why = read_reason(error.message()) or _recorded_reason(client, model, version)
+            why = read_reason(error.message()) or _read_recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_for(
             lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
         )
 
 
-def _recorded_reason(client: grpc_client.InferenceServerClient, model: str, version: int) -> str:
+def _read_recorded_reason(client: grpc_client.InferenceServerClient, model: str, version: int) -> str:
     """Of a load with a config of its own Triton's answer names no reason; its index does."""
     index = client.get_model_repository_index().models
     found = (entry.reason for entry in index if (entry.name, entry.version) == (model, str(version)))
@@ -86,11 +86,13 @@ def unload(home: Path, url: str, model: str) -> None:
     with control_client(url, home) as client:
         client.unload_model(model)
         wait_for(
-            lambda: not _states(client, model) & {"READY", "UNLOADING"}, f"the end of model {model}", UNLOAD_SECONDS
+            lambda: not _read_states(client, model) & {"READY", "UNLOADING"},
+            f"the end of model {model}",
+            UNLOAD_SECONDS,
         )
 
 
-def _states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
+def _read_states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
     """Of its versions: READY, UNLOADING, UNAVAILABLE, …; a version that is being unloaded is not ready any more."""
     return {found.state for found in client.get_model_repository_index().models if found.name == model}
 
@@ -104,7 +106,7 @@ ANSWER_SECONDS = 5.0
 MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
 
 
-async def served_models(url: str) -> dict[str, str]:
+async def find_served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
     client = async_grpc_client.InferenceServerClient(**channel_arguments(url))
     try:

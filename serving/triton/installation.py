@@ -53,14 +53,14 @@ def find_installation(work: Path) -> Installation:
     """The server to run; `work` is a folder for the links. ConfigError says what to install when there is none."""
     spec = importlib.util.find_spec("pytriton")
     if spec and spec.submodule_search_locations:
-        return _from_wheel(Path(next(iter(spec.submodule_search_locations))), work)
+        return _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
     on_path = shutil.which("tritonserver")
     if on_path:
         return Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
     raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
 
 
-def _from_wheel(package: Path, work: Path) -> Installation:
+def _find_in_wheel(package: Path, work: Path) -> Installation:
     server = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
@@ -70,7 +70,7 @@ def _from_wheel(package: Path, work: Path) -> Installation:
     (links / "python").mkdir(parents=True, exist_ok=True)
     for source in (*(server / "backends" / "python").glob("*triton_python*"), stub):
         _link(links / "python" / source.name, source)
-    libraries = (_python_library(), package.parent / "nvidia_pytriton.libs")
+    libraries = (_find_python_library(), package.parent / "nvidia_pytriton.libs")
     return Installation(server / "bin" / "tritonserver", links, tuple(p for p in libraries if p))
 
 
@@ -80,7 +80,7 @@ def _link(link: Path, target: Path) -> None:
     aside.replace(link)
 
 
-def _python_library() -> Path | None:
+def _find_python_library() -> Path | None:
     """The folder of this Python's shared library, which the stub needs; None when the loader finds it by itself."""
     name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
     folders = [

@@ -46,14 +46,14 @@ class Ports:
     grpc: int = 8001
     metrics: int = 8002
 
-    def taken(self) -> list[int]:
+    def find_taken(self) -> list[int]:
         return [port for port in asdict(self).values() if not _is_free(port)]
 
 
 def read_ports(text: str) -> Ports:
     """`8000,8001,8002` (HTTP, gRPC, metrics), or `auto`: those when they are free, else any three that are."""
     if text == "auto":
-        return Ports() if not Ports().taken() else _free_ports()
+        return Ports() if not Ports().find_taken() else _find_free_ports()
     parts, hint = text.split(","), "--ports 8000,8001,8002"
     if len(parts) != 3 or not all(part.strip(" ").isascii() and part.strip(" ").isdigit() for part in parts):
         raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint)
@@ -64,7 +64,7 @@ def read_ports(text: str) -> Ports:
         if number in numbers[:at]:
             raise ConfigError(f"port {number} is named twice", where="--ports", hint=hint)
     ports = Ports(*numbers)
-    if taken := ports.taken():
+    if taken := ports.find_taken():
         raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
     return ports
 
@@ -79,7 +79,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_ports() -> Ports:
+def _find_free_ports() -> Ports:
     with ExitStack() as open_sockets:
         numbers = []
         for _ in range(3):
@@ -89,7 +89,7 @@ def _free_ports() -> Ports:
     return Ports(*numbers)
 
 
-def _hidden_address() -> tuple[str, int]:
+def _choose_hidden_address() -> tuple[str, int]:
     """A free port at one of the 2^24 loopback addresses, which no page in a browser can guess."""
     address = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
     with socket.socket() as probe:
@@ -114,7 +114,7 @@ class TritonServer:
         self.ports = ports
         self.log = log
         self._exposure = exposure
-        self._metrics = _hidden_address()
+        self._metrics = _choose_hidden_address()
         self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
         self._installation = installation
         self._environment = dict(environment)
@@ -182,7 +182,7 @@ class TritonServer:
             "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
             **self._exposure.options(self._token),
         }
-        settings = [*options.items(), *(("trace-config", setting) for setting in _trace_settings())]
+        settings = [*options.items(), *(("trace-config", setting) for setting in _list_trace_settings())]
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice
         return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in settings)]
 
@@ -210,16 +210,16 @@ class TritonServer:
     def _is_running(self) -> bool:
         if self.poll() is None:
             return True
-        raise self.end()
+        raise self.describe_end()
 
-    def end(self) -> Unavailable:
+    def describe_end(self) -> Unavailable:
         """What to say of a server that has ended by itself: the signal that killed it, or its own last words."""
         status = self.poll()
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             hint = "was memory short? then the kernel ends what takes most: see `dmesg`"
             name = signal.Signals(-status).name
             return Unavailable(f"the Triton server was ended by {name}", where=str(self.log), hint=hint)
-        said = "\n  ".join(error_lines(self.log)[-5:]) or "it said nothing"
+        said = "\n  ".join(read_error_lines(self.log)[-5:]) or "it said nothing"
         return Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(self.log))
 
     def poll(self) -> int | None:
@@ -247,7 +247,7 @@ class TritonServer:
             region.unlink(missing_ok=True)
 
 
-def _trace_settings() -> list[str]:
+def _list_trace_settings() -> list[str]:
     """The server's own spans, of each model's queue and compute: of requests that come with a trace, where spans are
     told at all."""
     if not (url := spans.endpoint()):
@@ -268,7 +268,7 @@ def wait_for(is_so: object, what: str, seconds: float) -> None:
     raise Unavailable(f"{what} was not ready after {seconds:.0f} s")
 
 
-def error_lines(log: Path) -> list[str]:
+def read_error_lines(log: Path) -> list[str]:
     """The server's own error messages without what every machine lacking a GPU hears, else its last three lines."""
     if not log.exists():
         return []

@@ -24,9 +24,9 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
 
 
 def test_documents_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
-    together = engine.label_probabilities(JUDGED, ("yes", "no"))
+    together = engine.judge_labels(JUDGED, ("yes", "no"))
     for prompt, judged in zip(JUDGED, together, strict=True):
-        assert judged == pytest.approx(engine.label_probabilities([prompt], ("yes", "no"))[0], abs=1e-5)
+        assert judged == pytest.approx(engine.judge_labels([prompt], ("yes", "no"))[0], abs=1e-5)
 
 
 def test_prompts_are_answered_together_as_each_would_be_alone(engine: Engine) -> None:
@@ -40,7 +40,7 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
     ids = engine.tokenizer(prompt)["input_ids"]
     batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
     greedy = engine.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0]
-    found = engine.model.likeliest(*batch, 8, greedy[3], 4, lambda: False)[0]
+    found = engine.model.search_beams(*batch, 8, greedy[3], 4, lambda: False)[0]
 
     @torch.no_grad()
     def likelihood(text: list[int]) -> float:
