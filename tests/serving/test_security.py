@@ -149,7 +149,7 @@ def test_no_name_becomes_a_path_or_a_query(tmp_path: Path) -> None:
     store = GraphStore(tmp_path / "in" / "graph")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g.tsv", "in"]
     assert [p.name for p in (tmp_path / "in").iterdir()] == ["graph"]
-    assert {label.text for name in names for label in store._labels.entities(name)} == set(names)
+    assert {label.text for name in names for label in store._labels.find_entities(name)} == set(names)
 
 
 OWN_PICKLES = {"data_gen/ray_engine.py"}  # what the tasks of a build hand each other inside its cluster, as Ray does

@@ -120,7 +120,7 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
             ({"lora_name": facts.adapter, "structured_outputs": json.dumps({"grammar": "start: x"})}, "Invalid BNF"),
         ):
             with pytest.raises(RevelatorError, match=says):
-                await channel.first(
+                await channel.ask_stream(
                     repository.VLLM,
                     text_input=make_strings(["Who?"]),
                     sampling_parameters=make_strings([json.dumps(sampling)]),
@@ -129,7 +129,7 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
         with pytest.raises(RevelatorError, match="LoRA other is not supported"):
             await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
-            await channel.first("nowhere", text_input=make_strings(["Who?"]))
+            await channel.ask_stream("nowhere", text_input=make_strings(["Who?"]))
 
 
 async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder: Path) -> None:
