@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from serving.inspector import Server
 
 TOKEN = "REVELATOR_INSPECT_TOKEN"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
 
 
@@ -59,23 +58,18 @@ def inspect(
       revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001
       REVELATOR_INSPECT_TOKEN=… revelator inspect --host 0.0.0.0 --allow-host plans.example.org
     """
+    from serving.http.gateway import listen
+    from serving.http.protection import LOOPBACK
+
     token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
     if host not in LOOPBACK and token is None:
         raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
     asked = urls or (find_address(home),)
     try:
-        with _listen(host, port) as listening:
+        with listen(host, port, "name another --port, or 0 for any that is free") as listening:
             asyncio.run(_serve(asked, timeout, listening, home / "inspected", keep, {host, *LOOPBACK, *names}, token))
     except KeyboardInterrupt:
         click.echo("stopped")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        hint = "name another --port, or 0 for any that is free"
-        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
 async def _serve(

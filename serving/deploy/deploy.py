@@ -143,7 +143,7 @@ def try_version(home: Path, url: str, version: int, live: int) -> None:
 
 
 def apply_release(home: Path, release: Release, url: str | None) -> None:
-    """What is loaded, and what config.pbtxt names, becomes what `release` says. It is safe to do again at any time."""
+    """Makes the server load, and config.pbtxt name, the versions of `release`. It may be repeated at any time."""
     canary = release.canary.version if release.canary else None
     parameters = repository.read_parameters(home, REVELATOR)
     if url:
@@ -191,7 +191,7 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
 
 
 def stage(folder: Path, version: Version) -> VersionContents:
-    """Makes `folder` whole: adapter, model.py, version.json. One that is this version already is left as it is.
+    """Fills `folder` with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
     adapter was trained with; `folder` is then as it was.
@@ -209,7 +209,7 @@ def stage(folder: Path, version: Version) -> VersionContents:
 
 
 def read_contents(folder: Path) -> VersionContents | None:
-    """What a version folder says of itself; None when there is no such folder."""
+    """Reads `version.json` of a version folder; None when there is no such folder."""
     path = folder / CONTENTS_FILE
     return VersionContents(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 

@@ -304,7 +304,7 @@ async def _start(host: str, applications: Applications, tls: Tls | None, mutual:
     serving = RunningServers(AsyncExitStack(), [])
     try:
         for port, application in (await applications(serving.stack)).items():
-            listening = _listen(host, port)
+            listening = listen(host, port, "name other ports with --ports")
             server = uvicorn.Server(_make_config(application, tls, mutual))
             serving.servers.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
     except BaseException:
@@ -313,11 +313,11 @@ async def _start(host: str, applications: Applications, tls: Tls | None, mutual:
     return serving
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, hint: str) -> socket.socket:
+    """A socket that listens. Raises ConfigError with the hint."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        hint = "name other ports with --ports"
         raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 

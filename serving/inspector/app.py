@@ -3,7 +3,7 @@
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
-    POST /api/runs                  `asking.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
+    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
@@ -35,7 +35,7 @@ from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
-from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.chat import Chat
 from serving.inspector.runs import Runs
 from serving.pauses import write_json
@@ -97,16 +97,16 @@ class Pages:
         return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
-        asking = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
-        events = await await_first_event(asking.events())
+        inquiry = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
+        events = await await_first_event(inquiry.events())
 
         async def lines() -> AsyncIterator[str]:
             try:
                 async for event in events:
                     yield await write_json(event.to_json()) + "\n"
-                yield _format_line({"kind": "saved", "run": asking.id if asking.saved else None})
+                yield _format_line({"kind": "saved", "run": inquiry.id if inquiry.saved else None})
             except Exception as error:
-                run = asking.id if asking.saved else None
+                run = inquiry.id if inquiry.saved else None
                 yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")

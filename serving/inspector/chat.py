@@ -21,7 +21,7 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Event, Trace, join_answers
 from serving.http.protection import choose_status, make_retry_headers, read_body
-from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
@@ -84,19 +84,19 @@ class Chat:
     async def complete(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, Completion)
-            asking = self._make_inquiry(wanted)
-            events = await await_first_event(asking.events())
+            inquiry = self._make_inquiry(wanted)
+            events = await await_first_event(inquiry.events())
             if wanted.stream:
-                return StreamingResponse(_stream_chunks(asking, events, wanted), media_type="text/event-stream")
+                return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
             async for _ in events:
                 pass
         except RevelatorError as error:
             return JSONResponse(_describe_error(error), choose_status(error), make_retry_headers(error))
-        assert asking.run is not None
-        message = {"role": "assistant", "content": _show_answer(asking.run.trace), "refusal": None}
+        assert inquiry.run is not None
+        message = {"role": "assistant", "content": _show_answer(inquiry.run.trace), "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = _count_usage(asking.run.trace)
-        return JSONResponse({**_make_head(asking, wanted, "chat.completion"), "choices": [choice], "usage": usage})
+        usage = _count_usage(inquiry.run.trace)
+        return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
     def _make_inquiry(self, wanted: Completion) -> Inquiry:
         if wanted.model not in self._models:
@@ -108,10 +108,10 @@ class Chat:
 
 
 async def _stream_chunks(
-    asking: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
+    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
 ) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
-    head = _make_head(asking, wanted, "chat.completion.chunk")
+    head = _make_head(inquiry, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
@@ -129,11 +129,11 @@ async def _stream_chunks(
     except RevelatorError as error:
         yield _format_event(_describe_error(error))
         return
-    assert asking.run is not None
-    yield chunk({"content": _show_answer(asking.run.trace)})
+    assert inquiry.run is not None
+    yield chunk({"content": _show_answer(inquiry.run.trace)})
     yield chunk({}, "stop")
     if wanted.stream_options and wanted.stream_options.include_usage:
-        yield _format_event({**head, "choices": [], "usage": _count_usage(asking.run.trace)})
+        yield _format_event({**head, "choices": [], "usage": _count_usage(inquiry.run.trace)})
     yield "data: [DONE]\n\n"
 
 
@@ -150,8 +150,8 @@ def _show_answer(trace: Trace) -> str:
     return trace.answer or NO_ANSWER
 
 
-def _make_head(asking: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{asking.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
+def _make_head(inquiry: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{inquiry.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 
 def _count_usage(trace: Trace) -> dict[str, int]:

@@ -58,13 +58,14 @@ def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True)
 class Marks:
-    """Of the tokens `marks` every text has just those of `order`, one after another, with others between them."""
+    """A rule for texts: of the tokens `marks` a text has exactly those of `order`, in that order, with any other tokens
+    between them."""
 
     marks: Sequence[int]
     order: Sequence[int]
 
     def mask_scores(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
-        """The scores (texts, vocabulary) of what may follow each text; `end` is the token that ends one."""
+        """Sets to -inf, in scores (texts, vocabulary), the tokens that may not follow each text; `end` ends a text."""
         scores = scores.clone()
         for row, text in enumerate(texts):
             missing = self.order[sum(map(text.count, self.marks)) :]
@@ -128,7 +129,8 @@ class Beams:
         return [[text for _, text in sorted(own, key=lambda pair: -pair[0])] for own in self._found]
 
     def _keep_open(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
-        """Those that go on; those that end here, among the best `width`, are complete texts of the row."""
+        """Stores the candidates that end here, among the best `width`, as complete texts of the row, and returns the
+        others."""
         ended = [(score, self._texts[owner]) for score, token, owner in candidates[: self.width] if token == self.end]
         whole = [pair for pair in ended if pair[0] > NOTHING]
         self._found[row] = nlargest(self.width, [*self._found[row], *whole], key=lambda pair: pair[0])

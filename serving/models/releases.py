@@ -127,7 +127,7 @@ def use_choice(choice: Choice) -> Iterator[Choice]:
 
 
 class Traffic:
-    """Chooses by the `release.json` below `home`. Used by one event loop."""
+    """Chooses the version for each question by the `release.json` below `home`. Used by one event loop."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -138,7 +138,8 @@ class Traffic:
 
     @contextmanager
     def route_question(self, request: str) -> Iterator[Choice]:
-        """The choice for one question; `request` is its id, and the same id is treated the same."""
+        """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
+        version."""
         choice = self._choose(request)
         versions = [v for v in (choice.version, choice.champion) if v]
         for version in versions:

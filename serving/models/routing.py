@@ -123,7 +123,7 @@ def _is_valid(task: str, completion: Completion) -> bool:
 
 
 def _is_same_outcome(task: str, one: Completion, other: Completion) -> bool:
-    """Whether two versions come to the same: the shape of a plan, else what the task's parser makes of the text."""
+    """Whether two completions have the same outcome: the shape of a plan, else what the task's parser reads."""
     return TASKS[task].outcome(one.text) == TASKS[task].outcome(other.text)
 
 

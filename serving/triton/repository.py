@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import py_compile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,7 +66,7 @@ def repository_folder(home: Path) -> Path:
 
 
 def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own, and what was chosen for the revelator.
+    """Writes the models that have no versions of their own, and the revelator's parameters.
 
     Raises ConfigError for settings that cannot work.
     """
@@ -87,15 +87,12 @@ def lay_out(home: Path, settings: Settings) -> None:
         write_config(home, name, 1, parameters[name])
     if served := read_served_versions(home, REVELATOR):
         chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=_second(served))
-
-
-def _second(versions: Sequence[int]) -> int | None:
-    return versions[1] if len(versions) > 1 else None
+        canary = served[1] if len(served) > 1 else None
+        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
 
 
 def _choose_index(home: Path, settings: Settings) -> Path:
-    """The index that was given, else the recorded one, else the only one below the home folder."""
+    """The index that was given, else the recorded one, else the only one below the home folder. Raises ConfigError."""
     recorded = read_parameters(home, "retriever").get("index")
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = settings.index or (Path(recorded) if recorded else None)
@@ -170,7 +167,7 @@ def _choose_cache(home: Path, settings: Settings) -> dict[str, str]:
 
 
 def write_code(home: Path, name: str, version: int) -> None:
-    """This package's model.py into a version folder: an older release may have deployed that version."""
+    """Writes this package's model.py into a version folder, which an older release may have made."""
     path, code = repository_folder(home) / name / str(version) / "model.py", find_template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
         files.write_bytes(path, code)
@@ -178,14 +175,14 @@ def write_code(home: Path, name: str, version: int) -> None:
 
 
 def compile_code(path: Path) -> None:
-    """Writes the byte code that the stub would write: a version folder that changes after a load is loaded again."""
+    """Writes the byte code now: if the stub wrote it, Triton would see a changed folder and load it again."""
     py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
 def write_config(
     home: Path, name: str, version: int, parameters: Mapping[str, str] = {}, *, canary: int | None = None
 ) -> None:
-    """The packaged config.pbtxt with the version to serve, a canary beside it, and the values of this deployment."""
+    """Writes the packaged config.pbtxt with the version to serve, a canary beside it, and these parameters."""
     config = text_format.Parse((find_templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
     config.name = name
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
@@ -210,6 +207,7 @@ def _read_config(home: Path, name: str) -> ModelConfig | None:
 
 
 def read_parameters(home: Path, name: str) -> dict[str, str]:
+    """The parameters in the live config.pbtxt of a model; {} when nothing is laid out."""
     config = _read_config(home, name)
     return {key: value.string_value for key, value in config.parameters.items()} if config else {}
 
@@ -226,6 +224,6 @@ def read_served_versions(home: Path, name: str) -> list[int]:
 
 
 def list_versions(home: Path, name: str) -> list[int]:
-    """Version folders that are there, rising."""
+    """The versions that have a folder, in rising order."""
     folder = repository_folder(home) / name
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []

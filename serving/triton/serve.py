@@ -1,4 +1,4 @@
-"""A home folder in service: the server runs, its models are loaded, and `serve.json` holds its addresses.
+"""Serves a home folder: runs the server, loads its models, and writes its addresses into `serve.json`.
 
 The process that serves holds a lock on the home folder. The kernel releases it however the process ends, so a stale
 `serve.json` misleads nobody. A watchdog loads a model again when the model's process has died.
@@ -39,7 +39,7 @@ GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own dead
 
 
 def choose_models(home: Path) -> dict[str, int]:
-    """Each model's version. ArtifactError when no version of the revelator was deployed."""
+    """The version to serve of each model. Raises ArtifactError when no version of the revelator was deployed."""
     promoted = read_release(home)
     version = promoted.version if promoted else None
     if version is None or version not in repository.list_versions(home, REVELATOR):
@@ -175,7 +175,7 @@ class Watchdog:
         self._not_before: dict[str, float] = {}
 
     def check_processes(self) -> None:
-        """Loads again each model that counts as ready and has no process; `report` gets each result."""
+        """Loads each model again that is ready by Triton's account and has no process; reports each."""
         alive = _list_commands(self._pid)
         for model in self._models:
             gone = [
@@ -204,7 +204,7 @@ class Watchdog:
 
 
 def _list_commands(server: int) -> list[str]:
-    """The command lines of the server's children; one that has died has none."""
+    """The command lines of the server's live child processes."""
     found = []
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(server).children():

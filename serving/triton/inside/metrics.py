@@ -2,8 +2,8 @@
 
 `METRICS` is the whole list; Triton's own (`nv_inference_*`: queue, compute, failures a model) stand beside them. A
 change takes 30 to 60 µs of message passing to the server. So a request only adds to a table here, and a thread sends
-what has changed, twice a second and once at the end: a counter costs one message however many questions it counted, a
-histogram one an observation.
+what has changed twice a second and once at the end: one message for a counter, however many questions it counted, and
+one for each observation of a histogram.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ METRICS = {
     "revelator_retries_total": Metric("counter", "Calls made again, by service"),
     "revelator_active_version": Metric("gauge", "Version of each model that answered last"),
     "revelator_errors_total": Metric("counter", "Requests that ended with an error, by gRPC code and kind"),
-    "revelator_cache_lookups_total": Metric(
-        "counter", "Questions looked for among cached answers"
-    ),  # by the cache itself
+    # counted by the cache itself
+    "revelator_cache_lookups_total": Metric("counter", "Questions looked for among cached answers"),
     "revelator_in_flight": Metric("gauge", "Requests in flight"),
     "revelator_in_flight_limit": Metric("gauge", "Requests in flight beyond which the next is refused"),
 }
@@ -64,7 +63,7 @@ def make_sample(name: str, value: float = 1.0, **labels: object) -> Sample:
 
 
 def sample_trace(trace: Trace) -> Iterator[Sample]:
-    """Everything that a finished trace adds."""
+    """Yields all samples of a finished trace."""
     route = trace.route or ("given" if trace.plan_source == "given" else trace.strategy)
     version = trace.versions.get("revelator", "")
     yield make_sample("revelator_questions_total", route=route, outcome=trace.outcome, version=version)
@@ -141,7 +140,7 @@ class Metrics:
         self._thread.start()
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Takes samples in; they are on the page within `SEND_SECONDS`."""
+        """Adds samples; they are on the page within `SEND_SECONDS`."""
         with self._lock:
             for name, labels, value in samples:
                 waiting = self._pending.setdefault((name, labels), [])
@@ -152,7 +151,7 @@ class Metrics:
                     waiting[0] = value if kind == "gauge" else waiting[0] + value
 
     def close(self) -> None:
-        """Sends what waits."""
+        """Sends what has not been sent, and ends the thread."""
         self._ended.set()
         self._thread.join()
 
@@ -171,7 +170,7 @@ class Metrics:
                 change = {"counter": series.increment, "gauge": series.set, "histogram": series.observe}[kind]
                 for value in values:
                     change(value)
-            except Exception:  # what comes after it is still sent: unsent values would fill the memory
+            except Exception:  # the others are still sent: unsent values would fill the memory
                 log.exception("%s is not on the page of metrics", name)
 
     def _open(self, name: str, labels: tuple[tuple[str, str], ...]) -> Any:

@@ -1,8 +1,8 @@
 """Model processes that die: calls to them end, and a process that can run no Python ends itself.
 
-Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
-does: the call would wait for the question's deadline. So the server's child processes are looked at while calls wait.
-A client of the executor cannot see them; it asks the executor (`revelator.calls`).
+Triton 2.51 never answers a request that was inside a process which died, if the process answers through senders, as
+the generator does: the call would wait until the question's deadline. So the executor watches the server's child
+processes while its calls wait. A client of the executor cannot see them; it sends probes (`revelator.calls`).
 
 If the server ends while the stub of Triton 2.51 loads its model, the stub waits for the server forever and holds the
 interpreter's lock, so that its own check of its parent waits too. The kernel's alarm needs no lock.
