@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import Admission, normalise
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, write_questions
 from data_gen.records import hash_fraction
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
@@ -100,8 +100,8 @@ def _split(config: CompoundConfig, title: str) -> str:
 
 
 def _documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
-    for line, row in file_rows(config.corpus):
-        if isinstance(row, Malformed):
+    for line, row in read_file_rows(config.corpus):
+        if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{config.corpus}, line {line}")
         try:
             title, text = " ".join(row["title"].split()), " ".join(row["text"].split())
@@ -170,7 +170,7 @@ class _Writer:
             parts=tuple(part.question for _, part in parts),
             steps=tuple(AnnotatedStep(part.question, (part.answer,), topic.title) for _, part in parts),
             answers=tuple(part.answer for _, part in parts),
-            passages=tuple(Evidence(topic.title, topic.documents[number], True) for number in sorted(used)),
+            passages=tuple(AnnotatedPassage(topic.title, topic.documents[number], True) for number in sorted(used)),
             entities=(topic.title.partition(" (")[0],),
             operation="both",
             teacher=f"endpoint:{self.config.endpoint.model}",
