@@ -75,7 +75,7 @@ async def interleave_thoughts(run: Run) -> None:
     for _ in range(run.limits.steps):
         node = run.open("atomic", query)
         node.asked = query
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
@@ -86,7 +86,7 @@ async def interleave_thoughts(run: Run) -> None:
         if DONE.search(query):
             break
     last = run.open("merge", run.question)
-    with run.recorder.running(last):
+    with run.recorder.record(last):
         found = tuple(passages.values())[:MOST_PASSAGES]
         await run.models.generate(last, GenerateRequest("read", run.question, found))
     run.answer(last.answers, last.sentence)
@@ -164,7 +164,7 @@ async def _answer_node(run: Run, question: str, tree: Tree, above: Sequence[str]
     node = await read(run, question, NODE_PASSAGES)
     if not node.answers:
         node = run.open("direct", question)
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             await run.models.generate(node, GenerateRequest("direct", question))
     return node.answers
 
@@ -188,8 +188,8 @@ async def loop_by_heuristics(run: Run) -> None:
     Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
     language model; and the loop ends at our limit of steps.
     """
-    run.kind = await routes.choose_route(run)
-    await HANRAG_ROUTES.get(run.kind, routes.answer_by_loop)(run)
+    run.route = await routes.choose_route(run)
+    await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
 
 async def descend_plan(run: Run) -> None:
