@@ -16,6 +16,7 @@ MODELS = {
     "Training (`revelator train`)": "training.config:TrainConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",
     "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
+    "Reader (`revelator train`, `stage: reader`)": "training.config:ReaderConfig",
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",
 }
