@@ -4,7 +4,9 @@ It makes a home folder (a world of 2,000 questions, its index, an adapter of the
 serves it, and asks questions of the world's test split that are complete when asked alone: first by `--clients` who ask
 again as soon as they are answered, which is the capacity; then at random moments (Poisson) at 1, 2, 4 and 10 times
 that, whatever becomes of them. A question counts when its answer is complete within the deadline. Goodput is their
-number over the time until the last of them. Client, server and models share the machine's cores.
+number over the time until the last of them. Client, server and models share the machine's cores: what is asked ten
+times as often takes more of them, so goodput and capacity are also compared as far as asking has left the cores to the
+server.
 
 Exit status 1 when fewer than 95 % of the admitted are complete in time, goodput is below 90 % of the capacity, or the
 99th percentile of refusals is above 20 ms.
@@ -50,6 +52,7 @@ class Outcomes:
     others: Counter[str] = field(default_factory=Counter)
     refused: list[float] = field(default_factory=list)  # milliseconds
     seconds: float = 0.0  # from the first question to the last answer that counts
+    asking: float = 0.0  # share of the cores' time that putting the questions took
 
     @property
     def admitted(self) -> int:
@@ -58,6 +61,16 @@ class Outcomes:
     @property
     def goodput(self) -> float:
         return len(self.in_time) / self.seconds
+
+    @property
+    def goodput_of_server(self) -> float:
+        """A second of the cores that asking has left."""
+        return self.goodput / (1 - self.asking)
+
+    def measure_asking(self, began: float, used: float) -> None:
+        """Since `began` (time.perf_counter), when this process had used `used` seconds of the cores."""
+        cores = len(os.sched_getaffinity(0))
+        self.asking = (time.process_time() - used) / (time.perf_counter() - began) / cores
 
 
 def make_home(home: Path) -> None:
@@ -89,6 +102,7 @@ class Asker:
     """A channel to the executor. Answers are read after the measurement, as far as that is possible."""
 
     def __init__(self, url: str, deadline_ms: int) -> None:
+        self._requests: dict[str, bytes] = {}  # by question: the cores are the server's as far as can be
         options = [("grpc.enable_http_proxy", 0), ("grpc.max_receive_message_length", -1)]
         self._channel = grpc.aio.insecure_channel(url, options=options)
         self._infer = self._channel.unary_unary(METHOD)
@@ -102,13 +116,11 @@ class Asker:
 
     async def ask(self, question: str, outcomes: Outcomes) -> str:
         """The outcome: of the answer, or the error's name."""
-        request = service_pb2.ModelInferRequest(model_name="executor")
-        request.parameters["deadline_ms"].int64_param = self._deadline_ms
-        for name, value in (("question", question), ("options", "")):
-            request.inputs.add(name=name, datatype="BYTES", shape=[1]).contents.bytes_contents.append(value.encode())
+        if question not in self._requests:
+            self._requests[question] = self._request(question)
         began = time.perf_counter()
         try:
-            answer = await self._infer(request.SerializeToString())
+            answer = await self._infer(self._requests[question])
         except grpc.aio.AioRpcError as error:
             took, name = (time.perf_counter() - began) * 1000, error_name(error.details() or "")
             if name == "Overloaded":
@@ -123,6 +135,13 @@ class Asker:
         else:
             outcomes.others["late" if name == "complete" else name] += 1
         return name
+
+    def _request(self, question: str) -> bytes:
+        request = service_pb2.ModelInferRequest(model_name="executor")
+        request.parameters["deadline_ms"].int64_param = self._deadline_ms
+        for name, value in (("question", question), ("options", "")):
+            request.inputs.add(name=name, datatype="BYTES", shape=[1]).contents.bytes_contents.append(value.encode())
+        return request.SerializeToString()
 
 
 def outcome(answer: bytes) -> str:
@@ -144,7 +163,7 @@ async def answerable(asker: Asker, questions: list[str]) -> list[str]:
 
 
 async def steady(asker: Asker, questions: Iterator[str], clients: int, seconds: float) -> Outcomes:
-    outcomes, began = Outcomes(), time.perf_counter()
+    outcomes, began, used = Outcomes(), time.perf_counter(), time.process_time()
 
     async def client() -> None:
         while time.perf_counter() - began < seconds:
@@ -152,12 +171,13 @@ async def steady(asker: Asker, questions: Iterator[str], clients: int, seconds: 
 
     await asyncio.gather(*(client() for _ in range(clients)))
     outcomes.seconds = time.perf_counter() - began
+    outcomes.measure_asking(began, used)
     return outcomes
 
 
 async def offered(asker: Asker, questions: Iterator[str], arrivals: list[float]) -> Outcomes:
     """A question at each of the moments, in seconds from now, whatever becomes of the others."""
-    outcomes, began = Outcomes(), time.perf_counter()
+    outcomes, began, used = Outcomes(), time.perf_counter(), time.process_time()
 
     async def put(question: str) -> None:
         answered = len(outcomes.in_time)
@@ -170,6 +190,7 @@ async def offered(asker: Asker, questions: Iterator[str], arrivals: list[float])
             await asyncio.sleep(max(0.0, began + arrival - time.perf_counter()))
             tasks.create_task(put(next(questions)))
     outcomes.seconds = max(outcomes.seconds, arrivals[-1])
+    outcomes.measure_asking(began, used)
     return outcomes
 
 
@@ -188,18 +209,27 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
         questions = cycle(known)
         print(f"{len(known)} of {len(asked[:TRIED])} questions are complete when asked alone", flush=True)
         full = await steady(asker, questions, given.clients, given.seconds / 2)
-        print(f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time", flush=True)
-        print("| times | offered | admitted | complete in time | p50, p95 s | goodput/s | of the capacity |", end="")
-        print(" refused p50, p99 ms | longest | other outcomes |\n|---|---|---|---|---|---|---|---|---|---|")
+        print(
+            f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time, asking {full.asking:.1%}",
+            flush=True,
+        )
+        print(
+            "| times | offered | admitted | complete in time | p50, p95 s | goodput/s | asking | of the capacity |",
+            end="",
+        )
+        print(" refused p50, p99 ms | longest | other outcomes |\n|---|---|---|---|---|---|---|---|---|---|---|")
         for times in given.times:
             arrivals = moments(times * full.goodput, given.seconds, chance)
             found = await offered(asker, questions, arrivals)
-            share, kept = len(found.in_time) / found.admitted, found.goodput / full.goodput
+            share, kept = len(found.in_time) / found.admitted, found.goodput_of_server / full.goodput_of_server
             refused = sorted(found.refused) or [0.0, 0.0]
             p50, p95 = (quantile(found.in_time, q) for q in (0.5, 0.95))
             late = quantile(refused, 0.99) if len(refused) > 1 else refused[0]
             print(f"| {times:g} | {len(arrivals)} | {found.admitted} | {share:.1%} | {p50:.2f}, {p95:.2f} ", end="")
-            print(f"| {found.goodput:.2f} | {kept:.0%} | {statistics.median(refused):.1f}, {late:.1f} ", end="")
+            print(
+                f"| {found.goodput:.2f} | {found.asking:.1%} | {kept:.0%} | {statistics.median(refused):.1f}, {late:.1f} ",
+                end="",
+            )
             others = ", ".join(f"{count} {name}" for name, count in found.others.items())
             print(f"| {refused[-1]:.0f} | {others} |", flush=True)
             due = min(1.0, len(arrivals) / found.seconds / full.goodput)  # fewer may come than can be answered

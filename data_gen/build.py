@@ -21,7 +21,8 @@ from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, keep_chunks, run_here
 from data_gen.leakage import Gate
 from data_gen.prepare import COPY, Candidate, Prepared, Preparer
-from data_gen.sources.rows import Refused
+from data_gen.questions import QUESTIONS
+from data_gen.sources.rows import RefusedRow
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
 from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
@@ -39,7 +40,7 @@ class Build:
     gate: Gate = field(default_factory=Gate)
     questions: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedRow] = field(default_factory=list)
 
     def take(self, prepared: Prepared) -> None:
         """Lets through what is new among the prepared questions."""
@@ -113,7 +114,7 @@ def _inputs(config: SetConfig) -> dict[str, str]:
 def _file(source: SourceConfig) -> Path:
     """The file that is read of a source: of a world's folder its questions, or the documents to ask about."""
     path = Path(source.path)
-    return path / ("passages.jsonl" if source.format == "logic" else "questions.jsonl") if path.is_dir() else path
+    return path / ("passages.jsonl" if source.format == "logic" else QUESTIONS) if path.is_dir() else path
 
 
 # ---- the data card

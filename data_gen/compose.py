@@ -19,10 +19,9 @@ from data_gen.augment.composition import Composer
 from data_gen.augment.substitution import load_names
 from data_gen.config import QuestionSource
 from data_gen.leakage import Admission
-from data_gen.questions import AnnotatedQuestion, check_place, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, check_place, write_questions
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
-from data_gen.teacher.work import QUESTIONS
 from revelator import plans
 from revelator.config import FilePath
 from revelator.errors import DataError

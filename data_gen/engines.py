@@ -33,7 +33,7 @@ import pyarrow.parquet as parquet
 import data_gen
 import revelator
 from data_gen.prepare import Candidate, Chunk, Prepared, Preparer, read_chunks
-from data_gen.sources.rows import Refused
+from data_gen.sources.rows import RefusedRow
 from revelator.errors import ConfigError, DataError
 from revelator.files import code_digest, work_folder, write_bytes
 from revelator.rows import table_of
@@ -157,7 +157,7 @@ def _read_chunk(folder: Path, number: int) -> Prepared | None:
     table = parquet.read_table(pyarrow.BufferReader(content))
     about = json.loads(table.schema.metadata[ABOUT])
     about["candidates"] = tuple(map(_read_candidate, about["candidates"]))
-    about["refused"] = tuple(Refused(**row) for row in about["refused"])
+    about["refused"] = tuple(RefusedRow(**row) for row in about["refused"])
     about["skipped"] = tuple(about["skipped"])
     return Prepared(**about, records=table.replace_schema_metadata(None))
 

@@ -22,7 +22,8 @@ import numpy as np
 import pandas
 
 from data_gen.leakage import digest_question, digest_text
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.questions import QUESTIONS
+from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.rows import COLUMNS, SPLITS, Row, column_names, read_columns, read_manifest, read_values, stream_rows
@@ -171,7 +172,6 @@ def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) ->
 
 
 MANIFEST = "manifest.json"
-QUESTIONS = "questions.jsonl"  # of a world, or of what a teacher annotated
 
 ASKING = ["question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
@@ -207,8 +207,8 @@ def list_texts(row: Any) -> Iterator[str]:
 
 def read_file(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
     """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
-    for line, row in file_rows(str(path)):
-        if isinstance(row, Malformed):
+    for line, row in read_file_rows(str(path)):
+        if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
         name = row.get("id") if isinstance(row, dict) else None
         yield str(name or f"line {line}"), list_texts(row)

@@ -123,7 +123,7 @@ class Admission:
 
     def fault(self, question: AnnotatedQuestion) -> str | None:
         """None if the question is new, or the reason why it is not wanted."""
-        if found := find_leak(self._held_out, *question.asked()):
+        if found := find_leak(self._held_out, *question.list_taught()):
             return f"held out ({found})"
         return self._gate.admit(digest_text(question.id), digest_question(question.question))
 

@@ -25,7 +25,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import (
     read_logic,
 )
-from data_gen.sources.rows import Outcome, Refused, Skipped
+from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from revelator.rows import Row, table_of
 
@@ -70,7 +70,7 @@ class Prepared:
     source: int
     rows: int
     candidates: tuple[Candidate, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRow, ...]
     skipped: tuple[str, ...]
     records: pyarrow.Table
 
@@ -117,8 +117,8 @@ class Preparer:
             source=chunk.source,
             rows=len(chunk.outcomes),
             candidates=tuple(self._with_others(self._placed(question, source), source, made) for question in questions),
-            refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, Refused)),
-            skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, Skipped)),
+            refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
+            skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, SkippedRow)),
             records=table_of(made),
         )
 
@@ -179,6 +179,6 @@ class Preparer:
 
     def _fault(self, question: AnnotatedQuestion) -> str | None:
         """Why the question is not wanted."""
-        if held := find_leak(self.held_out, *question.asked()):
+        if held := find_leak(self.held_out, *question.list_taught()):
             return f"held out ({held})"
         return find_fault(question, self.config.entity_coverage)

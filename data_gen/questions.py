@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from revelator import plans
 from revelator.errors import ConfigError, DataError, ExpressionError
 from revelator.files import sync_folder
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
@@ -39,22 +40,22 @@ OPERATIONS = {
     "computed": "worked out from the question alone",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
+PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans
+QUESTIONS = "questions.jsonl"  # the file of annotated questions in a folder of them
 
 
 @dataclass(frozen=True)
 class AnnotatedStep:
-    """A single question that was asked on the way, placeholders filled in, its answer, and where that answer stands.
-
-    Several values are joined by "; ". `title` is the title of the passage that states the answer.
-    """
+    """A single question on the way, its placeholders filled in, with all its answers and the title of the passage that
+    states them."""
 
     question: str
-    answer: str
+    answers: tuple[str, ...]
     title: str = ""
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnnotatedPassage:
     """A passage beside a question; `relevant` says whether a step's answer is read from it."""
 
     title: str
@@ -87,7 +88,7 @@ class AnnotatedQuestion:
     parts: tuple[str, ...] = ()
     steps: tuple[AnnotatedStep, ...] = ()
     answers: tuple[str, ...] = ()
-    passages: tuple[Evidence, ...] = ()
+    passages: tuple[AnnotatedPassage, ...] = ()
     entities: tuple[str, ...] = ()
     operation: str = ""
     query: str = ""
@@ -95,9 +96,9 @@ class AnnotatedQuestion:
     teacher: str = ANNOTATION
     agreement: dict[str, float] = field(default_factory=dict)
 
-    def asked(self) -> Iterator[str]:
-        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, for a
-        plan that a model wrote has no steps. A plan that does not parse has none."""
+    def list_taught(self) -> Iterator[str]:
+        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, because
+        a plan that a model wrote has no steps. A plan that does not parse has no leaves."""
         yield self.question
         yield from self.parts
         yield from (step.question for step in self.steps)
@@ -107,11 +108,20 @@ class AnnotatedQuestion:
             except ExpressionError:
                 return
 
+    def plan_text(self, language: PlanLanguage) -> str:
+        """Its plan in one language; "" where it has none."""
+        return getattr(self, PLAN_FIELDS[language.name])
+
+    def with_plan(self, language: PlanLanguage, plan: Any) -> AnnotatedQuestion:
+        """The same question with this plan."""
+        change: dict[str, Any] = {PLAN_FIELDS[language.name]: language.render(plan)}
+        return replace(self, **change)
+
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""
         lists = {
             "parts": list(self.parts),
-            "steps": [dict(vars(step)) for step in self.steps],
+            "steps": [{**vars(step), "answers": list(step.answers)} for step in self.steps],
             "answers": list(self.answers),
             "passages": [dict(vars(passage)) for passage in self.passages],
             "entities": list(self.entities),
@@ -121,7 +131,8 @@ class AnnotatedQuestion:
 
     @classmethod
     def from_json(cls, row: dict[str, Any]) -> AnnotatedQuestion:
-        """Reads a row. Raises DataError that names the missing, unknown or mistyped field."""
+        """Reads a row. Raises DataError that names the missing, unknown or mistyped field, and OutdatedFileError for a
+        row of an earlier version, whose steps hold their answers as one text."""
         for name in LISTS:
             if not isinstance(row.get(name, []), list):
                 raise DataError(f"field {name!r} must be a list, found {row[name]!r:.60}")
@@ -132,9 +143,9 @@ class AnnotatedQuestion:
                 **{
                     **row,
                     "parts": tuple(row.get("parts", ())),
-                    "steps": tuple(AnnotatedStep(**step) for step in row.get("steps", ())),
+                    "steps": tuple(_read_step(step) for step in row.get("steps", ())),
                     "answers": tuple(row.get("answers", ())),
-                    "passages": tuple(Evidence(**passage) for passage in row.get("passages", ())),
+                    "passages": tuple(AnnotatedPassage(**passage) for passage in row.get("passages", ())),
                     "entities": tuple(row.get("entities", ())),
                 }
             )
@@ -143,6 +154,23 @@ class AnnotatedQuestion:
 
 
 LISTS = ("parts", "steps", "answers", "passages", "entities")
+
+
+class OutdatedFileError(DataError):
+    """A file of annotated questions that an earlier version wrote."""
+
+
+def _read_step(row: dict[str, Any]) -> AnnotatedStep:
+    fields = {**row}
+    if "answer" in fields:
+        raise OutdatedFileError(
+            "a step holds its answers as one text, 'answer', and not as a list, 'answers'",
+            hint="make the file again: the text cannot be split safely, because an answer may hold a semicolon",
+        )
+    answers = fields.pop("answers", None)
+    if not isinstance(answers, list):
+        raise DataError(f"field 'steps.answers' must be a list, found {answers!r:.60}")
+    return AnnotatedStep(answers=tuple(answers), **fields)
 
 
 def check_question(question: AnnotatedQuestion) -> AnnotatedQuestion:
@@ -173,9 +201,10 @@ def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
         if name == "agreement":
             continue
         for item in value if name in LISTS else (value,):
-            if isinstance(item, AnnotatedStep | Evidence):
+            if isinstance(item, AnnotatedStep | AnnotatedPassage):
                 for part, inner in vars(item).items():
-                    yield f"{name}.{part}", inner, bool if part == "relevant" else str
+                    for value in inner if part == "answers" else (inner,):
+                        yield f"{name}.{part}", value, bool if part == "relevant" else str
             else:
                 yield name, item, str
 

@@ -28,7 +28,7 @@ from revelator.plans import parse, to_letters
 from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import show
-from serving.retrieval.index_folder import FORMAT as INDEX_FORMAT
+from serving.retrieval import INDEX
 from training.config import CONFIGS
 
 WORLD_CONFIG = Path(data_gen.__file__).parent / "configs" / "world.yaml"
@@ -94,7 +94,7 @@ def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
             ("index", "build", str(world / "passages.jsonl"), "--out", str(index)),
             index_made,
             needs=(world_made,),
-            digest=INDEX_FORMAT,
+            digest=INDEX.format,
         ),
         Step(
             "deploy",

@@ -5,8 +5,8 @@
 #   SAMPLE=5 examples/musique.sh        the same way with 5 questions a system
 #   BASE=Qwen/Qwen2.5-0.5B examples/musique.sh
 #
-# REVELATOR_DATA is the folder of the published files (README.md says which; `../shared/data` if it is not set).
-# Run it from the repository's root. A stage that is done is not done again: remove what it wrote to have it anew.
+# REVELATOR_DATA is the folder of the published files (data_gen/configs/real.yaml names them; `../shared/data` if it is not set).
+# Run it from the repository's root. A finished stage is skipped: remove what it wrote to run it again.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PWD/.venv/bin:$PATH
@@ -64,6 +64,6 @@ for set in musique 2wiki; do
   revelator eval run "evaluation/configs/compare-$set.yaml" --sample "$SAMPLE" --out "$REVELATOR_HOME/evaluations/$set"
 done
 
-# 8. One page: tables with intervals, paired differences, plots, the worst cases with their plans.
+# 8. One page: tables with intervals, paired differences, charts, the worst cases with their plans.
 say "report"
 revelator eval report "$REVELATOR_HOME"/evaluations/*/* --against auto --out "$REVELATOR_HOME/report"

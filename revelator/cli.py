@@ -29,9 +29,10 @@ class Command(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Commands about one noun; `about` says in one line what they are for."""
+    """Commands about one noun; `about` says in one line what they are for, `example` is one of them as it is typed."""
 
     about: str
+    example: str
     commands: dict[str, Command | Group]
 
 
@@ -41,20 +42,23 @@ COMMANDS: dict[str, Command | Group] = {
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
-    "index": Group("Passages to search: BM25, vectors, or both.", {
+    "index": Group("Passages to search: BM25, vectors, or both.",
+      "revelator index build corpus.jsonl --out runs/indexes/mine", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
         "search": Command("serving.commands.index:search", "Which passages does a query find?"),
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
         "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
     }),
-    "graph": Group("A knowledge graph of triples.", {
+    "graph": Group("A knowledge graph of triples.",
+      'revelator graph relate runs/graphs/films "UHF" "directed by"', {
         "load": Command("serving.commands.graph:load", "How do I make my triples searchable?"),
         "search": Command("serving.commands.graph:search", "Which entities does a name stand for?"),
         "info": Command("serving.commands.graph:info", "What does a graph hold, and which relations does it know?"),
         "relate": Command("serving.commands.graph:relate", "What does an entity lead to along a relation?"),
         "filter": Command("serving.commands.graph:filter_", "Which entities meet a condition?"),
     }),
-    "data": Group("Questions with plans, and the instruction sets made of them.", {
+    "data": Group("Questions with plans, and the instruction sets made of them.",
+      "revelator data build data_gen/configs/full.yaml --out runs/sets/mine", {
         "build": Command("data_gen.commands:build", "How do I make an instruction set of annotated questions?"),
         "inspect": Command("data_gen.commands:inspect", "What does an instruction set hold?"),
         "diff": Command("data_gen.commands:diff", "What changed from one set to the next?"),
@@ -63,13 +67,15 @@ COMMANDS: dict[str, Command | Group] = {
         "teach": Command("data_gen.commands:teach", "How does a model annotate my questions, or write new ones?"),
         "reading": Command("data_gen.reading:reading", "How do published sets become rows for a reader?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
-        "self-train": Group("A model's own plans as training data.", {
+        "self-train": Group("A model's own plans as training data.",
+          "revelator data self-train round questions.jsonl --adapter champion --out runs/self/1", {
             "round": Command("evaluation.self_training.command:round_", "Which of the model's own plans are right?"),
             "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
         }),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
-    "model": Group("Adapters and the registry that keeps their versions.", {
+    "model": Group("Adapters and the registry that keeps their versions.",
+      "revelator model promote --dry-run", {
         "list": Command("evaluation.gate.command:list_registered", "Which versions are there, and which is champion?"),
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
@@ -77,16 +83,19 @@ COMMANDS: dict[str, Command | Group] = {
         "deploy": Command("serving.commands.deploy:deploy", "How do I put a version into service without a pause?"),
         "merge": Command("training.export:merge", "How do I write base and adapter as one model?"),
     }),
-    "eval": Group("Systems on benchmarks: answers, scores, costs.", {
+    "eval": Group("Systems on benchmarks: answers, scores, costs.",
+      "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
         "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
-        "cost": Group("What strategies cost on other hardware.", {
+        "cost": Group("What strategies cost on other hardware.",
+          "revelator eval cost predict runs/evaluations/auto --times runs/times.json --gpus 4", {
             "measure": Command("evaluation.costs.command:measure_command", "How long does each service take?"),
             "predict": Command("evaluation.costs.command:predict_command", "What would a system cost on N GPUs?"),
         }),
     }),
-    "plan": Group("Plans in the three plan languages.", {
+    "plan": Group("Plans in the three plan languages.",
+      'revelator plan parse "Who directed UHF? * When was {director} born?"', {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
         "run": Command("serving.commands.plan:run", "What does each node of a plan answer?"),
@@ -118,8 +127,8 @@ class LazyGroup(click.Group):
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
         match self.lazy.get(name):
-            case Group(about, commands):
-                return LazyGroup(name, lazy=commands, help=about)
+            case Group(about, example, commands):
+                return LazyGroup(name, lazy=commands, help=about, epilog=f"\b\nExample:\n  {example}")
             case Command(place):
                 module, attribute = place.split(":")
                 return getattr(importlib.import_module(module), attribute)

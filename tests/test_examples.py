@@ -1,4 +1,4 @@
-"""The scripts in examples/: every command that they type exists, with its options."""
+"""The scripts in examples/ and the documents: every command that they show exists, with its options and files."""
 
 from __future__ import annotations
 
@@ -9,26 +9,53 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from revelator.cli import revelator
+from revelator.cli import COMMANDS, Command, command_lines, revelator
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.sh"))
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+LINES = sorted(command_lines(COMMANDS), key=len, reverse=True)  # the longest one that fits is the command
+BLOCKS = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+INLINE = re.compile(r"`(revelator [^`]+)`")
+
+
+def commands_in(code: str) -> list[str]:
+    """What follows `revelator` in each line of a shell's code, comments left out."""
+    lines = [line for line in code.replace("\\\n", " ").splitlines() if not line.lstrip().startswith("#")]
+    lines = [re.sub(r"\s#.*", "", line) for line in lines]
+    return [match[1] for line in lines for match in re.finditer(r"(?:^|\|\| |\s)revelator ([a-z].*)", line)]
+
+
+def assert_exists(command: str) -> None:
+    """It is a command of ours, its options stand in its help, and its YAML files in the checkout."""
+    line = next((line for line in LINES if f"revelator {command} ".startswith(f"{line} ")), None)
+    assert line, f"there is no command revelator {command}"
+    shown = CliRunner().invoke(revelator, [*line.split()[1:], "--help"]).output
+    for option in re.findall(r"(?<=\s)--[a-z-]+", command):
+        assert re.search(rf"{option}\b", shown), f"revelator {command}: {option}"
+    for path in re.findall(r"(?<![$\w/{}-])(?:data_gen|training|evaluation)/[\w/-]+\.yaml", command):
+        assert (ROOT / path).is_file(), path
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)
 def test_every_command_of_a_script_exists_with_its_options_and_files(script: Path) -> None:
-    lines = script.read_text(encoding="utf-8").replace("\\\n", " ").splitlines()
-    code = [re.sub(r"\s#.*", "", line) for line in lines if not line.lstrip().startswith("#")]
-    commands = [match[1] for line in code for match in re.finditer(r"(?:^|\|\| |\s)revelator ([a-z].*)", line)]
+    commands = commands_in(script.read_text(encoding="utf-8"))
     assert len(commands) >= 5
     for command in commands:
-        words = command.split()
-        depth = 1 if words[0] in ("train", "demo", "ask", "serve", "inspect") else 2
-        shown = CliRunner().invoke(revelator, [*words[:depth], "--help"])
-        assert shown.exit_code == 0, command
-        assert all(word in shown.output for word in words if word.startswith("--")), command
-        for path in re.findall(r"(?<![$\w/{}-])[\w/-]+\.yaml", command):
-            assert (ROOT / path).is_file(), path
+        assert_exists(command)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_command_that_a_document_shows_exists_with_its_options_and_files(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for block in BLOCKS.findall(text):
+        for command in commands_in(block):
+            assert_exists(command)
+    for words in INLINE.findall(BLOCKS.sub("", text)):
+        command = words.removeprefix("revelator ").partition("|")[0]
+        if not isinstance(COMMANDS.get(command), (Command, type(None))) or command.startswith("-"):
+            continue  # a group, or an option of `revelator` itself
+        assert_exists(command)
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.stem)

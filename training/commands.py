@@ -78,8 +78,8 @@ def train(
     llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
     qwen2.5-7b-qlora-ddp: LoRA on an instruction set, tracked in MLflow; the adapter of the step with the best mean
     score of the tasks on dev rows becomes a registered version. With `stage: grpo` (grpo-tiny) a training goes on from
-    an adapter, by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny) it makes a small
-    base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
+    an adapter, by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm)
+    it makes a small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
@@ -160,7 +160,7 @@ def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path)
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
     for folder in folders:
         verify_set(folder)
-    if settings.base:
+    if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         base_folder(settings.base)
 
 

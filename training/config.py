@@ -160,7 +160,8 @@ class GrpoConfig(Run):
 
 
 class PretrainConfig(Settings):
-    """Pre-training of the embedded base from scratch, or on from `base`, on one CPU (training.pretrain).
+    """Pre-training of a base on one CPU (training.pretrain): the embedded one from scratch, the prefix language model
+    from the published MiniLM (`base: minilm`), or on from another `base`.
 
     It ends after `minutes` or `steps`, whichever comes first. `sets` are instruction sets; one that is named twice
     counts twice. `text` is a JSONL corpus of titles and texts. `rows` are drawn into the mixture by `shares` of tasks,
@@ -192,6 +193,15 @@ class PretrainConfig(Settings):
         if any(share < 0 for share in shares.values()) or not any(shares.get(task) for task in TASKS):
             raise ValueError("shares must not be negative, and one of a task must be above zero")
         return shares
+
+    @property
+    def starts_from_minilm(self) -> bool:
+        return self.base == "minilm"
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether `text` is needed: for rows of it, drills with its titles, or the tokenizer of a base from scratch."""
+        return self.base is None or any(self.shares.get(kind) for kind in ("text", "copy"))
 
 
 class ReaderConfig(Settings):

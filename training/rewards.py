@@ -26,7 +26,6 @@ from revelator.plans.names import name_words, words_in
 from revelator.tasks import TASKS
 from revelator.trace import join_answers
 
-JOINT = "; "  # between the values of one answer in the file of a world
 FAN_OUT = 64  # look-ups of one leaf
 MANY_LEAVES = 5
 
@@ -183,7 +182,9 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
     for number, line in enumerate(lines, 1):
         try:
             for step in json.loads(line)["steps"]:
-                answers[question_key(step["question"])] = tuple(step["answer"].split(JOINT))
+                if not isinstance(step["answers"], list):
+                    raise TypeError("the answers of a step are no list")
+                answers[question_key(step["question"])] = tuple(step["answers"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"no annotated question: {error!r}", where=f"{path}, line {number}", hint=hint) from error
     return answers

@@ -21,6 +21,7 @@ from data_gen.questions import AnnotatedStep
 from revelator import plans
 from revelator.errors import RevelatorError
 from revelator.plans.art import Art, Relate
+from revelator.trace import join_answers
 
 REFERENCE = re.compile(r"#(\d+)(s?)")  # `#n` is the value of step n, `#ns` all its values
 MAX_NAMINGS = 64  # combinations of placeholder names tried before a decomposition is given up
@@ -34,10 +35,10 @@ class UnplannableError(RevelatorError):
 class GoldStep:
     """One step as annotated: a question in free words, or a relation and its subject; `#n` is step n, from 1."""
 
-    answer: str
     text: str = ""
     subject: str = ""
     relation: str = ""
+    answers: tuple[str, ...] = ()  # none where the source tells none
     title: str = ""
     names: tuple[str, ...] = ()  # for its value, best first; found in its words if none are given
     after: tuple[int, ...] = ()  # steps, from 1, that it follows without naming their values
@@ -94,7 +95,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
     if expression is None:
         raise UnplannableError("no naming of the placeholders binds as annotated")
     order = list_leaves(tree)
-    known = all(step.answer for step in steps)
+    known = all(any(step.answers) for step in steps)
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
     calls = [_build_relate(mentioned[i], order) for i in order]
     nodes = tuple(trees.build_nodes(expression, calls))
@@ -133,7 +134,7 @@ def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wor
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
         taken = [w.names[0] for w in worded]
         subject = re.sub(r"(#\d+) ,", r"\1,", step.subject)
-        worded.append(ask(step.relation, subject, step.answer, question, place, taken, seed))
+        worded.append(ask(step.relation, subject, join_answers(step.answers), question, place, taken, seed))
     return worded
 
 
@@ -267,5 +268,5 @@ def _build_relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
 
 def _answer_step(steps: Sequence[GoldStep], worded: Sequence[Worded], index: int) -> AnnotatedStep:
     """The step as it is asked once earlier answers are known."""
-    asked = REFERENCE.sub(lambda match: steps[int(match[1]) - 1].answer, worded[index].question)
-    return AnnotatedStep(asked, steps[index].answer, steps[index].title)
+    asked = REFERENCE.sub(lambda match: join_answers(steps[int(match[1]) - 1].answers), worded[index].question)
+    return AnnotatedStep(asked, steps[index].answers, steps[index].title)

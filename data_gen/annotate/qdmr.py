@@ -372,4 +372,4 @@ def _find_needed(said: dict[int, Said], results: list[int]) -> set[int]:
 def _make_gold_step(one: Said, place: dict[int, int]) -> GoldStep:
     text = REFERENCE.sub(lambda match: f"#{place[int(match[1])]}{match[2]}", one.question)
     names = tuple(dict.fromkeys([one.noun, modify_noun(one.phrase, one.filters, one.noun)]))
-    return GoldStep("", text=text, names=names, after=tuple(place[k] for k in one.after))
+    return GoldStep(text, names=names, after=tuple(place[k] for k in one.after))

@@ -106,7 +106,7 @@ class Composer:
         """The phrase for a clause's answer, with the phrases of `parts` in it."""
         noun, phrase = self._random.choice(link.phrases)
         said, steps = self._filled(link, parts, phrase)
-        last = GoldStep("", text=steps[-1].text, names=tuple(dict.fromkeys([noun, *name_answer(steps[-1].text)])))
+        last = GoldStep(steps[-1].text, names=tuple(dict.fromkeys([noun, *name_answer(steps[-1].text)])))
         return _Part(said, (*steps[:-1], last))
 
     def _filled(self, link: Clause, parts: Sequence[_Part], said: str) -> tuple[str, tuple[GoldStep, ...]]:
@@ -119,7 +119,7 @@ class Composer:
         for span, part in zip(chosen, parts, strict=True):
             steps += [_shift_references(step, len(steps)) for step in part.steps]
             phrases[span], references[span] = part.phrase, f"#{len(steps)}"
-        return _replace_spans(said, phrases), (*steps, GoldStep("", text=_replace_spans(link.question, references)))
+        return _replace_spans(said, phrases), (*steps, GoldStep(_replace_spans(link.question, references)))
 
     def _chosen(self, link: Clause, count: int, said: str) -> list[str]:
         """The spans that give way, as they stand; mostly the last, for what follows a phrase may seem part of it."""
@@ -140,4 +140,4 @@ def _replace_spans(text: str, values: Mapping[str, str]) -> str:
 
 
 def _shift_references(step: GoldStep, by: int) -> GoldStep:
-    return GoldStep("", text=re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)
+    return GoldStep(re.sub(r"#(\d+)", lambda match: f"#{int(match[1]) + by}", step.text), names=step.names)

@@ -44,7 +44,10 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
         question=renamed(question.question),
         expression=expression,
         parts=tuple(map(renamed, question.parts)),
-        steps=tuple(AnnotatedStep(renamed(s.question), renamed(s.answer), renamed(s.title)) for s in question.steps),
+        steps=tuple(
+            AnnotatedStep(renamed(step.question), tuple(map(renamed, step.answers)), renamed(step.title))
+            for step in question.steps
+        ),
         answers=tuple(map(renamed, question.answers)),
         passages=(),
         entities=tuple(map(renamed, question.entities)),

@@ -18,14 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import Admission, normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, write_questions
 from data_gen.records import hash_fraction
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
-from data_gen.teacher.replies import Decision, DroppedError, Simple, decide
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, open_work
+from data_gen.teacher.replies import Decision, DroppedError, SimpleQuestion, decide
+from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Sequence, render
@@ -100,8 +100,8 @@ def _split(config: CompoundConfig, title: str) -> str:
 
 
 def _documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
-    for line, row in file_rows(config.corpus):
-        if isinstance(row, Malformed):
+    for line, row in read_file_rows(config.corpus):
+        if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{config.corpus}, line {line}")
         try:
             title, text = " ".join(row["title"].split()), " ".join(row["text"].split())
@@ -132,7 +132,7 @@ class _Writer:
         written = await self._ask("combine", data, read)
         return self._annotated(topic, written, parts)
 
-    async def _simple(self, topic: Topic, count: int) -> list[tuple[int, Simple]]:
+    async def _simple(self, topic: Topic, count: int) -> list[tuple[int, SimpleQuestion]]:
         """Simple questions, each with the number of its document; no two have the same answer."""
         most = max(4, count) if len(topic.documents) == 1 else 1
         found = await asyncio.gather(*(self._of_document(topic, text, most) for text in topic.documents))
@@ -141,7 +141,7 @@ class _Writer:
         by_question = {normalise(simple.question): (number, simple) for number, simple in distinct.values()}
         return sorted(by_question.values(), key=lambda pair: numbered.index(pair))
 
-    async def _of_document(self, topic: Topic, text: str, most: int) -> list[Simple]:
+    async def _of_document(self, topic: Topic, text: str, most: int) -> list[SimpleQuestion]:
         data = {"title": topic.title, "text": text, "at_most": most}
         try:
             return (await self._ask("simple", data, replies.expect_simple_questions(topic.title, text, most))).value
@@ -157,7 +157,7 @@ class _Writer:
         except DroppedError as error:
             raise DroppedError(f"{prompt}: {error.message}") from error
 
-    def _annotated(self, topic: Topic, written: Decision, parts: list[tuple[int, Simple]]) -> AnnotatedQuestion:
+    def _annotated(self, topic: Topic, written: Decision, parts: list[tuple[int, SimpleQuestion]]) -> AnnotatedQuestion:
         used = {number for number, _ in parts}
         return AnnotatedQuestion(
             id=f"{self.config.name}:{sha256_text(topic.title)[:16]}",
@@ -168,9 +168,9 @@ class _Writer:
             route="compound",
             expression=render(Sequence(tuple(Atomic(part.question) for _, part in parts))),
             parts=tuple(part.question for _, part in parts),
-            steps=tuple(AnnotatedStep(part.question, part.answer, topic.title) for _, part in parts),
+            steps=tuple(AnnotatedStep(part.question, (part.answer,), topic.title) for _, part in parts),
             answers=tuple(part.answer for _, part in parts),
-            passages=tuple(Evidence(topic.title, topic.documents[number], True) for number in sorted(used)),
+            passages=tuple(AnnotatedPassage(topic.title, topic.documents[number], True) for number in sorted(used)),
             entities=(topic.title.partition(" (")[0],),
             operation="both",
             teacher=f"endpoint:{self.config.endpoint.model}",

@@ -20,6 +20,7 @@ from typing import Any, TypeVar
 
 from data_gen.build import build
 from data_gen.config import SetConfig
+from data_gen.questions import QUESTIONS
 from data_gen.teacher.client import Budget, BudgetSpentError, Cache, Client, RefusedError
 from data_gen.teacher.config import TeacherConfig
 from data_gen.teacher.replies import DroppedError
@@ -27,7 +28,6 @@ from revelator.errors import ConfigError, DataError, RevelatorError
 from revelator.files import hold_lock
 
 ANSWERS = "calls.sqlite"
-QUESTIONS = "questions.jsonl"
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -236,6 +236,6 @@ def _steps(
             entities = [view.graph.entities[i] for i in combination]
             values = {names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, Asked)}
             tails = view.tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
-            answer = "; ".join(view.graph.text(tail) for tail in tails)
-            steps[AnnotatedStep(substitute(leaf.text, values), answer, entities[0].title)] = None
+            answers = tuple(view.graph.text(tail) for tail in tails)
+            steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = None
     return tuple(steps)

@@ -75,7 +75,7 @@ async def interleave_thoughts(run: Run) -> None:
     for _ in range(run.limits.steps):
         node = run.open("atomic", query)
         node.asked = query
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
@@ -86,7 +86,7 @@ async def interleave_thoughts(run: Run) -> None:
         if DONE.search(query):
             break
     last = run.open("merge", run.question)
-    with run.recorder.running(last):
+    with run.recorder.record(last):
         found = tuple(passages.values())[:MOST_PASSAGES]
         await run.models.generate(last, GenerateRequest("read", run.question, found))
     run.answer(last.answers, last.sentence)
@@ -113,9 +113,9 @@ async def adapt_to_question(run: Run) -> None:
 
     Differs: the classifier is the revelator's route, whose compound and complex questions both go the third way.
     """
-    match await routes.route(run):
+    match await routes.choose_route(run):
         case "straightforward":
-            await routes.direct(run)
+            await routes.answer_direct(run)
         case "single":
             await ask_naively(run, 5)
         case _:
@@ -164,7 +164,7 @@ async def _answer_node(run: Run, question: str, tree: Tree, above: Sequence[str]
     node = await read(run, question, NODE_PASSAGES)
     if not node.answers:
         node = run.open("direct", question)
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             await run.models.generate(node, GenerateRequest("direct", question))
     return node.answers
 
@@ -174,7 +174,11 @@ def _fill_in(match: re.Match[str], steps: Sequence[Step]) -> str:
     return steps[place].answer if 0 <= place < len(steps) else match[0]
 
 
-HANRAG_ROUTES = {"straightforward": routes.direct, "single": routes.single, "compound": routes.compound}
+HANRAG_ROUTES = {
+    "straightforward": routes.answer_direct,
+    "single": routes.answer_single,
+    "compound": routes.answer_compound,
+}
 
 
 async def loop_by_heuristics(run: Run) -> None:
@@ -184,8 +188,8 @@ async def loop_by_heuristics(run: Run) -> None:
     Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
     language model; and the loop ends at our limit of steps.
     """
-    run.kind = await routes.route(run)
-    await HANRAG_ROUTES.get(run.kind, routes.iterate)(run)
+    run.route = await routes.choose_route(run)
+    await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
 
 async def descend_plan(run: Run) -> None:
@@ -232,7 +236,7 @@ class Baseline:
 
 
 BASELINES = {
-    "direct": Baseline(routes.direct, searches=False),  # closed book (Roberts et al. 2020)
+    "direct": Baseline(routes.answer_direct, searches=False),  # closed book (Roberts et al. 2020)
     "naive-5": Baseline(partial(ask_naively, k=5)),
     "naive-10": Baseline(partial(ask_naively, k=10)),
     "self-ask": Baseline(ask_itself, writes=True),

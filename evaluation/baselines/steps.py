@@ -19,7 +19,7 @@ async def read(run: Run, question: str, k: int, query: str | None = None, known:
     those that are `known` already."""
     node = run.open("atomic", question)
     node.asked = question
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         node.documents = await run.models.search(node, query or question, k)
         passages = tuple({(p.title, p.text): p for p in (*known, *node.documents)}.values())
         if passages:
@@ -33,7 +33,7 @@ async def write(run: Run, name: str, **values: object) -> str:
     """What the language model writes to the prompt `prompts/NAME.txt`; every value enters it as JSON."""
     node = run.open("refine", name)
     texts = {key: as_data(value) for key, value in values.items()}
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("write", _prompt(name).substitute(texts)))
     return node.sentence
 
@@ -41,7 +41,7 @@ async def write(run: Run, name: str, **values: object) -> str:
 async def merge(run: Run, question: str, steps: Sequence[Step]) -> Node:
     """The generator's answer from sub-questions and their answers."""
     node = run.open("merge", question)
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("merge", question, steps=tuple(steps)))
     return node
 

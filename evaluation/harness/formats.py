@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
-from data_gen.sources.files import file_rows
+from data_gen.sources.files import read_file_rows
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import read_hotpot
-from data_gen.sources.rows import Outcome, Refused, read_annotated
+from data_gen.sources.rows import Outcome, RefusedRow, read_annotated
 from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError
 from revelator.plans import leaves, parse, to_letters
@@ -55,7 +55,7 @@ class Format:
 
 def _whole(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
     for outcome in outcomes:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RefusedRow):
             raise DataError(outcome.reason, where=f"{outcome.file}, line {outcome.line}")
         if isinstance(outcome, AnnotatedQuestion):
             yield outcome
@@ -69,8 +69,10 @@ def _planned(name: str, path: str, plain: Iterable[Outcome]) -> Iterator[Annotat
 
 def _kinds(path: str, source: str, field: str) -> dict[str, str]:
     """The text in `field` of each row, by the id that the readers give the row."""
-    rows = (row for _, row in file_rows(path) if isinstance(row, dict) and row.get("question"))
-    return {fields.identity(row, source, fields.question(row), "_id", "id"): str(row.get(field, "")) for row in rows}
+    rows = (row for _, row in read_file_rows(path) if isinstance(row, dict) and row.get("question"))
+    return {
+        fields.make_id(row, source, fields.read_question(row), "_id", "id"): str(row.get(field, "")) for row in rows
+    }
 
 
 def _hotpot(path: str) -> Iterator[BenchmarkQuestion]:
@@ -88,9 +90,10 @@ def _musique(path: str) -> Iterator[BenchmarkQuestion]:
     """MuSiQue-Ans; of MuSiQue-Full the answerable questions."""
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        answers = [*fields.texts(row, "answer"), *row.get("answer_aliases", [])]
+        answers = [*fields.read_texts(row, "answer"), *row.get("answer_aliases", [])]
         passages = [
-            Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in row.get("paragraphs", [])
+            AnnotatedPassage(p["title"], p["paragraph_text"], bool(p["is_supporting"]))
+            for p in row.get("paragraphs", [])
         ]
         return replace(_plain(row, "musique", answers, "complex"), passages=tuple(passages), licence="CC-BY-4.0")
 
@@ -106,8 +109,8 @@ def _where(
 
 
 def _plain(row: dict[str, Any], source: str, answers: Sequence[str], route: str, *ids: str) -> AnnotatedQuestion:
-    asked = fields.question(row, "question", "Question", "query")
-    identity = fields.identity(row, source, asked, *(ids or ("id", "_id")))
+    asked = fields.read_question(row, "question", "Question", "query")
+    identity = fields.make_id(row, source, asked, *(ids or ("id", "_id")))
     return AnnotatedQuestion(identity, source, "", "", asked, route, answers=tuple(dict.fromkeys(answers)))
 
 
@@ -118,7 +121,7 @@ def _single(name: str) -> Read:
 def _bamboogle(path: str) -> Iterator[BenchmarkQuestion]:
     """Bamboogle (Press et al. 2023): `Question, Answer`, CSV or JSON lines."""
     outcomes = read_annotated(
-        path, lambda row: _plain(row, "bamboogle", fields.texts(row, "Answer", "answer"), "complex")
+        path, lambda row: _plain(row, "bamboogle", fields.read_texts(row, "Answer", "answer"), "complex")
     )
     yield from (BenchmarkQuestion(q) for q in _whole(outcomes))
 
@@ -130,7 +133,7 @@ def _compound(path: str) -> Iterator[BenchmarkQuestion]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         if "route" in row:
             return AnnotatedQuestion.from_json(row)
-        answers = fields.texts(row, "answers", "answer")
+        answers = fields.read_texts(row, "answers", "answer")
         if len(answers) == 1:
             answers = tuple(part.strip() for part in answers[0].split(";") if part.strip())
         parts = row.get("parts") or row.get("sub_questions") or ()
@@ -147,7 +150,7 @@ def _blend(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         aliases = row.get("answer_aliases") or row.get("aliases") or []
-        question = _plain(row, "blendqa", [*fields.texts(row, "answer", "answers"), *aliases], "complex")
+        question = _plain(row, "blendqa", [*fields.read_texts(row, "answer", "answers"), *aliases], "complex")
         kinds[question.id] = str(row.get("type") or stem)
         return question
 
@@ -161,7 +164,7 @@ def _crag(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         route = "single" if row.get("question_type") in ("simple", "simple_w_condition") else "complex"
-        answers = [fields.text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
+        answers = [fields.read_text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
         question = _plain(row, "crag", answers, route, "interaction_id")
         kinds[question.id] = f"{row.get('static_or_dynamic', '')}/{row.get('question_type', '')}"
         return question
@@ -176,7 +179,7 @@ def _metaqa(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = re.sub(r"[\[\]]", "", str(row["question"]))
-        return _plain({**row, "question": asked}, "metaqa", fields.texts(row, "answers"), "complex")
+        return _plain({**row, "question": asked}, "metaqa", fields.read_texts(row, "answers"), "complex")
 
     yield from (BenchmarkQuestion(q, kind) for q in _whole(read_annotated(path, annotate)))
 

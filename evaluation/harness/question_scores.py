@@ -179,7 +179,8 @@ def _labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
         if node.kind == "route" and node.answers and gold.route:
             yield _label("route", gold.route, node.answers[0], _probabilities(node))
         elif node.kind == "end" and node.answers and gold.steps:
-            done = bool(last := normalise(gold.steps[-1].answer)) and last in known
+            last = [normalise(answer) for answer in gold.steps[-1].answers]
+            done = any(last) and all(answer in known for answer in last)
             yield _label("end", "yes" if done else "no", node.answers[0], _probabilities(node))
         elif node.kind == "atomic":
             known += f" {normalise(' '.join(node.answers))}"

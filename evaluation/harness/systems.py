@@ -13,8 +13,7 @@ from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
-from revelator import registry
-from revelator.artifact import read_manifest as read_adapter
+from evaluation.options import find_adapter
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -27,7 +26,7 @@ from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
-from serving.retrieval.index_folder import read_manifest as read_index
+from serving.retrieval.index_folder import INDEX
 from serving.triton.access import INNER, read_secret
 from serving.triton.control import control_client
 
@@ -102,17 +101,17 @@ def describe_system(config: RunConfig) -> dict[str, Any]:
 def _local(config: RunConfig) -> dict[str, Any]:
     adapter = {}
     if needs_revelator(config):
-        folder, version = adapter_of(config)
-        base = config.base or (read_adapter(folder).base_name if folder else "tiny")
-        made = sha256_file(folder / "manifest.json") if folder else ""
-        adapter = {"version": version, "manifest": made, "base": Path(base).name}
+        found = find_adapter(config.adapter, Path(config.home))
+        version = str(found.version.version) if found.version else "" if found.folder else "base"
+        made = sha256_file(found.folder / "manifest.json") if found.folder else ""
+        adapter = {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
     generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
     index = _index(Path(config.index), config.corpora) if needs_index(config) else {}
     return {"adapter": adapter, "index": index, "generator": generator}
 
 
 def _index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
-    manifest = read_index(folder)
+    manifest = INDEX.read_manifest(folder)
     if corpora:
         check_index(manifest, [Path(path) for path in corpora], str(folder))
     return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
@@ -134,18 +133,6 @@ def _served(config: RunConfig) -> dict[str, Any]:
         raise ConfigError(f"the server's index lies elsewhere: {folder}", where="corpora", hint="leave corpora out")
     generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
     return {"adapter": {"version": ", ".join(versions)}, "index": index, "generator": generator}
-
-
-def adapter_of(config: RunConfig) -> tuple[Path | None, str]:
-    """The adapter's folder and version; no folder for `base`."""
-    if Path(config.adapter).is_dir():
-        return Path(config.adapter), ""
-    if config.adapter == "base":
-        return None, "base"
-    registry.connect(home=Path(config.home), must_exist=True)
-    found = registry.resolve(registry.NAME, config.adapter)
-    folder = Path(config.home) / "adapters" / f"{found.name}-{found.version}"
-    return registry.download(found, folder), str(found.version)
 
 
 class Opened:
@@ -227,9 +214,8 @@ def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Reve
     from serving.models.local import LocalRevelator
 
     torch.manual_seed(config.seed)
-    folder, _ = adapter_of(config)
-    base = config.base or (read_adapter(folder).base_name if folder else "tiny")
-    engine = opened.engine(base, folder, config.threads)
+    found = find_adapter(config.adapter, Path(config.home))
+    engine = opened.engine(config.base or found.base_name, found.folder, config.threads)
     local = LocalRevelator(engine, "free" if config.ablation.constraint is False else config.decoding)
     stack.callback(local.close)
     return local

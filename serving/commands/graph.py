@@ -14,8 +14,8 @@ from pyoxigraph import NamedNode
 from revelator.plans.art import Art, Call, Filter, Relate, Search
 from revelator.terminal import printable
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_store import GraphStore, build_graph, read_manifest
-from serving.knowledge.operators import Found, query_of
+from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
+from serving.knowledge.operators import Found, build_query
 from serving.knowledge.sparql import RDFS_LABEL, Vocabulary
 
 FOLDER = click.Path(path_type=Path)
@@ -127,7 +127,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     Example:
       revelator graph info runs/graphs/films --verify
     """
-    manifest = read_manifest(folder, verify=verify)
+    manifest = GRAPH.read_manifest(folder, verify=verify)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
@@ -158,6 +158,6 @@ def _ask(folder: Path, call: Call, as_json: bool) -> None:
 async def _find(folder: Path, call: Call) -> Found:
     source = GraphSource(GraphStore(folder))
     try:
-        return await source.find(query_of(Art("?", call), {}, {}), 3)
+        return await source.find(build_query(Art("?", call), {}, {}), 3)
     finally:
         await source.close()

@@ -16,7 +16,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from revelator.plans import logic as language
 from revelator.terminal import printable
 from revelator.trace import Passage
-from serving.retrieval import Index, IndexSettings, build_index, read_manifest
+from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.calibration import fit_labels, read_calibrations, read_labels, write_calibrations
 from serving.retrieval.index_folder import Faiss, Fusion, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
@@ -103,7 +103,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     Example:
       revelator index info runs/indexes/wiki --verify
     """
-    manifest = read_manifest(folder, verify=verify)
+    manifest = INDEX.read_manifest(folder, verify=verify)
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return

@@ -73,14 +73,14 @@ def _tree_of_plan(question: str, text: str) -> Art:
 
 
 async def _answer(tree: Art, path: Path, url: str | None, model: str) -> Trace:
-    from serving.executor.trees import answer_by_tree
+    from serving.executor.trees import run_tree_alone
     from serving.knowledge.config import open_sources
     from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 
     sources = open_sources(path)
     generator = EndpointGenerator(url, model) if url else EmbeddedGenerator()
     try:
-        return await answer_by_tree(tree, sources, generator)
+        return await run_tree_alone(tree, sources, generator)
     finally:
         await sources.close()
         if isinstance(generator, EndpointGenerator):

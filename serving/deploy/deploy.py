@@ -11,7 +11,6 @@ meanwhile is established by tests/serving/deploy/test_version_changes.py.
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import json
 import platform
 import shutil
@@ -33,7 +32,7 @@ from serving.models.releases import (
     Release,
     VersionContents,
     read_release,
-    traffic_lock,
+    traffic_lock_file,
     use_choice,
     write_release,
 )
@@ -156,12 +155,10 @@ def apply_release(home: Path, release: Release, url: str | None) -> None:
 def wait_for_questions(home: Path, version: int) -> None:
     """Returns when no question is under way with `version`, after `DRAIN_SECONDS` at the latest."""
     end = time.monotonic() + DRAIN_SECONDS
-    with traffic_lock(home, str(version)).open("a") as file:
-        while time.monotonic() < end:
-            with suppress(BlockingIOError):
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    while time.monotonic() < end:
+        with try_lock(traffic_lock_file(home, str(version))) as is_free:  # each attempt takes a tenth of a second
+            if is_free:
                 return
-            time.sleep(0.05)
 
 
 async def smoke_test(home: Path, url: str, version: int) -> None:

@@ -61,7 +61,7 @@ class Choice:
 NOTHING_CHOSEN = Choice()
 
 
-class Answered(NamedTuple):
+class EndedCall(NamedTuple):
     """One call of a leaf, ended; without answers when it failed or was skipped."""
 
     node: Node
@@ -69,7 +69,7 @@ class Answered(NamedTuple):
     answers: tuple[str, ...] = ()
 
 
-class Chosen(NamedTuple):
+class Choices(NamedTuple):
     """The first choices for a leaf; `is_cut`: there may be more."""
 
     choices: list[Choice]
@@ -79,10 +79,10 @@ class Chosen(NamedTuple):
 def choose(
     text: str,
     sources: Mapping[str, int],
-    outcomes: Mapping[int, Sequence[Answered]],
+    outcomes: Mapping[int, Sequence[EndedCall]],
     frames: Mapping[int, str],
     width: int,
-) -> Chosen:
+) -> Choices:
     """At most `width` choices for a leaf with this text, in the order of the whole product. `sources`: producer of each
     placeholder; `outcomes`: what each producer gave; `frames`: the node id that stands for all values of a producer.
 
@@ -94,7 +94,7 @@ def choose(
         names[producer].append(name)
     calls = {producer: [one for one in outcomes[producer] if one.answers] for producer in names}
     if not all(calls.values()):
-        return Chosen([], False)
+        return Choices([], False)
     lists = {producer for producer in names if all(wants_all(text, name) for name in names[producer])}
     kept, taken = _find_matching_calls({producer: calls[producer] for producer in names if producer not in lists})
     whole = {producer: _make_list_choice(names[producer], calls[producer], frames[producer]) for producer in lists}
@@ -115,7 +115,7 @@ def choose(
             steps += 1
             if not one.choice.agrees(choice):
                 continue
-            for number in _usable_answers(one, taken.get(producer)):
+            for number in _list_usable_answers(one, taken.get(producer)):
                 steps += 1
                 if steps > MOST_STEPS:
                     return False
@@ -125,10 +125,10 @@ def choose(
         return steps <= MOST_STEPS
 
     is_whole = extend(NOTHING_CHOSEN, 0)
-    return Chosen(found[:width], not is_whole)
+    return Choices(found[:width], not is_whole)
 
 
-def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, list[Answered]], Picks]:
+def _find_matching_calls(calls: dict[int, list[EndedCall]]) -> tuple[dict[int, list[EndedCall]], Picks]:
     """The calls of each producer whose picks every other producer shares, and the shared picks by leaf."""
     taken: Picks = {}
     for _ in range(MOST_PASSES):
@@ -142,7 +142,7 @@ def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, li
                 one
                 for one in ended
                 if all(pick in taken.get(leaf, (pick,)) for leaf, pick in one.choice.picked.items())
-                and _usable_answers(one, taken.get(producer))
+                and _list_usable_answers(one, taken.get(producer))
             ]
             for producer, ended in calls.items()
         }
@@ -152,14 +152,14 @@ def _find_matching_calls(calls: dict[int, list[Answered]]) -> tuple[dict[int, li
     return calls, taken
 
 
-def _usable_answers(one: Answered, taken: set[tuple[str, int]] | None) -> Sequence[int]:
+def _list_usable_answers(one: EndedCall, taken: set[tuple[str, int]] | None) -> Sequence[int]:
     """Indices of the answers of a call that can be used; `taken`: picks of the other producers, None without any."""
     if taken is None:
         return range(len(one.answers))
     return sorted(number for id, number in taken if id == one.node.id and number < len(one.answers))
 
 
-def _make_choice(names: Sequence[str], one: Answered, number: int, producer: int) -> Choice:
+def _make_choice(names: Sequence[str], one: EndedCall, number: int, producer: int) -> Choice:
     values = dict.fromkeys(names, one.answers[number])
     return Choice(
         values,
@@ -169,7 +169,7 @@ def _make_choice(names: Sequence[str], one: Answered, number: int, producer: int
     )
 
 
-def _make_list_choice(names: Sequence[str], ended: Sequence[Answered], frame: str) -> Choice:
+def _make_list_choice(names: Sequence[str], ended: Sequence[EndedCall], frame: str) -> Choice:
     text = join_with_and(list(dict.fromkeys(answer for one in ended for answer in one.answers)))
     return Choice(dict.fromkeys(names, text), dict.fromkeys(names, frame), {}, dict.fromkeys(names, text))
 

@@ -9,94 +9,96 @@ from functools import partial
 from typing import Protocol
 
 from revelator.plans import Atomic, Dependent, Expression, leaves
-from serving.executor.choices import Answered, Choice, wants_all
+from serving.executor.choices import Choice, EndedCall, wants_all
 from serving.merge import Member, Merged, Part, compute_within, size_of
 from serving.pauses import offload
 
 
-def branches_of(expression: Expression, first: int = 0) -> list[list[int]]:
+def find_branches(expression: Expression, first: int = 0) -> list[list[int]]:
     """The chains whose last leaves make up the result, each as leaf indices: one for a chain, several for a list."""
     if isinstance(expression, Atomic):
         return [[first]]
     if isinstance(expression, Dependent):
         left = len(leaves(expression.left))
-        return [[*range(first, first + left), *branch] for branch in branches_of(expression.right, first + left)]
+        return [[*range(first, first + left), *branch] for branch in find_branches(expression.right, first + left)]
     found: list[list[int]] = []
     for item in expression.items:
-        found += branches_of(item, first)
+        found += find_branches(item, first)
         first += len(leaves(item))
     return found
 
 
-def chains_before(expression: Expression, leaf: int, first: int = 0) -> list[list[int]]:
+def find_chains_before(expression: Expression, leaf: int, first: int = 0) -> list[list[int]]:
     """The chains that lead up to a leaf: those of the left operands before it; none for a leaf that continues none."""
     if isinstance(expression, Atomic):
         return []
     if isinstance(expression, Dependent):
         split = first + len(leaves(expression.left))
         if leaf < split:
-            return chains_before(expression.left, leaf, first)
-        inner = chains_before(expression.right, leaf, split)
-        return [[*range(first, split), *chain] for chain in inner] or branches_of(expression.left, first)
+            return find_chains_before(expression.left, leaf, first)
+        inner = find_chains_before(expression.right, leaf, split)
+        return [[*range(first, split), *chain] for chain in inner] or find_branches(expression.left, first)
     for item in expression.items:
         if leaf < first + len(leaves(item)):
-            return chains_before(item, leaf, first)
+            return find_chains_before(item, leaf, first)
         first += len(leaves(item))
     return []
 
 
-def chains_from(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
+def find_chains_from(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
     """The chains before a leaf that one of its producers stands in."""
-    return [chain for chain in chains_before(expression, leaf) if not set(producers).isdisjoint(chain)]
+    return [chain for chain in find_chains_before(expression, leaf) if not set(producers).isdisjoint(chain)]
 
 
-class Plan(Protocol):
+class PlanResults(Protocol):
     """What operations read of a `PlanRun`: leaves, the calls of a leaf that gave answers, and whether all calls did."""
 
     expression: Expression
     leaves: tuple[Atomic, ...]
 
-    def answered_calls(self, leaf: int) -> list[Answered]: ...
+    def answered_calls(self, leaf: int) -> list[EndedCall]: ...
 
     def is_whole(self, leaf: int) -> bool: ...
 
 
-def parts_of(plan: Plan, chains: Sequence[Sequence[int]]) -> list[Part]:
+def make_parts(plan: PlanResults, chains: Sequence[Sequence[int]]) -> list[Part]:
     """One part a chain: its questions as planned, and a member for each call of its last leaf."""
-    return [_part(plan, chain, [plan.leaves[leaf].text for leaf in chain]) for chain in chains]
+    return [_make_part(plan, chain, [plan.leaves[leaf].text for leaf in chain]) for chain in chains]
 
 
-async def compute_leaf(plan: Plan, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str) -> Merged | None:
+async def compute_leaf(
+    plan: PlanResults, leaf: int, sources: Mapping[str, int], choice: Choice, asked: str
+) -> Merged | None:
     """Computes a leaf that compares, counts or adds up earlier answers; None where code is not sure."""
     text = plan.leaves[leaf].text
     values = {
-        name: _values(plan, producer)
+        name: _gather_values(plan, producer)
         if wants_all(text, name)
-        else Part((_question(plan, producer),), (Member({}, (choice.values[name],)),))
+        else Part((_find_question(plan, producer),), (Member({}, (choice.values[name],)),))
         for name, producer in sources.items()
     }
-    chains = chains_from(plan.expression, leaf, sources.values())
-    ends = [_part(plan, chain, [_question(plan, i) for i in chain]) for chain in chains]
+    chains = find_chains_from(plan.expression, leaf, sources.values())
+    ends = [_make_part(plan, chain, [_find_question(plan, i) for i in chain]) for chain in chains]
     size = len(text) + len(asked) + size_of([*values.values(), *ends])
     return await offload(size, partial(compute_within, text, asked, values, ends))
 
 
-def _part(plan: Plan, chain: Sequence[int], questions: Sequence[str]) -> Part:
-    return Part(tuple(questions), _members(plan, chain[-1]), whole=all(map(plan.is_whole, chain)))
+def _make_part(plan: PlanResults, chain: Sequence[int], questions: Sequence[str]) -> Part:
+    return Part(tuple(questions), _gather_members(plan, chain[-1]), whole=all(map(plan.is_whole, chain)))
 
 
-def _values(plan: Plan, producer: int) -> Part:
+def _gather_values(plan: PlanResults, producer: int) -> Part:
     """The part that a whole list of values stands for."""
-    behind = {leaf for chain in chains_before(plan.expression, producer) for leaf in chain}
+    behind = {leaf for chain in find_chains_before(plan.expression, producer) for leaf in chain}
     whole = all(map(plan.is_whole, (*behind, producer)))
-    return Part((_question(plan, producer),), _members(plan, producer), whole)
+    return Part((_find_question(plan, producer),), _gather_members(plan, producer), whole)
 
 
-def _question(plan: Plan, leaf: int) -> str:
+def _find_question(plan: PlanResults, leaf: int) -> str:
     """The question that a leaf was asked, or its planned text where it was asked for several values."""
     calls = plan.answered_calls(leaf)
     return calls[0].node.asked or plan.leaves[leaf].text if len(calls) == 1 else plan.leaves[leaf].text
 
 
-def _members(plan: Plan, leaf: int) -> tuple[Member, ...]:
+def _gather_members(plan: PlanResults, leaf: int) -> tuple[Member, ...]:
     return tuple([Member(one.choice.lineage, one.answers) for one in plan.answered_calls(leaf)])

@@ -40,41 +40,41 @@ log = logging.getLogger(__name__)
 TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler, section 3.3)
 
 
-async def route(run: Run) -> str:
+async def choose_route(run: Run) -> str:
     node = run.open("route")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
         node.answers = [TASKS["route"].parse(label)]
     run.recorder.trace.route = label
     return label
 
 
-async def direct(run: Run) -> None:
+async def answer_direct(run: Run) -> None:
     node = run.open("direct")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("direct", run.question))
     run.answer(node.answers, node.sentence)
 
 
-async def straightforward(run: Run) -> None:
+async def answer_straightforward(run: Run) -> None:
     """Asks the generator alone; a question that it cannot answer goes through one step of retrieval."""
-    await direct(run)
+    await answer_direct(run)
     if not run.recorder.trace.answers:
         run.degrade("the generator had no answer without documents")
-        await single(run)
+        await answer_single(run)
 
 
-async def single(run: Run) -> None:
-    node = await _step(run, run.question)
+async def answer_single(run: Run) -> None:
+    node = await _answer_step(run, run.question)
     run.answer(node.answers, node.sentence)
 
 
-async def compound(run: Run) -> None:
+async def answer_compound(run: Run) -> None:
     node = run.open("decompose")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
         try:
-            expression = _list_of(TASKS["decompose"].parse(output))
+            expression = _join_parts(TASKS["decompose"].parse(output))
             require_valid(expression, run.limits)
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
@@ -84,39 +84,38 @@ async def compound(run: Run) -> None:
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 
 
-async def compile_plan(run: Run) -> None:
+async def answer_by_plan(run: Run) -> None:
     expression = await translate(run, TRANSLATE_BNF, lambda plan: require_valid(plan, run.limits))
     if expression is None:
         run.degrade(
-            f"no plan that the model wrote could be run ({last_fault(run)}): the question went through the loop"
+            f"no plan that the model wrote could be run ({find_last_fault(run)}): the question went through the loop"
         )
-        await iterate(run)
+        await answer_by_loop(run)
     else:
         await run_plan(run, expression, "model")
 
 
-async def logical(run: Run) -> None:
+async def answer_by_query(run: Run) -> None:
     """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
     model's; else the words of the question find them."""
-    if run.given is not None:
-        query = await offload(len(run.given), partial(_read_query, run.given))
+    if run.given_plan is not None:
+        query = await offload(len(run.given_plan), partial(_read_query, run.given_plan))
     else:
         query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
     if query is None:
-        run.degrade(
-            f"no query that the model wrote could be run ({last_fault(run)}): the question's words found the documents"
-        )
-        await single(run)
+        fault = find_last_fault(run)
+        run.degrade(f"no query that the model wrote could be run ({fault}): the question's words found the documents")
+        await answer_single(run)
         return
     trace = run.recorder.trace
     trace.plan, trace.plan_language = logic.render(query), "logic"
-    trace.plan_source = "model" if run.given is None else "given"
-    run.recorder.tell("planned", trace)
-    node = await _step(run, run.question, trace.plan)
+    trace.plan_source = "model" if run.given_plan is None else "given"
+    run.recorder.report("planned", trace)
+    node = await _answer_step(run, run.question, trace.plan)
     run.answer(node.answers, node.sentence)
 
 
-async def iterate(run: Run) -> None:
+async def answer_by_loop(run: Run) -> None:
     """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
@@ -124,9 +123,9 @@ async def iterate(run: Run) -> None:
         if question is None or question in asked:
             break
         asked.add(question)
-        node = await _step(run, question)
+        node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if await _enough(run):
+        if await _is_enough_known(run):
             break
     await merge_steps(run)
 
@@ -134,12 +133,12 @@ async def iterate(run: Run) -> None:
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
-    run.recorder.tell("planned", trace)
-    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last, run.share)
+    run.recorder.report("planned", trace)
+    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last_nodes, run.share_leaves)
     await run.plan.run()
-    if error := run.plan.unavailable():
+    if error := run.plan.find_outage():
         raise error
-    run.last = (run.plan.nodes.root.id,)
+    run.last_nodes = (run.plan.nodes.root.id,)
     await merge_plan(run, run.plan)
 
 
@@ -160,7 +159,7 @@ def _read_query(text: str) -> logic.Query:
     return query
 
 
-async def _step(run: Run, question: str, query: str | None = None) -> Node:
+async def _answer_step(run: Run, question: str, query: str | None = None) -> Node:
     """Answers one question outside a plan; the question or a logical query finds its documents.
 
     A service that is down is raised while nothing has been answered yet.
@@ -168,7 +167,7 @@ async def _step(run: Run, question: str, query: str | None = None) -> Node:
     node = run.open("atomic", question)
     node.asked = question
     try:
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             await run.ask(node, query)
     except Exception as error:
         if isinstance(error, Unavailable) and not run.steps:
@@ -182,7 +181,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         for temperature in TEMPERATURES:
             asked = [TranslateInput(run.question)]
             [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
@@ -194,7 +193,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
                 require(plan)
             except (ExpressionError, PlanError) as error:
                 attempts[-1]["error"] = str(error)
-                run.recorder.trace.diagnostics += _diagnostics(error, output, temperature)
+                run.recorder.trace.diagnostics += _describe_faults(error, output, temperature)
             else:
                 node.answers = [task.write(plan)]
                 return plan
@@ -202,7 +201,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
     return None
 
 
-def _diagnostics(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
+def _describe_faults(error: ExpressionError | PlanError, output: str, temperature: float) -> list[dict[str, object]]:
     attempt: dict[str, object] = {"expression": output, "temperature": temperature}
     if isinstance(error, ExpressionError):
         place = {"start": error.start, "end": error.end}
@@ -216,7 +215,7 @@ def _diagnostics(error: ExpressionError | PlanError, output: str, temperature: f
 
 async def _refine(run: Run) -> str | None:
     node = run.open("refine")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [output] = await run.models.complete(node, "refine", [RefineInput(run.question, tuple(run.steps))])
         try:
             node.answers = [TASKS["refine"].parse(output)]
@@ -226,20 +225,20 @@ async def _refine(run: Run) -> str | None:
     return node.answers[0]
 
 
-async def _enough(run: Run) -> bool:
+async def _is_enough_known(run: Run) -> bool:
     node = run.open("end")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
         node.answers = [TASKS["end"].parse(label)]
     return label == "yes"
 
 
-def last_fault(run: Run) -> str:
+def find_last_fault(run: Run) -> str:
     """The message of the last fault in a plan of the model."""
     return str(run.recorder.trace.diagnostics[-1]["message"])
 
 
-def _list_of(questions: Sequence[str]) -> Expression:
+def _join_parts(questions: Sequence[str]) -> Expression:
     parts = tuple(Atomic(question) for question in questions)
     return parts[0] if len(parts) == 1 else ListOf(parts)
 
@@ -247,14 +246,14 @@ def _list_of(questions: Sequence[str]) -> Expression:
 def require_valid(expression: Expression, limits: Limits) -> None:
     limits.check_plan(expression)
     if diagnostics := check(expression):
-        raise _invalid(diagnostics)
+        raise _make_plan_error(diagnostics)
 
 
 def _require_answerable(query: logic.Query) -> None:
     if diagnostics := logic.check(query):
-        raise _invalid(diagnostics)
+        raise _make_plan_error(diagnostics)
 
 
-def _invalid(diagnostics: Sequence[Diagnostic]) -> PlanError:
+def _make_plan_error(diagnostics: Sequence[Diagnostic]) -> PlanError:
     first = diagnostics[0]
     return PlanError(f"the plan cannot be run: {first.message}", diagnostics=tuple(diagnostics), hint=first.hint)

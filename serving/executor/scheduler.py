@@ -20,22 +20,22 @@ from revelator.limits import Limits
 from revelator.plans import Expression, bind, leaves, substitute
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
-from serving.executor.choices import NOTHING_CHOSEN, Answered, Choice, choose, wants_all
+from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import chains_from, compute_leaf
+from serving.executor.operations import compute_leaf, find_chains_from
 from serving.executor.recording import PlanNodes, Recorder
 from serving.merge import is_operation
 
 log = logging.getLogger(__name__)
 
-Answer = Callable[[Node], Awaitable[None]]  # answers `node.asked` and fills the node
+AnswerNode = Callable[[Node], Awaitable[None]]  # answers `node.asked` and fills the node
 
 
 @dataclass(frozen=True)
 class Fan:
     """A leaf that is asked for several values: one task a value."""
 
-    members: tuple[asyncio.Task[Answered | Fan], ...]
+    members: tuple[asyncio.Task[EndedCall | Fan], ...]
 
 
 class PlanRun:
@@ -47,11 +47,11 @@ class PlanRun:
     def __init__(
         self,
         expression: Expression,
-        answer: Answer,
+        answer: AnswerNode,
         recorder: Recorder,
         limits: Limits,
         after: Sequence[str] = (),
-        share: bool = True,
+        share_leaves: bool = True,
     ) -> None:
         self.expression = expression
         self.leaves = leaves(expression)
@@ -61,14 +61,14 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._share = share  # False, for a measurement: what is asked twice is answered twice
+        self._share_leaves = share_leaves  # False, for a measurement: what is asked twice is answered twice
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(limits.concurrency)
-        self._tasks: list[asyncio.Task[Answered | Fan]] = []  # one a leaf, in the plan's order
-        self._begun: list[asyncio.Task[Answered | Fan]] = []  # these and the members of every fan
-        self._cut: set[int] = set()  # leaves that had more values than the limit lets through
-        self._asked: dict[str, Node] = {}  # by text: who asked first
-        self._shared: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
+        self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
+        self._all_tasks: list[asyncio.Task[EndedCall | Fan]] = []  # these and the members of every fan
+        self._cut_leaves: set[int] = set()  # leaves that had more values than the limit lets through
+        self._first_nodes: dict[str, Node] = {}  # by text: who asked first
+        self._first_ended: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
         self.nodes = PlanNodes(expression, recorder, after)
 
     async def run(self) -> None:
@@ -76,19 +76,19 @@ class PlanRun:
 
         Leaves without placeholders go first: the plan is bound while they are answered.
         """
-        started: dict[int, asyncio.Task[Answered | Fan]] = {}
+        started: dict[int, asyncio.Task[EndedCall | Fan]] = {}
         try:
             for leaf in sorted(range(len(self.leaves)), key=lambda leaf: self.leaves[leaf].has_placeholders):
-                started[leaf] = self._begin(self._start(leaf))
+                started[leaf] = self._create_task(self._run_leaf(leaf))
                 if len(started) == 1:
                     await asyncio.sleep(0)  # the first leaf is on its way while the others are made
             self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
             for task in self._tasks:
                 if isinstance(await task, Fan):
-                    await _members(task)
+                    await _await_calls(task)
         finally:
             try:
-                await _stop([task for task in self._begun if not task.done()])
+                await _stop([task for task in self._all_tasks if not task.done()])
             finally:
                 self.nodes.close()
 
@@ -96,60 +96,60 @@ class PlanRun:
     def _sources(self) -> tuple[Mapping[str, int], ...]:
         return bind(self.expression).sources
 
-    def answered_calls(self, leaf: int) -> list[Answered]:
+    def answered_calls(self, leaf: int) -> list[EndedCall]:
         """The calls of a leaf that gave answers, in the order of the values that they asked about."""
-        return [one for one in _ended_calls(self._tasks[leaf]) if one.answers] if self._tasks else []
+        return [one for one in _list_ended_calls(self._tasks[leaf]) if one.answers] if self._tasks else []
 
     def is_whole(self, leaf: int) -> bool:
         """Whether a leaf was asked for every value that there was, and each call gave an answer."""
-        return leaf not in self._cut and bool(self._tasks) and _all_answered(self._tasks[leaf])
+        return leaf not in self._cut_leaves and bool(self._tasks) and _all_answered(self._tasks[leaf])
 
-    def unavailable(self) -> Unavailable | None:
+    def find_outage(self) -> Unavailable | None:
         """The error to raise if every call met a service that is down."""
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    def _begin(self, work: Coroutine[None, None, Answered | Fan]) -> asyncio.Task[Answered | Fan]:
+    def _create_task(self, work: Coroutine[None, None, EndedCall | Fan]) -> asyncio.Task[EndedCall | Fan]:
         """Starts a task that `run` waits for. Made by hand: a task group would cost each leaf 3 µs more."""
         task = asyncio.Task(work, loop=self._loop, name="leaf")
-        self._begun.append(task)
+        self._all_tasks.append(task)
         return task
 
-    def _start(self, leaf: int) -> Coroutine[None, None, Answered | Fan]:
+    def _run_leaf(self, leaf: int) -> Coroutine[None, None, EndedCall | Fan]:
         node = self.nodes.leaves[leaf]
         if self.leaves[leaf].has_placeholders:
-            return self._dependent(leaf, node)
+            return self._run_dependent(leaf, node)
         return self._ask(leaf, node, NOTHING_CHOSEN)
 
-    async def _dependent(self, leaf: int, node: Node) -> Answered | Fan:
+    async def _run_dependent(self, leaf: int, node: Node) -> EndedCall | Fan:
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
         if is_operation(self.leaves[leaf].text, len(sources) > 1):
-            await asyncio.gather(*(_members(self._tasks[before]) for before in self._leading_up_to(leaf)))
+            await asyncio.gather(*(_await_calls(self._tasks[before]) for before in self._find_leaves_before(leaf)))
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
-        outcomes = {producer: await _members(self._tasks[producer]) for producer in producers}
-        return await self._fan(leaf, node, outcomes, width)
+        outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
+        return await self._fan_out(leaf, node, outcomes, width)
 
     async def _follow(
-        self, leaf: int, node: Node, producer: int, outcome: Answered | Fan, width: int
-    ) -> Answered | Fan:
+        self, leaf: int, node: Node, producer: int, outcome: EndedCall | Fan, width: int
+    ) -> EndedCall | Fan:
         """Continues from each member of the producer as soon as it is done; the members share `width`."""
-        if isinstance(outcome, Answered):
-            return await self._fan(leaf, node, {producer: [outcome]}, width)
+        if isinstance(outcome, EndedCall):
+            return await self._fan_out(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
         nodes = self.nodes.open_members(node, len(outcome.members))
 
-        async def follow(member: asyncio.Task[Answered | Fan], member_node: Node) -> Answered | Fan:
+        async def follow(member: asyncio.Task[EndedCall | Fan], member_node: Node) -> EndedCall | Fan:
             return await self._follow(leaf, member_node, producer, await member, share)
 
         pairs = zip(outcome.members, nodes, strict=True)
-        return Fan(tuple(self._begin(follow(member, member_node)) for member, member_node in pairs))
+        return Fan(tuple(self._create_task(follow(member, member_node)) for member, member_node in pairs))
 
-    async def _fan(
-        self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[Answered]], width: int
-    ) -> Answered | Fan:
+    async def _fan_out(
+        self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
+    ) -> EndedCall | Fan:
         frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
         choices, is_cut = choose(self.leaves[leaf].text, self._sources[leaf], outcomes, frames, width)
         if not choices:
@@ -157,26 +157,26 @@ class PlanRun:
                 "a question before it gave no answer" if not is_cut else "no values that belong together were found"
             )
             self._recorder.skip(node, f"nothing to ask with: {reason}")
-            return Answered(node, NOTHING_CHOSEN)
+            return EndedCall(node, NOTHING_CHOSEN)
         if is_cut:
-            self._cut.add(leaf)
+            self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
         text, most = self.leaves[leaf].text, self._limits.leaf_characters
         if any(substituted_size(text, choice.values) > most for choice in choices):
             reason = f"with the answers in it the question is too long; the limit leaf_characters is {most}"
             self._recorder.skip(node, reason)
-            return Answered(node, NOTHING_CHOSEN)
+            return EndedCall(node, NOTHING_CHOSEN)
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
-        return Fan(tuple(self._begin(self._ask(leaf, member, choice)) for member, choice in pairs))
+        return Fan(tuple(self._create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
 
-    def _leading_up_to(self, leaf: int) -> list[int]:
+    def _find_leaves_before(self, leaf: int) -> list[int]:
         """The leaves of the chains that produce the values of an operation."""
-        chains = chains_from(self.expression, leaf, self._sources[leaf].values())
+        chains = find_chains_from(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
 
-    async def _compute(self, leaf: int, node: Node, choice: Choice) -> Answered | None:
+    async def _compute(self, leaf: int, node: Node, choice: Choice) -> EndedCall | None:
         """Answers by code where the leaf is an operation over earlier answers and code is sure; else returns None."""
         text, sources = self.leaves[leaf].text, self._sources[leaf]
         if not sources or not is_operation(text, len(sources) > 1):
@@ -191,40 +191,41 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        self._recorder.set_predecessors(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
-        with self._recorder.running(node):
-            return Answered(node, choice, computed.answers)
+        before = [self.nodes.leaves[earlier].id for earlier in self._find_leaves_before(leaf)]
+        self._recorder.set_predecessors(node, before)
+        with self._recorder.record(node):
+            return EndedCall(node, choice, computed.answers)
 
-    async def _ask(self, leaf: int, node: Node, choice: Choice) -> Answered:
+    async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
         node.asked = substitute(self.leaves[leaf].text, choice.values)
         after = self._after
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
             self._recorder.set_predecessors(node, after)
-        first = self._asked.setdefault(node.asked, node) if self._share else node
+        first = self._first_nodes.setdefault(node.asked, node) if self._share_leaves else node
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
             if first.status in ("waiting", "running"):
-                await self._shared.setdefault(node.asked, asyncio.Event()).wait()
-            with self._recorder.running(node):
+                await self._first_ended.setdefault(node.asked, asyncio.Event()).wait()
+            with self._recorder.record(node):
                 copy_answer(node, first, "shared_from")
-            return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
+            return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
         await self._slots.acquire()
         try:
             self._calls += 1
-            with self._recorder.running(node):
+            with self._recorder.record(node):
                 await self._answer(node)
         except Exception as error:
             log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
             self.errors.append(error)
         finally:
             self._slots.release()
-            if node.asked in self._shared:
-                self._shared[node.asked].set()
-        return Answered(node, choice, tuple(node.answers) if node.status == "ok" else ())
+            if node.asked in self._first_ended:
+                self._first_ended[node.asked].set()
+        return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
 
 
-async def _stop(tasks: Sequence[asyncio.Task[Answered | Fan]]) -> None:
+async def _stop(tasks: Sequence[asyncio.Task[EndedCall | Fan]]) -> None:
     """Cancels the tasks and waits until each has ended."""
     for task in tasks:
         task.cancel()
@@ -232,24 +233,24 @@ async def _stop(tasks: Sequence[asyncio.Task[Answered | Fan]]) -> None:
         await asyncio.wait(tasks)
 
 
-async def _members(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
+async def _await_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:
     outcome = await task
-    if isinstance(outcome, Answered):
+    if isinstance(outcome, EndedCall):
         return [outcome]
-    return [one for member in outcome.members for one in await _members(member)]
+    return [one for member in outcome.members for one in await _await_calls(member)]
 
 
-def _ended_calls(task: asyncio.Task[Answered | Fan]) -> list[Answered]:
+def _list_ended_calls(task: asyncio.Task[EndedCall | Fan]) -> list[EndedCall]:
     if not task.done() or task.cancelled() or task.exception():
         return []
     outcome = task.result()
-    if isinstance(outcome, Answered):
+    if isinstance(outcome, EndedCall):
         return [outcome]
-    return [one for member in outcome.members for one in _ended_calls(member)]
+    return [one for member in outcome.members for one in _list_ended_calls(member)]
 
 
-def _all_answered(task: asyncio.Task[Answered | Fan]) -> bool:
+def _all_answered(task: asyncio.Task[EndedCall | Fan]) -> bool:
     if not task.done() or task.cancelled() or task.exception():
         return False
     outcome = task.result()
-    return bool(outcome.answers) if isinstance(outcome, Answered) else all(map(_all_answered, outcome.members))
+    return bool(outcome.answers) if isinstance(outcome, EndedCall) else all(map(_all_answered, outcome.members))

@@ -17,8 +17,8 @@ from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models
 from serving.knowledge.conditions import exclude_named
-from serving.knowledge.labels import key_of
-from serving.knowledge.operators import OVERLAP, PASSAGES, Query, overlap
+from serving.knowledge.labels import fold_label
+from serving.knowledge.operators import OVERLAP, PASSAGES, Query, compute_overlap
 from serving.knowledge.sources import Gathered, Sources
 from serving.merge import Member, Part, asks_count, compute, needs_judgement, size_of
 from serving.pauses import offload
@@ -74,7 +74,7 @@ class KnownAnswer:
     count: int | None = None
 
 
-def names_beside(question: str) -> dict[int, str]:
+def find_names_beside(question: str) -> dict[int, str]:
     """The name that a `[DR]` question gives each answer: `Which is older, Ada ([1]) or Bo ([2])?` gives 1 Ada, 2 Bo."""
     return {int(number): m[1] for m in _BESIDE.finditer(question) for number in re.findall(r"\d+", m[2])}
 
@@ -120,7 +120,7 @@ def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passa
     """Selects the passages for the generator; drops the entities of a filter whose passages share too little."""
     groups = gathered.passages
     if isinstance(query.call, Filter):
-        shared = [overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
+        shared = [compute_overlap(text, group) for text, group in zip(query.texts, groups, strict=True)]
         node.detail["overlap"] = {e: round(o, 3) for e, o in zip(query.call.entities, shared, strict=False)}
         groups = tuple(group for group, o in zip(groups, shared, strict=True) if o >= OVERLAP)
     limit = max(PASSAGES_READ, sum(map(bool, groups)))
@@ -133,8 +133,8 @@ def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passa
 
 def _keep_entities(node: Node, call: Filter) -> None:
     """Keeps those entities of a filter that the reply names: its answer is always a subset of them."""
-    said = {key_of(answer) for answer in node.answers}
-    node.answers = [entity for entity in call.entities if key_of(entity) in said]
+    said = {fold_label(answer) for answer in node.answers}
+    node.answers = [entity for entity in call.entities if fold_label(entity) in said]
     if not node.answers and node.status != "failed":
         node.status, node.error = "failed", "the reply names none of the entities"
 

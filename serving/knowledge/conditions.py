@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from serving.knowledge.labels import is_alike, key_of
+from serving.knowledge.labels import fold_label, is_alike
 from serving.retrieval import STOP_WORDS
 from serving.values import parse_date, parse_quantity
 
@@ -53,10 +53,10 @@ def exclude_named(condition: str, entities: Sequence[str]) -> tuple[str, ...] | 
     """The entities left by "other than X", or "X and Y", X and Y being among them; None for any other condition."""
     if not (match := _OTHER.match(condition)):
         return None
-    keys = {key_of(entity) for entity in entities}
-    whole = key_of(match[1].rstrip())
-    named = {whole} if whole in keys else {key_of(part) for part in _LISTED.split(match[1].rstrip())}
-    return tuple(e for e in entities if key_of(e) not in named) if named <= keys else None
+    keys = {fold_label(entity) for entity in entities}
+    whole = fold_label(match[1].rstrip())
+    named = {whole} if whole in keys else {fold_label(part) for part in _LISTED.split(match[1].rstrip())}
+    return tuple(e for e in entities if fold_label(e) not in named) if named <= keys else None
 
 
 def judge_entities(condition: str, facts: Mapping[str, Sequence[Fact]]) -> dict[str, bool | None]:
@@ -86,11 +86,11 @@ class _Condition:
     negated: bool
 
     def is_met_by(self, facts: Sequence[Fact]) -> bool | None:
-        own = [fact for fact in facts if key_of(fact.relation) in self.relations]
+        own = [fact for fact in facts if fold_label(fact.relation) in self.relations]
         parts = [_is_within(own if self.bounds_of else facts, bound) for bound in self.bounds]
         for value in self.values:
             among = own if value in self.of else facts
-            parts.append(value in {key_of(fact.value) for fact in among} if among else None)
+            parts.append(value in {fold_label(fact.value) for fact in among} if among else None)
         settling = self.either  # one True settles "or", one False settles "and"
         met = settling if settling in parts else None if None in parts else not settling
         return met if met is None else met != self.negated
@@ -101,12 +101,12 @@ def _read_condition(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Con
     if len(condition) > CONDITION_CHARACTERS:
         return None
     bounds = tuple(_BOUND.finditer(condition))
-    rest = f" {f' {NAMED} '.join(map(key_of, _BOUND.sub(NAMED, condition).split(NAMED)))} "
+    rest = f" {f' {NAMED} '.join(map(fold_label, _BOUND.sub(NAMED, condition).split(NAMED)))} "
     every = [fact for known in facts.values() for fact in known]
-    names = {key_of(fact.relation) for fact in every}
+    names = {fold_label(fact.relation) for fact in every}
     relations = frozenset(name for name in names if f" {name} " in rest)
-    own = [fact for fact in every if key_of(fact.relation) in relations]
-    said = {key for fact in every if (key := key_of(fact.value)) and f" {key} " in rest}
+    own = [fact for fact in every if fold_label(fact.relation) in relations]
+    said = {key for fact in every if (key := fold_label(fact.value)) and f" {key} " in rest}
     values = frozenset(v for v in said if not any(v != w and f" {v} " in f" {w} " for w in said))
     for cut, mark in ((values, f" {NAMED} "), (relations, " ")):
         for text in cut:
@@ -121,7 +121,7 @@ def _read_condition(condition: str, facts: Mapping[str, Sequence[Fact]]) -> _Con
         return None
     if (negations or (either and "," in condition)) and _has_unread_words(_NEGATION.sub(" ", rest), names):
         return None
-    of = frozenset(values & {key_of(fact.value) for fact in own})
+    of = frozenset(values & {fold_label(fact.value) for fact in own})
     bounds_of = any(_is_within(own, bound) is not None for bound in bounds)
     return _Condition(bounds, values, relations, of, bounds_of, either, bool(negations))
 
@@ -136,7 +136,7 @@ def _has_unread_words(text: str, relations: Collection[str]) -> bool:
 def _is_within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:
     """Whether any date (or, after "more than" and the like, any number) lies within; None when there is none."""
     word = bound["word"].lower()
-    read = _quantity if word in QUANTITIES else _year
+    read = _read_quantity if word in QUANTITIES else _read_year
     numbers = [number for fact in facts if not fact.inverse and (number := read(fact.value)) is not None]
     low, high = read(bound["low"]), read(bound["high"] or "")
     if not numbers or low is None:
@@ -147,11 +147,11 @@ def _is_within(facts: Sequence[Fact], bound: re.Match[str]) -> bool | None:
     return any((n < low if upper else n > low) or (inclusive and n == low) for n in numbers)
 
 
-def _year(text: str) -> float | None:
+def _read_year(text: str) -> float | None:
     date = parse_date(text) if len(text) <= DATE_CHARACTERS else None
     return float(date.year) if date and date.year <= LAST_YEAR else None
 
 
-def _quantity(text: str) -> float | None:
+def _read_quantity(text: str) -> float | None:
     quantity = parse_quantity(text) if text[:1].isdigit() else None
     return quantity.value if quantity else None

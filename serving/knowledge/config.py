@@ -34,19 +34,19 @@ Seconds = Annotated[float, Field(gt=0, le=120)]
 Name = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_-]{0,31}$")]
 
 
-def _iri(text: str) -> str:
+def _check_iri(text: str) -> str:
     NamedNode(text)  # ValueError for what is none
     return text
 
 
-def _language(text: str) -> str:
+def _check_language(text: str) -> str:
     if text:  # "": labels without a language
         RdfLiteral("", language=text)  # ValueError for what is no language tag
     return text
 
 
-Iri = Annotated[str, AfterValidator(_iri)]
-Language = Annotated[str, AfterValidator(_language)]
+Iri = Annotated[str, AfterValidator(_check_iri)]
+Language = Annotated[str, AfterValidator(_check_language)]
 
 
 class Text(Strict):

@@ -17,7 +17,7 @@ from revelator.plans.art import Filter, Relate, Search
 from revelator.trace import Passage
 from serving.knowledge import sparql
 from serving.knowledge.conditions import Fact, judge_entities
-from serving.knowledge.labels import Label, is_alike, key_of
+from serving.knowledge.labels import Label, fold_label, is_alike
 from serving.knowledge.operators import Found, Query, SourceKind
 from serving.knowledge.sparql import Row, Vocabulary
 from serving.pauses import offload
@@ -72,15 +72,15 @@ class GraphSource:
         labels = await self.graph.entities(call.name)
         if call.descriptor and len(labels) > 1:
             labels = await self._select_described(labels, call.descriptor)
-        labels = _certain_labels(labels, call.name)
-        return _found_names([(NamedNode(label.iri), label.text) for label in labels], "label")
+        labels = _select_certain_labels(labels, call.name)
+        return _collect_names([(NamedNode(label.iri), label.text) for label in labels], "label")
 
     async def _select_described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
         """Selects the labels whose facts share most words with the descriptor; all of them when none shares any."""
         facts, _ = await self._facts([NamedNode(label.iri) for label in labels])
-        wanted = key_of(descriptor).split()
+        wanted = fold_label(descriptor).split()
         said = {
-            iri: {word for fact in known for word in key_of(f"{fact.relation} {fact.value}").split()}
+            iri: {word for fact in known for word in fold_label(f"{fact.relation} {fact.value}").split()}
             for iri, known in facts.items()
         }
         shared = [
@@ -96,31 +96,31 @@ class GraphSource:
             return await self._between(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
         for inverse in (False, True) if call.inverse is None else (call.inverse,):
-            query_text = sparql.related(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
+            query_text = sparql.select_related(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
-                found = await _offload_rows(len(rows), partial(_found_rows, rows[:ROWS], note))
+                found = await _offload_rows(len(rows), partial(_collect_rows, rows[:ROWS], note))
                 if len(rows) <= ROWS:
                     return found
                 [counted] = await self.graph.select(sparql.count_related(heads, predicates, inverse))
-                count = int(sparql.text_of(counted["count"]))
+                count = int(sparql.show_term(counted["count"]))
                 return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
     async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = [NamedNode(label.iri) for label in _certain_labels(await self.graph.entities(call.to), call.to)]
-        rows = await self.graph.select(sparql.relations_between(heads, tails, ROWS)) if tails else []
+        tails = [NamedNode(label.iri) for label in _select_certain_labels(await self.graph.entities(call.to), call.to)]
+        rows = await self.graph.select(sparql.select_relations_between(heads, tails, ROWS)) if tails else []
         if not rows:
             return Found(note=f"no {call.to!r}"[:200])
         names = await self._relation_names([row["p"] for row in rows])
         return Found(answers=tuple(dict.fromkeys(names.values())), note="relation")
 
     async def _relation_names(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
-        rows = await self.graph.select(sparql.labels_of(predicates, self.graph.vocabulary, ROWS))
-        named = {row["x"].value: sparql.text_of(row["label"]) for row in rows}
-        return {p.value: named.get(p.value) or sparql.local_name(p.value).replace("_", " ") for p in predicates}
+        rows = await self.graph.select(sparql.select_labels(predicates, self.graph.vocabulary, ROWS))
+        named = {row["x"].value: sparql.show_term(row["label"]) for row in rows}
+        return {p.value: named.get(p.value) or sparql.find_local_name(p.value).replace("_", " ") for p in predicates}
 
     async def _filter(self, call: Filter, query: Query) -> Found:
         heads = await self._link_each(query.heads, query)
@@ -132,7 +132,7 @@ class GraphSource:
         met = await _offload_rows(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
         kept = tuple(name for name, verdict in met.items() if verdict)
         unknown = sum(verdict is None for verdict in met.values())
-        passages = _as_passages(query.heads, known)
+        passages = _make_passages(query.heads, known)
         if unknown == len(met):
             return Found(passages, note="the facts of the graph do not decide the condition", truncated=not whole)
         note = "facts" if whole else f"the first {FACT_ROWS:,} facts of an entity"
@@ -150,12 +150,12 @@ class GraphSource:
         read = [await self._fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
         rows = [row for some, _ in read for row in some]
         names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
-        facts = await _offload_rows(len(rows), partial(_facts_of, rows, names))
+        facts = await _offload_rows(len(rows), partial(_group_facts, rows, names))
         return facts, all(whole for _, whole in read)
 
     async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
         """Reads facts, so that a node with very many does not push out those of the others."""
-        rows = await self.graph.select(sparql.facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
+        rows = await self.graph.select(sparql.select_facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
         if len(rows) <= FACT_ROWS:
             return rows, True
         if len(nodes) == 1:
@@ -173,7 +173,7 @@ class GraphSource:
         known = query.ids.get(self.name, {})
         strange = [name for name in dict.fromkeys(names) if name not in known]
         linked = await asyncio.gather(*map(self.graph.entities, strange))
-        found = {name: _certain_labels(labels, name) for name, labels in zip(strange, linked, strict=True)}
+        found = {name: _select_certain_labels(labels, name) for name, labels in zip(strange, linked, strict=True)}
         return {
             name: [NamedNode(iri) for iri in known[name]]
             if name in known
@@ -182,9 +182,9 @@ class GraphSource:
         }
 
 
-def _certain_labels(labels: list[Label], name: str) -> list[Label]:
+def _select_certain_labels(labels: list[Label], name: str) -> list[Label]:
     """Labels that equal the name; else the label that holds its words, if it is the only one."""
-    same = [label for label in labels if key_of(label.text) == key_of(name)]
+    same = [label for label in labels if fold_label(label.text) == fold_label(name)]
     return same or (labels if len({label.iri for label in labels}) == 1 else [])
 
 
@@ -193,19 +193,19 @@ async def _offload_rows(rows: int, work: Callable[[], Result]) -> Result:
     return await offload(ROW_CHARACTERS * rows, work)
 
 
-def _facts_of(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[Fact]]:
+def _group_facts(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[Fact]]:
     facts: dict[str, list[Fact]] = {}
     for row in rows:
-        fact = Fact(names[row["p"].value], sparql.shown(row), row["inverse"].value == "true")
+        fact = Fact(names[row["p"].value], sparql.show_row(row), row["inverse"].value == "true")
         facts.setdefault(row["e"].value, []).append(fact)
     return facts
 
 
-def _found_rows(rows: Sequence[Row], note: str) -> Found:
-    return _found_names([(row["x"], sparql.shown(row)) for row in rows], note)
+def _collect_rows(rows: Sequence[Row], note: str) -> Found:
+    return _collect_names([(row["x"], sparql.show_row(row)) for row in rows], note)
 
 
-def _found_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
+def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
     """Distinct texts in their order, each with its nodes."""
     ids: dict[str, list[str]] = {}
     for term, text in pairs:
@@ -218,7 +218,7 @@ def _found_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:
     return Found(answers=tuple(ids), ids=named, note=note, count=len({term for term, _ in pairs}))
 
 
-def _as_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:
+def _make_passages(names: Sequence[str], known: Mapping[str, list[Fact]]) -> tuple[tuple[Passage, ...], ...]:
     """One passage an entity, in the order of the query's texts: its first facts as a line."""
     return tuple(
         (Passage(f"graph:{name}", name, "; ".join(f"{f.relation}: {f.value}" for f in known[name][:SHOWN])),)

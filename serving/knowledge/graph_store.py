@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import gzip
-import json
 import re
 import sqlite3
 import time
@@ -24,16 +23,15 @@ import pyoxigraph as ox
 from pyoxigraph import Literal, NamedNode, Quad, RdfFormat
 
 from revelator.errors import ArtifactError, DataError, DeadlineExceeded
-from revelator.files import sha256_file, sha256_folder, staged_folder, write_json
-from serving.knowledge.labels import Label, LabelIndex, best_relations, key_of, write_labels
-from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, local_name
+from revelator.files import sha256_file, staged_folder
+from serving.built_folder import FolderKind
+from serving.knowledge.labels import Label, LabelIndex, choose_relations, fold_label, write_labels
+from serving.knowledge.sparql import RDFS_LABEL, Row, Vocabulary, find_local_name
 
-FORMAT = "revelator-graph-2"
-FORMATS = "revelator-graph-"  # what a load may replace
+GRAPH = FolderKind("a graph", "revelator-graph-2", ("revelator-graph-",), "revelator graph load FILE --out DIR")
 ENTITY, RELATION = "urn:revelator:entity:", "urn:revelator:relation:"
 GZIP_MAGIC = b"\x1f\x8b"
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
-HINT = "build it with `revelator graph load FILE --out DIR`"
 
 
 def build_graph(
@@ -44,8 +42,7 @@ def build_graph(
     `aliases` is a TSV of `relation name <tab> other name`. Raises DataError for a broken line, a relation that an alias
     names and the graph has not, or no triple at all; ArtifactError when `out` exists and is no graph.
     """
-    if out.exists() and not _is_graph(out):  # indexes, sets and worlds have a manifest.json too
-        raise ArtifactError("exists and is not a graph", where=str(out), hint="name a new folder")
+    GRAPH.check_place(out)
     vocabulary = vocabulary or Vocabulary()
     with staged_folder(out) as stage:
         store = ox.Store(str(stage / "store"))
@@ -55,11 +52,10 @@ def build_graph(
         store.optimize()
         if not len(store):
             raise DataError("no triple in the files", where=", ".join(map(str, inputs)))
-        relations = _relation_labels(store, vocabulary)
-        relations += _aliases(aliases, relations) if aliases else []
-        labels = write_labels(stage / "labels.sqlite", _all_labels(store, vocabulary, relations))
-        manifest: dict[str, Any] = {
-            "format": FORMAT,
+        relations = _label_relations(store, vocabulary)
+        relations += _read_aliases(aliases, relations) if aliases else []
+        labels = write_labels(stage / "labels.sqlite", _list_labels(store, vocabulary, relations))
+        about: dict[str, Any] = {
             "triples": len(store),
             "labels": labels,
             "relations": sorted({label.text for label in relations if label.main}),
@@ -71,19 +67,7 @@ def build_graph(
             },
         }
         del store  # writes its last files, and releases the lock before the folder moves
-        manifest["files"] = sha256_folder(stage)
-        manifest["sizes"] = {name: (stage / name).stat().st_size for name in manifest["files"]}
-        write_json(stage / "manifest.json", manifest)
-    return manifest
-
-
-def _is_graph(folder: Path) -> bool:
-    """Whether a graph of this format or an earlier one stands there, so that a load may replace it."""
-    try:
-        manifest = json.loads((folder / "manifest.json").read_bytes())
-        return str(manifest["format"]).startswith(FORMATS)
-    except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return GRAPH.write_manifest(stage, about)
 
 
 def _load(store: ox.Store, path: Path) -> None:
@@ -97,7 +81,7 @@ def _load(store: ox.Store, path: Path) -> None:
             if kind == "nt":
                 store.bulk_load(file, RdfFormat.N_TRIPLES)
             else:
-                store.bulk_extend(_quads(file, path))
+                store.bulk_extend(_read_quads(file, path))
     except (OSError, EOFError, SyntaxError, UnicodeDecodeError) as error:
         raise DataError(f"the graph cannot be read: {error}", where=str(path)) from error
 
@@ -108,7 +92,7 @@ def _open(path: Path) -> IO[bytes]:
     return gzip.open(path, "rb") if gzipped else path.open("rb")  # type: ignore[return-value]
 
 
-def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
+def _read_quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
     named: set[str] = set()
     for number, line in enumerate(file, start=1):
         if not line.strip():
@@ -118,7 +102,7 @@ def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
             hint = "each line is head, relation and tail with a tab between"
             raise DataError(f"{len(parts)} columns, or an empty one", where=f"{path}:{number}", hint=hint)
         head, relation, tail = parts
-        nodes = (entity(head), NamedNode(RELATION + quote(relation, safe="")), entity(tail))
+        nodes = (make_node(head), NamedNode(RELATION + quote(relation, safe="")), make_node(tail))
         yield Quad(*nodes)
         for node, text in zip(nodes, (head, make_readable(relation), tail), strict=True):
             if node.value not in named:
@@ -126,7 +110,7 @@ def _quads(file: IO[bytes], path: Path) -> Iterator[Quad]:
                 yield Quad(node, RDFS_LABEL, Literal(text))
 
 
-def entity(name: str) -> NamedNode:
+def make_node(name: str) -> NamedNode:
     """The node of a name in a graph that was loaded from TSV."""
     return NamedNode(ENTITY + quote(name, safe=""))
 
@@ -136,7 +120,7 @@ def make_readable(name: str) -> str:
     return " ".join(_CAMEL.sub(" ", name.replace("_", " ").replace("-", " ")).split())
 
 
-def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
+def _label_relations(store: ox.Store, v: Vocabulary) -> list[Label]:
     """A label for every predicate but those that only name things."""
     naming = {v.label, *v.aliases}
     found: list[Label] = []
@@ -145,33 +129,33 @@ def _relation_labels(store: ox.Store, v: Vocabulary) -> list[Label]:
         predicate = solution["p"]
         if predicate in naming:
             continue
-        texts = _names(store, predicate, [v.label], v)
-        main = texts[0] if texts else make_readable(local_name(predicate.value))
+        texts = _list_names(store, predicate, [v.label], v)
+        main = texts[0] if texts else make_readable(find_local_name(predicate.value))
         found.append(Label(predicate.value, main, "relation"))
-        others = _names(store, predicate, v.aliases, v)
+        others = _list_names(store, predicate, v.aliases, v)
         found += [Label(predicate.value, other, "relation", False) for other in others]
     return sorted(found, key=lambda label: (label.iri, not label.main, label.text))
 
 
-def _names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
+def _list_names(store: ox.Store, node: NamedNode, by: Sequence[NamedNode], v: Vocabulary) -> list[str]:
     terms = [quad.object for predicate in by for quad in store.quads_for_pattern(node, predicate, None)]
     return [term.value for term in terms if isinstance(term, Literal) and _is_in_language(term, v)]
 
 
-def _aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
-    by_key = {key_of(label.text): label.iri for label in relations}
+def _read_aliases(path: Path, relations: Sequence[Label]) -> list[Label]:
+    by_key = {fold_label(label.text): label.iri for label in relations}
     found = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         name, _, other = line.partition("\t")
         if not line.strip():
             continue
-        if key_of(name) not in by_key or not other.strip():
+        if fold_label(name) not in by_key or not other.strip():
             raise DataError("not a relation of the graph, a tab and another name for it", where=f"{path}:{number}")
-        found.append(Label(by_key[key_of(name)], other.strip(), "relation", False))
+        found.append(Label(by_key[fold_label(name)], other.strip(), "relation", False))
     return found
 
 
-def _all_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
+def _list_labels(store: ox.Store, v: Vocabulary, relations: Sequence[Label]) -> Iterator[Label]:
     yield from relations
     known = {label.iri for label in relations}
     for main, predicate in ((True, v.label), *((False, node) for node in v.aliases)):
@@ -190,28 +174,6 @@ def _is_in_language(name: Literal, v: Vocabulary) -> bool:
     return (name.language or "") in ("", v.language)
 
 
-def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """Reads the manifest of a graph folder and checks every file's size; with `verify`, its digest too.
-
-    Raises ArtifactError when there is none, and for a file that is missing or not as it was built.
-    """
-    path = folder / "manifest.json"
-    try:
-        manifest = json.loads(path.read_bytes())
-        form = manifest["format"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError("not a graph: no manifest.json that can be read", where=str(folder), hint=HINT) from error
-    if form != FORMAT:
-        raise ArtifactError(f"format {form!r}, and this version reads {FORMAT!r}", where=str(path), hint=HINT)
-    for name, size in manifest["sizes"].items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
-            raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=HINT)
-        if verify and sha256_file(file) != manifest["files"][name]:
-            raise ArtifactError("has changed since it was built", where=str(file), hint=HINT)
-    return manifest
-
-
 class GraphStore:
     """Names to nodes, and SPARQL SELECT, over a folder of `build_graph`. Queries run in threads of its own.
 
@@ -220,7 +182,7 @@ class GraphStore:
     """
 
     def __init__(self, folder: Path, *, timeout: float = 5.0, threads: int = 2) -> None:
-        self.manifest = read_manifest(folder)
+        self.manifest = GRAPH.read_manifest(folder)
         v = self.manifest["vocabulary"]
         self.vocabulary = Vocabulary(NamedNode(v["label"]), tuple(map(NamedNode, v["aliases"])), v["language"])
         self.timeout = timeout
@@ -235,7 +197,7 @@ class GraphStore:
         return await self._run(self._labels.entities, name)
 
     async def relations(self, phrase: str) -> list[Label]:
-        return best_relations(phrase, self._relations)
+        return choose_relations(phrase, self._relations)
 
     async def select(self, query: str) -> list[Row]:
         """The rows of a SELECT. Raises DeadlineExceeded."""

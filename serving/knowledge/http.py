@@ -102,7 +102,7 @@ class HttpEndpoint:
             target = at.join(location)
         except (httpx.InvalidURL, ValueError) as error:
             raise Unavailable("redirected to what is no address", where=self.url, final=True) from error
-        if _origin(target) != _origin(at):
+        if _find_origin(target) != _find_origin(at):
             what = "a private address" if is_private(target.host) else "another server"
             hint = "configure that address if it is meant"
             message = self.without_key(f"refused to follow a redirect to {what}: {target.scheme}://{target.host}")
@@ -120,5 +120,5 @@ def is_private(host: str) -> bool:
         return False
 
 
-def _origin(url: httpx.URL) -> tuple[str, str, int | None]:
+def _find_origin(url: httpx.URL) -> tuple[str, str, int | None]:
     return url.scheme, url.host, url.port

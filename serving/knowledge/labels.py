@@ -1,7 +1,7 @@
 """Which node or relation of a graph a name stands for: labels in a SQLite file, found by text, by key or by words.
 
-A key is the label as `key_of` folds it: case, accents and punctuation do not tell entities apart unless the exact text
-does. The file is read-only once it is built, and processes share it through the page cache.
+A key is the label as `fold_label` folds it: case, accents and punctuation do not tell entities apart unless the exact
+text does. The file is read-only once it is built, and processes share it through the page cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Label:
     main: bool = True
 
 
-def key_of(text: str) -> str:
+def fold_label(text: str) -> str:
     """Case folded, accents removed, every run of other characters than letters and digits one space."""
     folded = unicodedata.normalize("NFKD", unicodedata.normalize("NFKC", text).casefold())
     kept = "".join(c if c.isalnum() else " " for c in folded if not unicodedata.combining(c))
@@ -50,8 +50,8 @@ def write_labels(path: Path, labels: Iterable[Label]) -> int:
             "CREATE TABLE labels(id INTEGER PRIMARY KEY, iri TEXT, text TEXT, key TEXT, kind TEXT, main INTEGER);"
             "CREATE VIRTUAL TABLE words USING fts5(key, content='labels', content_rowid='id');"
         )
-        for batch in _batches(labels):
-            rows = [(one.iri, one.text, key_of(one.text), one.kind, int(one.main)) for one in batch]
+        for batch in _split_into_batches(labels):
+            rows = [(one.iri, one.text, fold_label(one.text), one.kind, int(one.main)) for one in batch]
             connection.executemany("INSERT INTO labels(iri, text, key, kind, main) VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("CREATE INDEX by_key ON labels(key, kind)")
         connection.execute("INSERT INTO words(words) VALUES ('rebuild')")
@@ -61,7 +61,7 @@ def write_labels(path: Path, labels: Iterable[Label]) -> int:
         connection.close()
 
 
-def _batches(labels: Iterable[Label]) -> Iterator[list[Label]]:
+def _split_into_batches(labels: Iterable[Label]) -> Iterator[list[Label]]:
     batch: list[Label] = []
     for label in labels:
         batch.append(label)
@@ -80,7 +80,7 @@ class LabelIndex:
 
     def entities(self, name: str, limit: int = CANDIDATES) -> list[Label]:
         """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
-        key = key_of(name)
+        key = fold_label(name)
         if not key:  # a film may be called "$"
             text = name.encode(errors="replace").decode()  # half a surrogate pair has no UTF-8
             return self._read("key = '' AND kind = 'entity' AND text = ? ORDER BY main DESC, id LIMIT ?", text, limit)
@@ -105,19 +105,19 @@ class LabelIndex:
         return [Label(iri, text, kind, bool(main)) for iri, text, kind, main in rows]
 
 
-def best_relations(phrase: str, relations: Sequence[Label]) -> list[Label]:
+def choose_relations(phrase: str, relations: Sequence[Label]) -> list[Label]:
     """The relations named exactly so, or else those of the best score of at least `THRESHOLD`; none when all are
     worse. The score is the share of word beginnings in common (Dice)."""
-    key = key_of(phrase)
-    exact = [label for label in relations if key_of(label.text) == key]
+    key = fold_label(phrase)
+    exact = [label for label in relations if fold_label(label.text) == key]
     if exact:
         return exact
-    scored = [(similarity(key, key_of(label.text)), label) for label in relations]
+    scored = [(compute_similarity(key, fold_label(label.text)), label) for label in relations]
     best = max((score for score, _ in scored), default=0.0)
     return [label for score, label in scored if score == best] if best >= THRESHOLD else []
 
 
-def similarity(a: str, b: str) -> float:
+def compute_similarity(a: str, b: str) -> float:
     """Dice coefficient of two keys' words, stop words left out; words with the same beginning are one."""
     first, second = ([word for word in key.split() if word not in STOP_WORDS] or key.split() for key in (a, b))
     if not first or not second:

@@ -22,7 +22,7 @@ import yaml
 from revelator.errors import DeadlineExceeded, RevelatorError
 from revelator.trace import Passage
 from serving.guard import Guard, Patience
-from serving.knowledge.labels import key_of
+from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import Found, Query, Source, SourceKind
 from serving.protocols import Retriever
 
@@ -99,8 +99,8 @@ class Sources:
             for task in tasks.values():
                 task.cancel()
             await asyncio.gather(*tasks.values(), return_exceptions=True)
-        ended = [(source, _outcome(source, tasks[source.name], query)) for source in chosen]
-        return _together(ended, query, scores)
+        ended = [(source, _read_outcome(source, tasks[source.name], query)) for source in chosen]
+        return _combine(ended, query, scores)
 
     async def close(self) -> None:
         for source in self.all:
@@ -149,7 +149,7 @@ async def _ask(source: Source, guard: Guard, query: Query, k: int) -> tuple[Foun
         outcome,
         round(ms, 2),
         count,
-        attempts * _searches(source, query),
+        attempts * _count_searches(source, query),
         max(0, attempts - 1),
         found.note,
         error,
@@ -171,17 +171,17 @@ def _settles(found: Found) -> bool:
     return bool(found.answers) or found.decided
 
 
-def _outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:
+def _read_outcome(source: Source, task: asyncio.Task[tuple[Found, Report]], query: Query) -> tuple[Found, Report]:
     if task.cancelled():
-        return Found(), Report(source.name, "not needed", searches=_searches(source, query))
+        return Found(), Report(source.name, "not needed", searches=_count_searches(source, query))
     return task.result()
 
 
-def _searches(source: Source, query: Query) -> int:
+def _count_searches(source: Source, query: Query) -> int:
     return int(query.call is not None) if source.kind == "graph" else len(query.texts)
 
 
-def _together(
+def _combine(
     ended: Sequence[tuple[Source, tuple[Found, Report]]], query: Query, scores: Mapping[str, float]
 ) -> Gathered:
     passages: list[list[Passage]] = [[] for _ in query.texts]
@@ -204,16 +204,16 @@ class RuleSelector:
     says is no part of it, nor an answer that repeats a document."""
 
     async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
-        points = rule_points(query)
+        points = score_by_rules(query)
         return {source.name: points.get(source.kind, 0.0) for source in sources}
 
 
-def rule_points(query: Query) -> dict[str, float]:
+def score_by_rules(query: Query) -> dict[str, float]:
     """Points by kind of source."""
-    rules, asked = _rules(), f" {key_of(query.template)} "
+    rules, asked = _load_rules(), f" {fold_label(query.template)} "
     points = dict(rules["operators"][type(query.call).__name__ if query.call else "direct"])
     for cue in rules["cues"]:
-        if any(f" {key_of(word)} " in asked for word in cue["words"]):
+        if any(f" {fold_label(word)} " in asked for word in cue["words"]):
             _add(points, cue["points"])
     return points
 
@@ -224,7 +224,7 @@ def _add(points: dict[str, float], more: Mapping[str, float]) -> None:
 
 
 @cache
-def _rules() -> dict[str, Any]:
+def _load_rules() -> dict[str, Any]:
     return yaml.safe_load(files("serving.knowledge").joinpath("selection.yaml").read_text(encoding="utf-8"))
 
 

@@ -15,7 +15,6 @@ import pyoxigraph as ox
 from pyoxigraph import BlankNode, Literal, NamedNode, QueryResultsFormat, Triple
 
 from revelator.errors import Unavailable
-from serving.knowledge import sparql
 from serving.knowledge.http import HttpEndpoint
 from serving.knowledge.labels import CANDIDATES, Label
 
@@ -48,48 +47,48 @@ class Vocabulary:
 WIKIDATA = Vocabulary(language="en", wikidata_properties=True)
 
 
-def related(
+def select_related(
     heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool, v: Vocabulary, limit: int
 ) -> str:
     """What the relations lead to from any of the heads (`?x`, with `?label`), or, inverse, what leads to them."""
-    body = f"{_steps(heads, relations, inverse)} {_label('?x', v)}"
+    body = f"{_match_steps(heads, relations, inverse)} {_match_label('?x', v)}"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
 def count_related(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
-    """How many nodes `related` would find without its limit, as `?count`."""
-    return f"SELECT (COUNT(DISTINCT ?x) AS ?count) WHERE {{ {_steps(heads, relations, inverse)} }} LIMIT 1"
+    """How many nodes `select_related` would find without its limit, as `?count`."""
+    return f"SELECT (COUNT(DISTINCT ?x) AS ?count) WHERE {{ {_match_steps(heads, relations, inverse)} }} LIMIT 1"
 
 
-def _steps(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
+def _match_steps(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
     """As a path: a second VALUES for the relations makes Oxigraph read whole relations, 20 times slower."""
     start, end = ("?x", "?e") if inverse else ("?e", "?x")
-    return f"VALUES ?e {{ {_list(heads)} }} {start} {_path(relations)} {end} ."
+    return f"VALUES ?e {{ {_join_nodes(heads)} }} {start} {_join_path(relations)} {end} ."
 
 
-def relations_between(heads: Sequence[NamedNode], tails: Sequence[NamedNode], limit: int) -> str:
+def select_relations_between(heads: Sequence[NamedNode], tails: Sequence[NamedNode], limit: int) -> str:
     """The predicates `?p` that stand between a head and a tail, either way round."""
-    ends = f"VALUES ?e {{ {_list(heads)} }} VALUES ?x {{ {_list(tails)} }}"
+    ends = f"VALUES ?e {{ {_join_nodes(heads)} }} VALUES ?x {{ {_join_nodes(tails)} }}"
     return f"SELECT DISTINCT ?p WHERE {{ {ends} {{ ?e ?p ?x }} UNION {{ ?x ?p ?e }} }} LIMIT {int(limit)}"
 
 
-def facts(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+def select_facts(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
     """Everything one step from each head `?e`: `?p`, `?x` with `?label`, and `?inverse` for what points at it."""
     ways = "{ ?e ?p ?x . BIND(false AS ?inverse) } UNION { ?x ?p ?e . BIND(true AS ?inverse) }"
-    body = f"VALUES ?e {{ {_list(heads)} }} {ways} FILTER(?p != {v.label}) {_label('?x', v)}"
+    body = f"VALUES ?e {{ {_join_nodes(heads)} }} {ways} FILTER(?p != {v.label}) {_match_label('?x', v)}"
     return f"SELECT ?e ?p ?x ?label ?inverse WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def entities_named(name: str, v: Vocabulary, limit: int) -> str:
+def select_entities(name: str, v: Vocabulary, limit: int) -> str:
     """The nodes `?x` that have the name as label or alias, with their `?label`."""
-    named = _path([v.label, *v.aliases])
-    body = f"?x {named} {v.literal(name)} . {_label('?x', v)} FILTER(isIRI(?x))"
+    named = _join_path([v.label, *v.aliases])
+    body = f"?x {named} {v.literal(name)} . {_match_label('?x', v)} FILTER(isIRI(?x))"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def relations_named(name: str, v: Vocabulary, limit: int) -> str:
+def select_relations(name: str, v: Vocabulary, limit: int) -> str:
     """The predicates `?x` that have the name as label or alias."""
-    named = _path([v.label, *v.aliases])
+    named = _join_path([v.label, *v.aliases])
     if v.wikidata_properties:
         body = f"?property {named} {v.literal(name)} ; {DIRECT_CLAIM} ?x ."
     else:
@@ -97,42 +96,46 @@ def relations_named(name: str, v: Vocabulary, limit: int) -> str:
     return f"SELECT DISTINCT ?x WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def labels_of(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+def select_labels(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
     """The `?label` of each node `?x`; of a predicate of Wikidata's, that of its property."""
-    labelled = f"?property {DIRECT_CLAIM} ?x . {_label('?property', v)}" if v.wikidata_properties else _label("?x", v)
-    body = f"VALUES ?x {{ {_list(nodes)} }} {labelled} FILTER(BOUND(?label))"
+    labelled = (
+        f"?property {DIRECT_CLAIM} ?x . {_match_label('?property', v)}"
+        if v.wikidata_properties
+        else _match_label("?x", v)
+    )
+    body = f"VALUES ?x {{ {_join_nodes(nodes)} }} {labelled} FILTER(BOUND(?label))"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def shown(row: Row) -> str:
+def show_row(row: Row) -> str:
     """What `?x` of a row is called: its label, or else the text of the term itself."""
-    return text_of(row["label"] if "label" in row else row["x"])
+    return show_term(row["label"] if "label" in row else row["x"])
 
 
-def text_of(term: Term) -> str:
+def show_term(term: Term) -> str:
     """A term as an answer shows it: a literal's value (a midnight dateTime is a date), an IRI's last part."""
     if isinstance(term, Literal):
         if term.datatype.value == XSD + "dateTime":
             return term.value.removesuffix("T00:00:00Z").lstrip("+")
         return term.value
     if isinstance(term, NamedNode):
-        return local_name(term.value)
+        return find_local_name(term.value)
     return str(term)
 
 
-def local_name(iri: str) -> str:
+def find_local_name(iri: str) -> str:
     return iri.rstrip("/#").rpartition("#")[2].rpartition("/")[2].rpartition(":")[2] or iri
 
 
-def _list(nodes: Sequence[NamedNode]) -> str:
+def _join_nodes(nodes: Sequence[NamedNode]) -> str:
     return " ".join(map(str, nodes))
 
 
-def _path(predicates: Sequence[NamedNode]) -> str:
+def _join_path(predicates: Sequence[NamedNode]) -> str:
     return "(" + "|".join(map(str, predicates)) + ")"
 
 
-def _label(variable: str, v: Vocabulary) -> str:
+def _match_label(variable: str, v: Vocabulary) -> str:
     languages = ", ".join(str(Literal(tag)) for tag in dict.fromkeys(["", v.language]))
     return f"OPTIONAL {{ {variable} {v.label} ?label . FILTER(LANG(?label) IN ({languages})) }}"
 
@@ -149,14 +152,14 @@ class SparqlEndpoint:
         self._known: dict[str, list[Row]] = {}
 
     async def entities(self, name: str) -> list[Label]:
-        rows = await self._named(sparql.entities_named(name, self.vocabulary, CANDIDATES))
-        found = {r["x"].value: Label(r["x"].value, sparql.shown(r)) for r in _nodes(rows)}
+        rows = await self._named(select_entities(name, self.vocabulary, CANDIDATES))
+        found = {r["x"].value: Label(r["x"].value, show_row(r)) for r in _keep_nodes(rows)}
         exact = [label for label in found.values() if label.text == name]
         return exact or list(found.values())
 
     async def relations(self, phrase: str) -> list[Label]:
-        rows = await self._named(sparql.relations_named(phrase, self.vocabulary, CANDIDATES))
-        return [Label(row["x"].value, phrase, "relation") for row in _nodes(rows)]
+        rows = await self._named(select_relations(phrase, self.vocabulary, CANDIDATES))
+        return [Label(row["x"].value, phrase, "relation") for row in _keep_nodes(rows)]
 
     async def select(self, query: str) -> list[Row]:
         """The rows of a SELECT. Raises Unavailable (also for a reply that is no result) and DeadlineExceeded."""
@@ -179,5 +182,5 @@ class SparqlEndpoint:
         return self._known[query]
 
 
-def _nodes(rows: list[Row]) -> list[Row]:
+def _keep_nodes(rows: list[Row]) -> list[Row]:
     return [row for row in rows if isinstance(row.get("x"), NamedNode)]

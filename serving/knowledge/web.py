@@ -54,41 +54,46 @@ class SearchApi:
     posts: bool = False
 
 
-def _hits(rows: Any, url: str, title: str, *snippets: str) -> Iterator[Result]:
+def _read_hits(rows: Any, url: str, title: str, *snippets: str) -> Iterator[Result]:
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, dict):
-            said = " ".join(text for name in snippets for text in _texts(row.get(name)))
-            yield Result(" ".join(_texts(row.get(url))), " ".join(_texts(row.get(title))), said)
+            said = " ".join(text for name in snippets for text in _list_texts(row.get(name)))
+            yield Result(" ".join(_list_texts(row.get(url))), " ".join(_list_texts(row.get(title))), said)
 
 
-def _texts(value: Any) -> list[str]:
+def _list_texts(value: Any) -> list[str]:
     if isinstance(value, list):
         return [text for text in value if isinstance(text, str)]
     return [value] if isinstance(value, str) else []
 
 
-def _serper(reply: Any) -> Iterable[Result]:
-    answer = _hits([reply.get("answerBox")], "link", "title", "answer", "snippet")
-    return chain(answer, _hits(reply.get("organic"), "link", "title", "snippet"))
+def _read_serper(reply: Any) -> Iterable[Result]:
+    answer = _read_hits([reply.get("answerBox")], "link", "title", "answer", "snippet")
+    return chain(answer, _read_hits(reply.get("organic"), "link", "title", "snippet"))
+
+
+def _read_brave(reply: Any) -> Iterable[Result]:
+    results = (reply.get("web") or {}).get("results")
+    return _read_hits(results, "url", "title", "description", "extra_snippets")
 
 
 APIS: dict[str, SearchApi] = {
     "searxng": SearchApi(
         None,
         lambda query, k: {"q": query, "format": "json"},
-        lambda reply: _hits(reply.get("results"), "url", "title", "content"),
+        lambda reply: _read_hits(reply.get("results"), "url", "title", "content"),
     ),
     "brave": SearchApi(
         "https://api.search.brave.com/res/v1/web/search",
         lambda query, k: {"q": query, "count": str(k), "text_decorations": "false"},
-        lambda reply: _hits((reply.get("web") or {}).get("results"), "url", "title", "description", "extra_snippets"),
+        _read_brave,
         key_header="X-Subscription-Token",
         key_variable="BRAVE_API_KEY",
     ),
     "serper": SearchApi(
         "https://google.serper.dev/search",
         lambda query, k: {"q": query, "num": k},
-        _serper,
+        _read_serper,
         key_header="X-API-KEY",
         key_variable="SERPER_API_KEY",
         posts=True,
@@ -114,7 +119,7 @@ class WebSource:
             raise ConfigError(
                 f"{api} has no address of its own", where="url", hint="give your instance's /search address"
             )
-        self._http = HttpEndpoint(address, timeout=timeout, **_key(self.api))
+        self._http = HttpEndpoint(address, timeout=timeout, **_read_key(self.api))
 
     async def find(self, query: Query, k: int) -> Found:
         found = await asyncio.gather(*(self._search(text[:QUERY_CHARACTERS], k) for text in query.texts))
@@ -155,7 +160,7 @@ def clean(text: str) -> str:
     return " ".join("".join(c for c in kept if unicodedata.category(c) not in ("Cf", "Cs", "Co")).split())
 
 
-def _key(api: SearchApi) -> Mapping[str, Any]:
+def _read_key(api: SearchApi) -> Mapping[str, Any]:
     if not api.key_variable:
         return {}
     key = check_key(os.environ.get(api.key_variable, ""), api.key_variable)

@@ -12,20 +12,19 @@ releases it if this process dies.
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections import defaultdict
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from revelator import files
-from revelator.errors import ArtifactError
-from revelator.files import sha256_text
+from revelator.errors import ArtifactError, ConfigError
+from revelator.files import sha256_text, try_lock
 
 RELEASE_FILE = "release.json"
 TRAFFIC = ".traffic"
@@ -135,7 +134,7 @@ class Traffic:
         self._seen: tuple[int, int] | None = None
         self._release: Release | None = None
         self._counts: dict[str, int] = defaultdict(int)
-        self._locks: dict[str, IO[str]] = {}
+        self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
     def question(self, request: str) -> Iterator[Choice]:
@@ -173,18 +172,15 @@ class Traffic:
     def _enter(self, version: str) -> None:
         self._counts[version] += 1
         if self._counts[version] == 1:
-            with suppress(OSError):  # a full disk: then a switch does not wait for these questions
-                self._locks[version] = traffic_lock(self._home, version).open("w")
-                fcntl.flock(self._locks[version], fcntl.LOCK_SH)
+            with suppress(ConfigError):  # a full disk: then a switch does not wait for these questions
+                self._locks[version].enter_context(try_lock(traffic_lock_file(self._home, version), shared=True))
 
     def _leave(self, version: str) -> None:
         self._counts[version] -= 1
-        if self._counts[version] == 0 and version in self._locks:
+        if self._counts[version] == 0:
             self._locks.pop(version).close()
 
 
-def traffic_lock(home: Path, version: str) -> Path:
+def traffic_lock_file(home: Path, version: str) -> Path:
     """The file that is locked while questions are under way with `version`."""
-    folder = home / TRAFFIC
-    folder.mkdir(exist_ok=True)
-    return folder / version
+    return home / TRAFFIC / version

@@ -2,17 +2,17 @@
 
 from serving.retrieval.build import build_index
 from serving.retrieval.index import Index, LocalRetriever
-from serving.retrieval.index_folder import IndexSettings, read_manifest
+from serving.retrieval.index_folder import INDEX, IndexSettings
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
 
 __all__ = [
     "ASKING_WORDS",
+    "INDEX",
     "STOP_WORDS",
     "Index",
     "IndexSettings",
     "LocalRetriever",
     "build_index",
     "query_terms",
-    "read_manifest",
     "terms",
 ]

@@ -12,7 +12,6 @@ most). `hnsw` is the exception: its graph is made in memory, with all vectors; o
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
@@ -24,13 +23,13 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress, TaskID
 
-from revelator.errors import ArtifactError, DataError
-from revelator.files import sha256_file, sha256_folder, staged_folder, work_folder, write_json
+from revelator.errors import DataError
+from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import corpus_size, read_corpus
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.index_folder import FORMAT, FORMATS, IndexSettings, PassageWriter, Shard, write_shard
+from serving.retrieval.index_folder import INDEX, IndexSettings, PassageWriter, Shard, write_shard
 from serving.retrieval.words import detokenize, hash_of
 
 SHARD = 20_000  # passages
@@ -52,14 +51,13 @@ def build_index(
     DataError for a broken line, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is
     not an index, and when the model cannot be read; ConfigError while another process builds there.
     """
-    version = _version(out)
-    if out.exists() and not version:  # sets and worlds have a manifest.json too
-        raise ArtifactError("exists and is not an index", where=str(out), hint="name a new folder")
+    replaced = INDEX.check_place(out)
+    version = 1 + (int(replaced.get("version", 1)) if replaced else 0)
     progress = progress or Progress(disable=True)
     count = _survey(corpora, progress)
     encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
     described = [{"name": path.name, "sha256": sha256_file(path)} for path in corpora]
-    plan: dict[str, Any] = {"format": FORMAT, "count": count, "corpora": described, "settings": asdict(settings)}
+    plan: dict[str, Any] = {"format": INDEX.format, "count": count, "corpora": described, "settings": asdict(settings)}
     if encoder:
         plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
@@ -67,21 +65,7 @@ def build_index(
         shards = _write_shards(work, corpora, count, size, settings, encoder, progress)
         with staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)
-            files = sha256_folder(stage)
-            sizes = {path.name: path.stat().st_size for path in sorted(stage.iterdir())}
-            manifest = plan | more | {"version": version + 1, "files": files, "sizes": sizes}
-            write_json(stage / "manifest.json", manifest)
-    return manifest
-
-
-def _version(out: Path) -> int:
-    """The version of the index that stands at `out`, of this format or an earlier one; 0 if there is none."""
-    try:
-        manifest = json.loads((out / "manifest.json").read_bytes())
-        form = str(manifest["format"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-    return int(manifest.get("version", 1)) if form.startswith(FORMATS) else 0
+            return INDEX.write_manifest(stage, plan | more | {"version": version})
 
 
 def _survey(corpora: Sequence[Path], progress: Progress) -> int:

@@ -22,7 +22,7 @@ from serving.batching import Batcher
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, best_places
 from serving.retrieval.encoder import BATCH, Encoder
-from serving.retrieval.index_folder import Fusion, IndexSettings, PassageStore, read_manifest
+from serving.retrieval.index_folder import INDEX, Fusion, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
@@ -67,7 +67,7 @@ class Index:
     @classmethod
     def open(cls, folder: Path) -> Index:
         """Opens a folder that `build_index` made. ArtifactError names the file that is missing or has another size."""
-        manifest = read_manifest(folder)
+        manifest = INDEX.read_manifest(folder)
         try:
             return cls(folder, manifest)
         except (OSError, ValueError, KeyError, RuntimeError) as error:  # FAISS raises RuntimeError

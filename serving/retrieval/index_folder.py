@@ -17,18 +17,23 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from revelator.errors import ArtifactError, ConfigError
-from revelator.files import sha256_file, write_bytes
+from revelator.files import write_bytes
 from revelator.trace import Passage
+from serving.built_folder import FolderKind
 from serving.retrieval.words import terms
 
-FORMAT = "revelator-index-2"
-FORMATS = ("revelator-index-", "revelator-bm25-")  # what a build may replace
+INDEX = FolderKind(
+    "an index",
+    "revelator-index-2",
+    ("revelator-index-", "revelator-bm25-"),
+    "revelator index build CORPUS --out DIR",
+)
 Kind = Literal["bm25", "dense", "hybrid"]
 Faiss = Literal["flat", "ivf", "hnsw", "pq"]
 Fusion = Literal["rrf", "convex"]
@@ -70,28 +75,6 @@ class IndexSettings:
     @property
     def sparse(self) -> bool:
         return self.kind != "dense"
-
-
-def read_manifest(folder: Path, *, verify: bool = False) -> dict[str, Any]:
-    """Reads the manifest of an index folder and checks every file's size; with `verify`, its digest too."""
-    hint = "build it with `revelator index build CORPUS --out DIR`"
-    path = folder / "manifest.json"
-    if not path.is_file():
-        raise ArtifactError("not an index: manifest.json is missing", where=str(folder), hint=hint)
-    try:
-        manifest = json.loads(path.read_bytes())
-        form, sizes, digests = manifest["format"], manifest["sizes"], manifest["files"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ArtifactError("not the manifest of an index", where=str(path), hint=hint) from error
-    if form != FORMAT:
-        raise ArtifactError(f"format {form!r}, and this version reads {FORMAT!r}", where=str(path), hint=hint)
-    for name, size in sizes.items():
-        file = folder / name
-        if not file.is_file() or file.stat().st_size != size:
-            raise ArtifactError("missing or of another size than when it was built", where=str(file), hint=hint)
-        if verify and sha256_file(file) != digests[name]:
-            raise ArtifactError("has changed since it was built", where=str(file), hint=hint)
-    return manifest
 
 
 def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.ndarray:

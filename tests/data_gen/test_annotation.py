@@ -17,7 +17,9 @@ def chain(*references: tuple[int, ...]) -> list[GoldStep]:
     """Steps that refer to earlier ones (from 1), each with an answer of its own."""
     nouns = ("river", "county", "director", "award", "school", "year")
     return [
-        GoldStep(f"answer {i}", text=f"Which {nouns[i]} is {' and '.join(f'#{r}' for r in used) or f'thing {i}'} of?")
+        GoldStep(
+            f"Which {nouns[i]} is {' and '.join(f'#{r}' for r in used) or f'thing {i}'} of?", answers=(f"answer {i}",)
+        )
         for i, used in enumerate(references)
     ]
 
@@ -67,15 +69,15 @@ def test_a_plan_checks_and_binds_each_placeholder_to_the_step_it_was_made_from(
     expression = parse(planned.expression)
     assert not check(expression)
     for leaf, sources, step in zip(leaves(expression), bind(expression).sources, planned.steps, strict=True):
-        filled = re.sub(r"\{([^}]*)\}", lambda m: planned.steps[sources[m[1]]].answer, leaf.text)  # noqa: B023
+        filled = re.sub(r"\{([^}]*)\}", lambda m: planned.steps[sources[m[1]]].answers[0], leaf.text)  # noqa: B023
         assert filled == step.question
 
 
 def test_parts_that_ask_alike_reach_the_right_places() -> None:
     steps = [
-        GoldStep("Yang", subject="Coach", relation="headquarters location"),
-        GoldStep("Nan", subject="Solar", relation="headquarters location"),
-        GoldStep("9 years", text="How long was #2 the capital of #1 ?"),
+        GoldStep(subject="Coach", relation="headquarters location", answers=("Yang",)),
+        GoldStep(subject="Solar", relation="headquarters location", answers=("Nan",)),
+        GoldStep("How long was #2 the capital of #1 ?", answers=("9 years",)),
     ]
     planned = plan("How long was the city of Solar the capital of the city of Coach?", steps, "seed")
     assert planned.steps[-1].question == "How long was Nan the capital of Yang?"

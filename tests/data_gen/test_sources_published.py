@@ -20,9 +20,9 @@ from hypothesis import strategies as st
 from data_gen.annotate.validation import find_fault
 from data_gen.build import build
 from data_gen.config import Format, SetConfig
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import Outcome, Refused, Skipped
+from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from tests.data_gen.published import ROWS, VALUES, places, put
 from tests.loopback import serving
@@ -105,7 +105,7 @@ def test_single_step_questions_are_their_own_plan_and_step(
 ) -> None:
     question = one(format, write("rows.jsonl", rows))
     assert (question.route, question.expression, question.answers) == ("single", "who leads orn", answers)
-    assert [(step.question, step.answer) for step in question.steps] == [("who leads orn", answers[0])]
+    assert [(step.question, step.answers) for step in question.steps] == [("who leads orn", answers[:1])]
 
 
 def test_a_question_that_looks_like_a_plan_is_quoted(write) -> None:
@@ -128,7 +128,7 @@ def test_a_row_of_squad_that_cannot_be_read_is_refused_and_the_others_are_kept(w
     article = json.loads(json.dumps(ROWS["squad"]))
     article["paragraphs"][0]["qas"][0]["answers"] = []
     refused, kept = READERS["squad"](write("s.json", [article]))
-    assert isinstance(refused, Refused) and "'answers' must be a text or a list of texts" in refused.reason
+    assert isinstance(refused, RefusedRow) and "'answers' must be a text or a list of texts" in refused.reason
     assert kept.id == "squad:s2"
 
 
@@ -160,7 +160,7 @@ def test_break_gives_a_plan_without_steps_and_one_leaf_is_a_single_question(writ
     assert plan.expression == "What are the towns of orn? * Which of {towns} have a mill by the river?"
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
     assert (alone.route, alone.expression) == ("single", single["question_text"])
-    assert left == Skipped("NLVR2_dev_1", "a statement about two pictures, no question")
+    assert left == SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question")
 
 
 def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:
@@ -201,12 +201,12 @@ def test_strategyqa_gives_the_written_decomposition_as_a_plan(write) -> None:
 def test_fanoutqa_gives_a_producer_and_a_consumer_for_each_of_its_values(write) -> None:
     question = one("fanoutqa", write("f.json", [ROWS["fanoutqa"]]))
     assert question.expression == ("Who made the Plover? * Who are the founders of {maker}? * How old is {founder}?")
-    assert [(step.question, step.answer, step.title) for step in question.steps] == [
-        ("Who made the Plover?", "Morrow Works", "Plover"),
-        ("Who are the founders of Morrow Works?", "Ada Quill; Bo Sedge", "Morrow Works"),
-        ("How old is Ada Quill?", "61", "Ada Quill"),
-        ("How old is Bo Sedge?", "58", ""),
-    ]
+    assert question.steps == (
+        AnnotatedStep("Who made the Plover?", ("Morrow Works",), "Plover"),
+        AnnotatedStep("Who are the founders of Morrow Works?", ("Ada Quill", "Bo Sedge"), "Morrow Works"),
+        AnnotatedStep("How old is Ada Quill?", ("61",), "Ada Quill"),
+        AnnotatedStep("How old is Bo Sedge?", ("58",)),
+    )
     assert question.answers == ("61", "58") and find_fault(question, 0.5) is None
 
 
@@ -214,7 +214,7 @@ def test_questions_about_members_that_the_whole_question_does_not_name_give_no_p
     row = json.loads(json.dumps(ROWS["fanoutqa"]))
     row["decomposition"][1]["decomposition"][0]["answer"] = "Ada Quill, Bo Sedge"
     [skipped] = READERS["fanoutqa"](write("f.json", [row]))
-    assert skipped == Skipped("f1", "a step names what only an earlier answer tells")
+    assert skipped == SkippedRow("f1", "a step names what only an earlier answer tells")
 
 
 def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Pa
         csv.writer(file).writerows([("question", "answer"), ("Who leads\nOrn?", "Una"), ("Who?",), ("Why?", "")])
     good, short, empty = READERS["pairs"](path)
     assert isinstance(good, AnnotatedQuestion) and good.question == "Who leads Orn?" and good.answers == ("Una",)
-    assert short == Refused(str(path), 4, "the header has 2 columns, the row 1")
-    assert isinstance(empty, Refused) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
+    assert short == RefusedRow(str(path), 4, "the header has 2 columns, the row 1")
+    assert isinstance(empty, RefusedRow) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
 
 
 def test_lines_arrays_csv_parquet_gzip_and_folders_read_the_same(write, tmp_path: Path) -> None:

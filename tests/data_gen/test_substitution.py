@@ -23,8 +23,8 @@ QUESTION = AnnotatedQuestion(
     route="complex",
     expression="Who distributed Tin Comet in Orn? * Who founded {company}?",
     steps=(
-        AnnotatedStep("Who distributed Tin Comet in Orn?", "Harrow Pictures"),
-        AnnotatedStep("Who founded Harrow Pictures?", "Ada"),
+        AnnotatedStep("Who distributed Tin Comet in Orn?", ("Harrow Pictures",)),
+        AnnotatedStep("Who founded Harrow Pictures?", ("Ada",)),
     ),
     answers=("Ada",),
     entities=("Tin Comet",),

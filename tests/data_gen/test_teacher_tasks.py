@@ -13,9 +13,9 @@ import yaml
 from click.testing import CliRunner
 
 from data_gen.annotate.validation import find_fault
-from data_gen.questions import AnnotatedQuestion
+from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.rows import read_world
-from data_gen.teacher.chats import Prompts, last_line
+from data_gen.teacher.chats import Prompts, read_last_line
 from data_gen.teacher.config import CompoundConfig, TeachConfig
 from revelator.cli import revelator
 from revelator.config import read_config
@@ -82,7 +82,7 @@ PLAIN = {
     "translate_bnf": lambda data, body: "Who distributed Tin Comet? * Who founded {distributor}?",
     "decompose": lambda data, body: '["When was Tin Comet shown?", "Who wrote Tin Comet?"]',
     "relevance": lambda data, body: "No." if data["title"] == "Quill" else "Yes.",
-    "answer": lambda data, body: ANSWERS.get(data["question"], "unknown"),
+    "answer": lambda data, body: json.dumps([ANSWERS[data["question"]]] if data["question"] in ANSWERS else []),
 }
 
 
@@ -90,10 +90,10 @@ def test_with_a_plan_the_steps_are_its_questions_answered_from_the_passages(serv
     Teacher(server, PLAIN)
     taught(server, tmp_path, [row(WHO, "Ada Quill")])
     [question] = annotated(tmp_path)
-    assert [(s.question, s.answer, s.title) for s in question.steps] == [
-        ("Who distributed Tin Comet?", "Harrow Pictures", "Tin Comet"),
-        ("Who founded Harrow Pictures?", "Ada Quill", "Harrow Pictures"),
-    ]
+    assert question.steps == (
+        AnnotatedStep("Who distributed Tin Comet?", ("Harrow Pictures",), "Tin Comet"),
+        AnnotatedStep("Who founded Harrow Pictures?", ("Ada Quill",), "Harrow Pictures"),
+    )
     assert {p.title for p in question.passages if p.relevant} == {"Tin Comet", "Harrow Pictures"}
     assert find_fault(question, 0.5) is None
     assert {r.task for r in records(tmp_path)} == {"route", "translate_bnf", "refine", "end", "relevance"}
@@ -165,7 +165,7 @@ def test_each_prompt_shows_examples_of_the_world_in_its_own_form() -> None:
     for name in PROMPTS:
         chat = prompts.chat(name, {"question": "x"})
         outputs = [message["content"] for message in chat if message["role"] == "assistant"]
-        assert len(outputs) == 4 and all(last_line(output) == output for output in outputs), name
+        assert len(outputs) == 4 and all(read_last_line(output) == output for output in outputs), name
         for output in outputs if name in TASKS else ():
             TASKS[name].parse(output)
         assert chat == Prompts(4, 13).chat(name, {"question": "x"})
@@ -223,7 +223,7 @@ def test_compound_questions_come_in_any_size_and_no_two_splits_share_a_title(
     for question in made:
         assert find_fault(question, 0.5) is None
         assert all(question.entities[0] in part for part in question.parts)
-        assert all(step.answer in question.passages[0].text for step in question.steps)
+        assert all(step.answers[0] in question.passages[0].text for step in question.steps)
         assert not any("owns" in part or "old" in part for part in question.parts)
     assert {len(question.parts) for question in made} == {2, 3, 4}
     decomposed = [r for r in records(tmp_path) if r.task == "decompose"]

@@ -20,7 +20,10 @@ from revelator.trace import Trace
 from tests.serving.executor.world import Toy
 
 PLAN = "Who wrote Belt? * Where was {writer} born?"
-STEPS = (AnnotatedStep("Who wrote Belt?", "Ana", "title 1"), AnnotatedStep("Where was Ana born?", "Lima", "title 9"))
+STEPS = (
+    AnnotatedStep("Who wrote Belt?", ("Ana",), "title 1"),
+    AnnotatedStep("Where was Ana born?", ("Lima",), "title 9"),
+)
 GOLD = AnnotatedQuestion(
     "q", "own", "", "", "Where was the writer of Belt born?", "complex", PLAN, steps=STEPS, answers=("Lima",)
 )

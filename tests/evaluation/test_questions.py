@@ -15,7 +15,7 @@ from revelator.files import sha256_text
 
 
 def question(number: int, route: str, expression: str = "", steps: int = 1, split: str = "test") -> AnnotatedQuestion:
-    asked = tuple(AnnotatedStep(f"Step {i}?", "Arno") for i in range(steps))
+    asked = tuple(AnnotatedStep(f"Step {i}?", ("Arno",)) for i in range(steps))
     return AnnotatedQuestion(
         f"q{number}", "world", "CC0-1.0", split, f"Question {number}?", route, expression, steps=asked
     )

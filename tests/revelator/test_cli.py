@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 
@@ -20,6 +21,16 @@ def test_the_help_of_a_group_says_which_question_each_command_answers(group: str
     assert isinstance(entry, Group) and entry.about in shown
     for name, command in entry.commands.items():
         assert f"{name} {command.about}" in shown
+
+
+@pytest.mark.parametrize("group", [*GROUPS, "data self-train", "eval cost"])
+def test_the_help_of_a_group_shows_an_example_whose_command_has_its_options(group: str) -> None:
+    shown = CliRunner().invoke(revelator, [*group.split(), "--help"], prog_name="revelator").output
+    example = shown.rpartition("Example:\n")[2].strip()
+    words = shlex.split(example)
+    assert words[: len(group.split()) + 1] == ["revelator", *group.split()]
+    help_text = CliRunner().invoke(revelator, [*words[1 : len(group.split()) + 2], "--help"]).output
+    assert help_text.startswith("Usage:") and all(word in help_text for word in words if word.startswith("--"))
 
 
 def test_the_help_of_a_group_imports_none_of_its_commands() -> None:

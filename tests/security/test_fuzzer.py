@@ -45,7 +45,7 @@ GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  
 PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
 PARTS = 4  # of the attack: memory is read after each
 GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory: a tenth of the first half's most, or what an allocator rounds to
-SLACK = 512 << 20  # what Triton's allocator keeps for a while of some requests: 110, 196, 597, 221 MB were seen in turn
+SLACK = 128 << 20  # what glibc keeps of Triton's requests; it grows ever slower: 126, 156, 169, 183 MB in 12,000
 STATES = "revelator_in_flight"
 
 

@@ -28,20 +28,28 @@ from revelator.plans.art import substitute as substitute_tree
 from revelator.plans.art import substituted_size as tree_size
 from revelator.plans.bnf import substituted_size
 from revelator.trace import Node, Passage, Trace
-from serving.executor.choices import Answered, Choice, choose
+from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.models.direct.arithmetic import evaluated
-from serving.triton.inside.options import REUSED_ANSWERS, REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
+from serving.pauses import write_json
+from serving.triton.inside.options import (
+    REUSED_ANSWERS,
+    REUSED_CHARACTERS,
+    REUSED_NODES,
+    REUSED_VALUES,
+    read_options,
+    read_trace,
+)
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9_000)
 
 
-def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> Answered:
+def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> EndedCall:
     node = Node(f"{producer}.{call}", "atomic", "?")
-    return Answered(node, Choice(picked=picked), tuple(f"{producer}-{call}-{n}" for n in range(answers)))
+    return EndedCall(node, Choice(picked=picked), tuple(f"{producer}-{call}-{n}" for n in range(answers)))
 
 
 # --- products of answers ---
@@ -91,9 +99,9 @@ def test_a_search_that_finds_nothing_in_its_steps_is_given_up_and_says_so() -> N
 
 
 @st.composite
-def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[Answered]]:
+def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[EndedCall]]:
     """Up to four producers, whose calls were asked with values of leaf 9 and of the producers before them."""
-    outcomes: dict[int, list[Answered]] = {}
+    outcomes: dict[int, list[EndedCall]] = {}
     for producer in range(draw(st.integers(1, 4))):
         behind = draw(st.sets(st.sampled_from([9, *outcomes]), max_size=2))
         outcomes[producer] = [
@@ -109,7 +117,7 @@ def outcomes_of_plans(draw: st.DrawFn) -> dict[int, list[Answered]]:
 
 
 @given(outcomes_of_plans())
-def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes: dict[int, list[Answered]]) -> None:
+def test_choices_are_those_of_the_whole_product_that_agree_in_its_order(outcomes: dict[int, list[EndedCall]]) -> None:
     each = [
         [
             ({**one.choice.picked, i: (one.node.id, number)}, answer)
@@ -188,6 +196,7 @@ def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
         {"answers": ["a" * REUSED_CHARACTERS]},
         {"documents": [Passage("1", "t", "a" * REUSED_CHARACTERS)]},
         {"detail": {"sources": ["a" * REUSED_CHARACTERS]}},
+        {"detail": {"sources": [0] * REUSED_VALUES}},
     ],
 )
 async def test_a_node_that_is_too_large_is_asked_again(large: dict[str, Any]) -> None:
@@ -396,6 +405,24 @@ async def test_no_list_of_a_graph_keeps_the_event_loop_for_long() -> None:
     with busy(seconds):
         await asyncio.create_task(run_tree(run, tree))
     assert [len(node.answers) for node in run.recorder.nodes()][1:] == [6_000, 0]
+    assert max(seconds) < 0.05
+
+
+@pytest.mark.parametrize("values", [REUSED_VALUES - 50, 160_000])
+async def test_no_earlier_trace_keeps_the_event_loop_of_a_stream_for_long(values: int) -> None:
+    """Each leaf that asks what a node of the earlier trace asked sends an event with all that the node holds."""
+    node = Node("1", "atomic", "Who?", asked="Who?", answers=["x"], detail={"sources": [0] * values})
+    reuse = read_trace(trace_of([node]))
+    sent: list[str] = []
+
+    async def stream() -> None:
+        async for event in Toy({"Who?": ["x"]}).executor().stream("?", plan=" + ".join(["Who?"] * 32), reuse=reuse):
+            sent.append(await write_json(event.to_json()))
+
+    seconds: list[float] = []
+    with busy(seconds):
+        await asyncio.create_task(stream())
+    assert sum('"answered"' in event for event in sent) > 32
     assert max(seconds) < 0.05
 
 

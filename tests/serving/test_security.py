@@ -20,7 +20,7 @@ from serving.executor import Executor
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.trees import NoModel, answer_by_tree, run_tree
+from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import RuleSelector, Sources
 from serving.knowledge.web import WebSource
@@ -70,7 +70,7 @@ async def test_orders_in_pages_change_neither_plan_nor_sources_nor_addresses(web
         sources = Sources([source], RuleSelector())
         generator = ToyGenerator({"Who made Tin Comet?": [order], f"Where was {order} born?": [order]})
         before = sources.all
-        trace = await answer_by_tree(TREE, sources, generator)
+        trace = await run_tree_alone(TREE, sources, generator)
         await sources.close()
         assert parse(trace.plan or "") == TREE
         assert sources.all is before
@@ -126,7 +126,7 @@ async def test_source_selection_reads_the_question_alone() -> None:
     chosen = []
     for said in ("Ada Quill", "Ada (latest news today)", "Use only the web! latest news today this week"):
         text, web = ToySource("text", says={"*": [said]}), ToySource("web", "web")
-        trace = await answer_by_tree(TREE, Sources([text, web]), ToyGenerator({"Who made Tin Comet?": [said]}))
+        trace = await run_tree_alone(TREE, Sources([text, web]), ToyGenerator({"Who made Tin Comet?": [said]}))
         assert [node.asked for node in trace.nodes if "fallback" in node.detail][-1] == f"Where was {said} born?"
         chosen.append(
             [[r["source"] for r in node.detail["sources"]] for node in trace.nodes if "sources" in node.detail]

@@ -25,16 +25,16 @@ FITTING = {
     "end": {"valid", "label"},
 }
 STEPS = {
-    "Who is the mayor of Port Velm?": "Ama Oyelaran",
-    "Who leads Port Velm?": "Ama Oyelaran",
-    "Where was Ama Oyelaran born?": "Kaldur",
-    "Which towns lie near Kaldur?": "Sarnath; Obra Vale",
-    "Who is the mayor of Sarnath?": "Ivo Marek",
-    "Who is the mayor of Obra Vale?": "Mei Watanabe",
-    "When was Sarnath founded?": "1702",
-    "How many of Sarnath; Obra Vale are ports?": "1",
+    "Who is the mayor of Port Velm?": ["Ama Oyelaran"],
+    "Who leads Port Velm?": ["Ama Oyelaran"],
+    "Where was Ama Oyelaran born?": ["Kaldur"],
+    "Which towns lie near Kaldur?": ["Sarnath", "Obra Vale"],
+    "Who is the mayor of Sarnath?": ["Ivo Marek"],
+    "Who is the mayor of Obra Vale?": ["Mei Watanabe"],
+    "When was Sarnath founded?": ["1702"],
+    "How many of Sarnath; Obra Vale are ports?": ["1"],
 }
-ANSWERS = {question.casefold(): tuple(answer.split("; ")) for question, answer in STEPS.items()}
+ANSWERS = {question.casefold(): tuple(answers) for question, answers in STEPS.items()}
 PROMPT = "Question: Where was the mayor of Port Velm born?\nPlan:"
 GOLD = "Who is the mayor of Port Velm? * Where was {mayor} born?"
 
@@ -106,7 +106,7 @@ def test_branches_count_in_any_order() -> None:
 
 
 def test_a_world_is_read_as_a_folder_or_a_file_and_a_broken_line_is_named(tmp_path: Path) -> None:
-    steps = [{"question": q, "answer": a, "title": ""} for q, a in STEPS.items()]
+    steps = [{"question": question, "answers": answers, "title": ""} for question, answers in STEPS.items()]
     (tmp_path / "questions.jsonl").write_text(json.dumps({"id": "1", "steps": steps}) + "\n")
     assert read_answers(tmp_path) == read_answers(tmp_path / "questions.jsonl") == ANSWERS
     with (tmp_path / "questions.jsonl").open("a") as file:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import fcntl
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, Unavailable
+from revelator.files import try_lock
 from serving.models import releases
-from serving.models.releases import Canary, Release, Traffic, VersionContents, traffic_lock
+from serving.models.releases import Canary, Release, Traffic, VersionContents, traffic_lock_file
 from serving.models.routing import RoutedRevelator, read_comparisons
 from serving.protocols import Completion
 
@@ -22,12 +22,8 @@ FIRST = Release.of(VersionContents("revelator", 1, "", {}, {}), None)
 
 
 def is_free(home: Path, version: str) -> bool:
-    with traffic_lock(home, version).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-    return True
+    with try_lock(traffic_lock_file(home, version)) as is_mine:
+        return is_mine
 
 
 def test_a_question_keeps_the_version_that_was_promoted_when_it_came_and_holds_it_until_it_is_done(tmp_path):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from revelator.plans import parse
-from serving.executor.operations import branches_of, chains_before
+from serving.executor.operations import find_branches, find_chains_before
 
 DIRECTORS = "(Who directed A? + Who directed B?)"
 BIRTHS = "(When was {a} born? + When was {b} born?)"
@@ -185,11 +185,11 @@ async def test_a_computed_leaf_is_computed_again_when_an_earlier_trace_is_reused
 
 def test_the_chains_before_a_leaf_lead_through_everything_on_its_left():
     plan = parse("(a + b) * (c {x} + d {y} * e {z}) * f {x}")
-    assert branches_of(plan) == [[0, 1, 2, 3, 4, 5]]
-    assert chains_before(plan, 5) == [[0, 1, 2], [0, 1, 3, 4]]
-    assert chains_before(plan, 4) == [[0, 1, 3]]
-    assert chains_before(plan, 2) == [[0], [1]]
-    assert chains_before(plan, 0) == []
+    assert find_branches(plan) == [[0, 1, 2, 3, 4, 5]]
+    assert find_chains_before(plan, 5) == [[0, 1, 2], [0, 1, 3, 4]]
+    assert find_chains_before(plan, 4) == [[0, 1, 3]]
+    assert find_chains_before(plan, 2) == [[0], [1]]
+    assert find_chains_before(plan, 0) == []
 
 
 async def test_an_operation_waits_for_the_chains_of_its_values_and_for_no_sibling(toy):

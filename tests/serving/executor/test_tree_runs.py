@@ -12,10 +12,10 @@ from revelator.errors import PlanError, Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, Filter, Relate, Search, parse
 from revelator.trace import Passage, Trace
-from serving.executor.trees import answer_by_tree, run_tree
+from serving.executor.trees import run_tree, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
-from serving.knowledge.operators import FAN_OUT, overlap, query_of
+from serving.knowledge.operators import FAN_OUT, build_query, compute_overlap
 from serving.knowledge.sources import AT_ONCE, Sources
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
@@ -32,7 +32,7 @@ CHAIN = Art(
 async def test_a_chain_over_a_graph_needs_no_generator(films: Path) -> None:
     sources = Sources([GraphSource(GraphStore(films))])
     generator = ToyGenerator()
-    trace = await answer_by_tree(CHAIN, sources, generator)
+    trace = await run_tree_alone(CHAIN, sources, generator)
     await sources.close()
     assert trace.answers == ["Glass Harbour"]
     assert [node.answers for node in trace.nodes] == [
@@ -56,14 +56,14 @@ async def test_retrieval_queries_are_the_papers() -> None:
         (Filter(("[1]", "Cy"), "born in 1955"), ("Ada born in 1955", "Bo born in 1955", "Cy born in 1955")),
     ]
     for call, texts in cases:
-        assert query_of(Art("?", call), answers, {}).texts == texts
-    assert query_of(Art("Who is [1]?"), answers, {}).texts == ("Who is Ada, Bo?",)
+        assert build_query(Art("?", call), answers, {}).texts == texts
+    assert build_query(Art("Who is [1]?"), answers, {}).texts == ("Who is Ada, Bo?",)
 
 
 async def test_text_sources_give_three_passages_a_query_and_one_generator_call() -> None:
     text = ToySource(says={"UHF directed by": ["one", "two", "three", "four"]})
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await answer_by_tree(Art("Who directed UHF?", Relate("UHF", "directed by")), Sources([text]), generator)
+    trace = await run_tree_alone(Art("Who directed UHF?", Relate("UHF", "directed by")), Sources([text]), generator)
     assert trace.answers == ["Jay Levey"]
     assert [p.text for p in generator.requests[0].passages] == ["one", "two", "three"]
     [node] = trace.nodes
@@ -81,7 +81,7 @@ async def test_a_filter_drops_entities_whose_passages_share_too_little() -> None
     question = "Which of Damn, Mojo won the Pulitzer Prize?"
     generator = ToyGenerator({question: ["damn", "Something else"]})
     tree = Art(question, Filter(("Damn", "Mojo"), "won the Pulitzer Prize"))
-    trace = await answer_by_tree(tree, Sources([text]), generator)
+    trace = await run_tree_alone(tree, Sources([text]), generator)
     assert [p.text for p in generator.requests[0].passages] == ["In 2018 Damn won the Pulitzer Prize for Music."]
     assert trace.nodes[0].detail["overlap"] == {"Damn": 1.0, "Mojo": 0.0}
     assert trace.answers == ["Damn"]  # a clean list: a part of the entities
@@ -92,7 +92,7 @@ async def test_a_filter_looks_at_every_entity_and_says_where_it_stops() -> None:
         cities = tuple(f"City{i}" for i in range(count))
         text = ToySource(says={f"{city} on the coast": [f"{city} lies on the coast."] for city in cities})
         generator = ToyGenerator({"Which lie on the coast?": cities})
-        trace = await answer_by_tree(
+        trace = await run_tree_alone(
             Art("Which lie on the coast?", Filter(cities, "on the coast")), Sources([text]), generator
         )
         assert len(text.asked) == looked_at
@@ -107,7 +107,7 @@ async def test_a_filter_looks_at_every_entity_and_says_where_it_stops() -> None:
 async def test_a_filter_whose_passages_say_too_little_of_every_entity_says_so() -> None:
     text = ToySource(says={"Mojo won the Pulitzer Prize": ["A band from Leeds."]})
     tree = Art("Did Mojo?", Filter(("Mojo",), "won the Pulitzer Prize"))
-    trace = await answer_by_tree(tree, Sources([text]), ToyGenerator())
+    trace = await run_tree_alone(tree, Sources([text]), ToyGenerator())
     assert "overlap below 0.5" in trace.nodes[0].detail["fallback"]["because"]
 
 
@@ -116,7 +116,7 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
     text = ToySource("papers", says={"*": ["Tin Comet came out before 1950."]})
     sources = Sources([GraphSource(GraphStore(films)), text])
     which = Filter(("Tin Comet", "Paper Moons"), "before 1950")
-    trace = await answer_by_tree(
+    trace = await run_tree_alone(
         Art("Which is old?", which), sources, generator := ToyGenerator({"Which is old?": ["Tin Comet"]})
     )
     assert (trace.answers, trace.outcome, generator.requests) == ([], "complete", [])
@@ -128,7 +128,7 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
             Art("How many are [2]?"),
         ),
     )
-    trace = await answer_by_tree(tree, sources, generator)
+    trace = await run_tree_alone(tree, sources, generator)
     await sources.close()
     assert [node.answers for node in trace.nodes] == [["0"], [], [], ["0"]]
     assert (trace.outcome, generator.requests) == ("complete", [])
@@ -136,7 +136,7 @@ async def test_that_a_graph_knows_of_none_is_not_overruled_by_words(films: Path)
 
 async def test_nothing_is_left_of_one_without_itself() -> None:
     text = ToySource(says={"*": ["p"]})
-    trace = await answer_by_tree(
+    trace = await run_tree_alone(
         Art("Others?", Filter(("Tin Comet",), "other than Tin Comet")), Sources([text]), ToyGenerator()
     )
     assert (trace.answers, trace.outcome, text.asked) == ([], "complete", [])
@@ -155,17 +155,17 @@ async def test_films_of_one_name_are_counted_apart_and_a_cut_list_whole(
     tree = Art("How many dramas?", children=(Art("Which are dramas?", Relate("Drama", "kind", True)),))
     for rows, outcome in ((10, "complete"), (3, "partial")):
         monkeypatch.setattr("serving.knowledge.graph.ROWS", rows)
-        trace = await answer_by_tree(tree, sources, ToyGenerator())
+        trace = await run_tree_alone(tree, sources, ToyGenerator())
         assert (trace.answers, trace.outcome) == (["5"], outcome)
     assert trace.nodes[1].detail["truncated"] == "inverse of kind, 3 of 5"
     await sources.close()
 
 
 def test_the_overlap_coefficient_is_of_the_smaller_set() -> None:
-    assert overlap("red green blue", [Passage("", "", "green and red")]) == 1.0
-    assert overlap("red green", [Passage("", "red", "one two three")]) == 0.5
-    assert overlap("the of", [Passage("", "", "the of")]) == 0.0
-    assert overlap("red", []) == 0.0
+    assert compute_overlap("red green blue", [Passage("", "", "green and red")]) == 1.0
+    assert compute_overlap("red green", [Passage("", "red", "one two three")]) == 0.5
+    assert compute_overlap("the of", [Passage("", "", "the of")]) == 0.0
+    assert compute_overlap("red", []) == 0.0
 
 
 async def test_siblings_that_need_nothing_of_one_another_run_side_by_side() -> None:
@@ -173,7 +173,7 @@ async def test_siblings_that_need_nothing_of_one_another_run_side_by_side() -> N
     text = ToySource(says={"*": ["p"]}, gate=gate)
     tree = Art("What then?", children=(Art("a?", Search("a")), Art("b?", Search("b")), Art("c [1]?", Search("[1]"))))
     running = asyncio.create_task(
-        answer_by_tree(tree, Sources([text]), ToyGenerator({"a?": ["A"], "b?": ["B"], "c A?": ["C"]}))
+        run_tree_alone(tree, Sources([text]), ToyGenerator({"a?": ["A"], "b?": ["B"], "c A?": ["C"]}))
     )
     await text.asked_times(2)
     assert text.asked == ["a", "b"]
@@ -186,7 +186,7 @@ async def test_a_direct_node_reasons_over_the_siblings_that_it_names() -> None:
     text = ToySource(says={"*": ["p"]})
     generator = ToyGenerator({"Which albums?": ["Pies", "Magia", "Peligro"]})
     tree = Art("How many albums?", children=(Art("Which albums?", Search("albums")), Art("How many are in [1]?")))
-    trace = await answer_by_tree(tree, Sources([text]), generator)
+    trace = await run_tree_alone(tree, Sources([text]), generator)
     assert trace.answers == ["3"]
     assert trace.nodes[2].detail["method"] == "count"
     assert len(generator.requests) == 1  # counting is code
@@ -196,7 +196,7 @@ async def test_what_code_cannot_judge_is_merged_by_one_generator_call() -> None:
     text = ToySource(says={"*": ["p"]})
     generator = ToyGenerator({"a?": ["x"], "b?": ["y"], "merge: Why are x and y alike?": ["both red"]})
     tree = Art("?", children=(Art("a?", Search("a")), Art("b?", Search("b")), Art("Why are [1] and [2] alike?")))
-    trace = await answer_by_tree(tree, Sources([text]), generator)
+    trace = await run_tree_alone(tree, Sources([text]), generator)
     assert trace.answers == ["both red"]
     assert [request.mode for request in generator.requests] == ["read", "read", "merge"]
     assert generator.requests[2].steps[0].answer == "x"
@@ -205,7 +205,7 @@ async def test_what_code_cannot_judge_is_merged_by_one_generator_call() -> None:
 async def test_an_operator_that_fails_goes_through_direct_rag_as_a_node_of_its_own() -> None:
     text = ToySource(says={"Who directed UHF?": ["Jay Levey directed it."]})
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await answer_by_tree(Art("Who directed UHF?", Relate("UHF", "directed by")), Sources([text]), generator)
+    trace = await run_tree_alone(Art("Who directed UHF?", Relate("UHF", "directed by")), Sources([text]), generator)
     leaf, fallback = trace.nodes
     assert text.asked == ["UHF directed by", "Who directed UHF?"]
     assert (leaf.status, leaf.answers, fallback.parent) == ("ok", ["Jay Levey"], leaf.id)
@@ -217,7 +217,7 @@ async def test_an_operator_that_fails_goes_through_direct_rag_as_a_node_of_its_o
 async def test_a_parent_whose_children_failed_goes_through_direct_rag_and_what_needs_them_is_skipped() -> None:
     text = ToySource(says={"root?": ["p"]})
     tree = Art("root?", children=(Art("a?", Search("a")), Art("b of [1]?", Relate("[1]", "b"))))
-    trace = await answer_by_tree(tree, Sources([text]), ToyGenerator({"root?": ["found"]}))
+    trace = await run_tree_alone(tree, Sources([text]), ToyGenerator({"root?": ["found"]}))
     status = {node.question: node.status for node in trace.nodes if "fallback" not in node.id}
     assert trace.answers == ["found"]
     assert status["b of [1]?"] == "skipped"
@@ -231,14 +231,14 @@ async def test_no_trace_node_makes_more_than_one_generator_call() -> None:
         tree = Art(
             "Is it so or not?", children=(Art("a?", Search("a")), Art("b [1]?", Relate("[1]", "b")), Art("Is [2] so?"))
         )
-        trace = await answer_by_tree(tree, Sources([text]), generator)
+        trace = await run_tree_alone(tree, Sources([text]), generator)
         assert max(node.usage.generator_calls for node in trace.nodes) <= 1
         assert trace.usage.generator_calls == len(generator.requests)
 
 
 async def test_an_answer_with_semicolons_stays_one_answer() -> None:
     text = ToySource(says={"*": ["p"]})
-    trace = await answer_by_tree(
+    trace = await run_tree_alone(
         Art("root?", children=(Art("a?", Search("a")),)), Sources([text]), ToyGenerator({"a?": ["x; y"]})
     )
     assert trace.answers == ["x; y"]
@@ -254,20 +254,20 @@ async def test_an_answer_with_semicolons_stays_one_answer() -> None:
 async def test_a_tree_that_cannot_run_is_refused_before_anything_is_asked(tree: Art, says: str) -> None:
     text = ToySource()
     with pytest.raises(PlanError, match=says):
-        await answer_by_tree(tree, Sources([text]), ToyGenerator())
+        await run_tree_alone(tree, Sources([text]), ToyGenerator())
     assert text.asked == []
 
 
 async def test_a_generator_that_is_down_is_said_when_nothing_was_answered() -> None:
     text = ToySource(says={"*": ["p"]})
     with pytest.raises(Unavailable, match="down"):
-        await answer_by_tree(Art("a?", Search("a")), Sources([text]), ToyGenerator(error=Unavailable("down")))
+        await run_tree_alone(Art("a?", Search("a")), Sources([text]), ToyGenerator(error=Unavailable("down")))
 
 
 async def test_nothing_runs_on_after_cancellation() -> None:
     text = ToySource(gate=asyncio.Event())
     tree = Art("q", children=(Art("a", Search("a")), Art("b", Search("b"))))
-    running = asyncio.create_task(answer_by_tree(tree, Sources([text]), ToyGenerator()))
+    running = asyncio.create_task(run_tree_alone(tree, Sources([text]), ToyGenerator()))
     await text.asked_times(2)
     running.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -286,7 +286,7 @@ async def test_what_a_search_told_apart_stays_apart_in_the_next_node(tmp_path: P
         "?", children=(Art("which?", Search("Mercury", "planet")), Art("number of [1]?", Relate("[1]", "number")))
     )
     sources = Sources([GraphSource(GraphStore(tmp_path / "graph"))])
-    trace = await answer_by_tree(tree, sources, ToyGenerator())
+    trace = await run_tree_alone(tree, sources, ToyGenerator())
     await sources.close()
     assert trace.answers == ["1"]
 

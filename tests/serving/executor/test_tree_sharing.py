@@ -9,7 +9,7 @@ from pathlib import Path
 from revelator.plans.art import Art, Filter, Relate, Search, render
 from revelator.trace import Trace, Usage
 from serving.executor import Executor
-from serving.executor.trees import NoModel, answer_by_tree
+from serving.executor.trees import NoModel, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import Sources
@@ -36,7 +36,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
     text, generator = ToySource(says=SAID), ToyGenerator(KNOWN)
     leaf = Art(WHO, Relate("UHF", "director"))
     born = Art(BORN.replace("[1]", "[2]"), Relate("[2]", "born"))
-    trace = await answer_by_tree(tree(leaf, leaf, born), Sources([text]), generator)
+    trace = await run_tree_alone(tree(leaf, leaf, born), Sources([text]), generator)
     assert text.asked == ["UHF director", "Jay Levey born"] and len(generator.requests) == 2
     _, first, second, _ = trace.nodes
     assert second.detail["shared_from"] == first.id and second.detail["art"] == 2
@@ -47,7 +47,7 @@ async def test_equal_operators_of_a_tree_are_called_once_and_both_stand_in_the_t
 async def test_a_failure_is_shared_with_its_fallback() -> None:
     text, generator = ToySource(says={WHO: ["p"]}), ToyGenerator(KNOWN)
     leaf = Art(WHO, Relate("UHF", "director"))
-    trace = await answer_by_tree(tree(leaf, leaf), Sources([text]), generator)
+    trace = await run_tree_alone(tree(leaf, leaf), Sources([text]), generator)
     assert text.asked == ["UHF director", WHO] and trace.answers == ["Jay Levey"]
     assert [node.status for node in trace.nodes] == ["ok"] * 4
 

@@ -21,7 +21,7 @@ from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.executor.trees import NoModel, atomic, derive_tree
+from serving.executor.trees import NoModel, answer_by_tree, derive_tree
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore
 from serving.knowledge.operators import Source
@@ -59,7 +59,7 @@ def run_of(
 ) -> Run:
     models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
     sources = Sources([source or ToySource()])
-    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given=given)
+    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given_plan=given)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ OWN = Art(
 
 async def over(films: Path, run: Run) -> Trace:
     run.sources = Sources([GraphSource(GraphStore(films))])
-    await atomic(run)
+    await answer_by_tree(run)
     await run.sources.close()
     return run.recorder.finish()
 
@@ -151,7 +151,7 @@ async def test_a_callers_tree_runs_as_given() -> None:
     text = ToySource(says={"*": ["p"]})
     tree = render(Art("a?", Relate("a", "b")))
     run = run_of("q?", generator=ToyGenerator({"a?": ["x"]}), source=text, given=tree)
-    await atomic(run)
+    await answer_by_tree(run)
     assert run.recorder.finish().answers == ["x"]
     assert text.asked == ["a b"]
 
@@ -160,14 +160,14 @@ async def test_a_callers_tree_runs_as_given() -> None:
 async def test_a_callers_tree_that_cannot_run_is_refused(plan: str, error: type[Exception]) -> None:
     text = ToySource()
     with pytest.raises(error):
-        await atomic(run_of("q?", source=text, given=plan))
+        await answer_by_tree(run_of("q?", source=text, given=plan))
     assert text.asked == []
 
 
 @pytest.mark.parametrize("output", ["A? * (", "A? * B?"])
 async def test_without_a_tree_or_a_plan_that_can_be_run_the_question_goes_through_the_loop(output: str) -> None:
     run = run_of("q?", output)
-    await atomic(run)
+    await answer_by_tree(run)
     trace = run.recorder.finish()
     assert trace.degraded and re.match(r"neither a tree .* nor a plan", trace.reason) and trace.plan_language == "bnf"
     assert [node.kind for node in trace.nodes] == ["translate", "translate", "refine", "merge"]

@@ -21,8 +21,8 @@ from revelator.plans.art import Art, Call, Filter, Relate, Search
 from serving.knowledge import sparql
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.graph import GraphSource
-from serving.knowledge.graph_store import GraphStore, build_graph, read_manifest
-from serving.knowledge.operators import Found, query_of
+from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
+from serving.knowledge.operators import Found, build_query
 from serving.knowledge.sparql import SparqlEndpoint, Vocabulary
 from tests.serving.knowledge.conftest import TRIPLES
 from tests.serving.knowledge.toy_web import Web
@@ -42,7 +42,7 @@ async def graph(request: pytest.FixtureRequest, films: Path, web: Web) -> AsyncI
 
 
 async def ask(source: GraphSource, call: Call, ids: dict[str, dict[str, tuple[str, ...]]] | None = None) -> Found:
-    return await source.find(query_of(Art("?", call), {}, ids or {}), 3)
+    return await source.find(build_query(Art("?", call), {}, ids or {}), 3)
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ async def test_an_entity_of_many_facts_hides_none_of_anothers(
 
 async def test_what_relates_two_entities_is_looked_for_at_every_head(hub: GraphSource) -> None:
     heads = tuple(f"Film {i}" for i in reversed(range(30)))
-    query = query_of(Art("?", Relate("[1]", "Ada Quill")), {1: heads}, {})
+    query = build_query(Art("?", Relate("[1]", "Ada Quill")), {1: heads}, {})
     assert (await hub.find(query, 3)).answers == ("directed by",)
 
 
@@ -210,9 +210,9 @@ def test_no_text_becomes_part_of_a_query(films: Path, name: str, to: str) -> Non
     """Every compiled query, whatever the name, is one SELECT that parses, and reads nothing but what is called so."""
     store = ox.Store.read_only(str(films / "store"))
     for compiled in (
-        sparql.entities_named(name, sparql.WIKIDATA, 20),
-        sparql.relations_named(to, sparql.WIKIDATA, 20),
-        sparql.entities_named(name, Vocabulary(), 20),
+        sparql.select_entities(name, sparql.WIKIDATA, 20),
+        sparql.select_relations(to, sparql.WIKIDATA, 20),
+        sparql.select_entities(name, Vocabulary(), 20),
     ):
         assert isinstance(store.query(compiled), ox.QuerySolutions)
         assert compiled.startswith("SELECT DISTINCT ?x ") and compiled.endswith("LIMIT 20")
@@ -338,7 +338,7 @@ def test_a_graph_is_loaded_again_over_one_of_an_earlier_format(tmp_path: Path) -
     with pytest.raises(ArtifactError, match="format 'revelator-graph-1'"):
         GraphStore(tmp_path / "graph")
     build_graph([tmp_path / "g.tsv"], tmp_path / "graph")
-    assert read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
+    assert GRAPH.read_manifest(tmp_path / "graph", verify=True)["triples"] == 4
 
 
 def _cut(path: Path) -> None:
@@ -358,7 +358,7 @@ async def test_a_damaged_graph_is_refused_by_name(
     for file in folder.glob(name):
         damage(file)
     with pytest.raises(ArtifactError, match=name.partition("*")[0]):
-        read_manifest(folder, verify=True)
+        GRAPH.read_manifest(folder, verify=True)
     with pytest.raises(ArtifactError):
         await ask(GraphSource(GraphStore(folder)), Relate("Tin Comet", "directed by"))
 

@@ -11,11 +11,11 @@ import pytest
 
 from revelator.errors import ConfigError, Unavailable
 from revelator.plans.art import Art, Call, Filter, Relate, Search
-from serving.executor.trees import answer_by_tree
+from serving.executor.trees import run_tree_alone
 from serving.guard import Patience
 from serving.knowledge.config import open_sources, read_sources
-from serving.knowledge.operators import Found, Query, direct_query, query_of
-from serving.knowledge.sources import Sources, rule_points
+from serving.knowledge.operators import Found, Query, build_direct_query, build_query
+from serving.knowledge.sources import Sources, score_by_rules
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web
 
@@ -32,7 +32,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
     slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
     broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await answer_by_tree(TREE, Sources([good, slow, broken], Everyone()), generator)
+    trace = await run_tree_alone(TREE, Sources([good, slow, broken], Everyone()), generator)
     assert trace.answers == ["Jay Levey"]
     told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
     assert told["text"]["outcome"] == "passages"
@@ -44,7 +44,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
 
 async def test_any_exception_of_a_source_is_its_own() -> None:
     good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
-    trace = await answer_by_tree(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
+    trace = await run_tree_alone(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
 
@@ -64,13 +64,13 @@ class Recovering(ToySource):
 
 async def test_a_source_that_comes_back_in_time_is_asked_again() -> None:
     source = Recovering(says={"*": ["p"]})
-    [report] = (await Sources([source], patience=Patience(pause_seconds=0)).gather(direct_query("q"), 3)).reports
+    [report] = (await Sources([source], patience=Patience(pause_seconds=0)).gather(build_direct_query("q"), 3)).reports
     assert (report.outcome, report.retries, report.searches, len(source.asked)) == ("passages", 2, 3, 3)
 
 
 async def test_what_trying_again_cannot_mend_is_tried_once() -> None:
     source = ToySource(error=Unavailable("the endpoint answered 401", final=True))
-    [report] = (await Sources([source]).gather(direct_query("q"), 3)).reports
+    [report] = (await Sources([source]).gather(build_direct_query("q"), 3)).reports
     assert (report.outcome, report.retries, len(source.asked)) == ("failed", 0, 1)
 
 
@@ -78,7 +78,7 @@ async def test_what_trying_again_cannot_mend_is_tried_once() -> None:
 async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str, Any]) -> None:
     source = ToySource(timeout=0.01, **fault)
     sources = Sources([source], patience=Patience(failures=2, rest_seconds=1000))
-    reports = [(await sources.gather(direct_query("q"), 3)).reports[0] for _ in range(3)]
+    reports = [(await sources.gather(build_direct_query("q"), 3)).reports[0] for _ in range(3)]
     assert len(source.asked) == 2
     assert "left alone" in reports[2].error
     assert source.live == 0
@@ -87,7 +87,7 @@ async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str,
 async def test_sources_are_asked_at_the_same_time() -> None:
     gate = asyncio.Event()
     both = [ToySource("text", gate=gate), ToySource("web", "web", gate=gate)]
-    gathering = asyncio.create_task(Sources(both, Everyone()).gather(direct_query("q"), 3))
+    gathering = asyncio.create_task(Sources(both, Everyone()).gather(build_direct_query("q"), 3))
     for source in both:
         await source.asked_times(1)
     gate.set()
@@ -97,7 +97,7 @@ async def test_sources_are_asked_at_the_same_time() -> None:
 async def test_a_typed_answer_of_a_graph_does_not_wait_for_searches_by_words() -> None:
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
     slow = ToySource("text", gate=asyncio.Event())
-    gathered = await Sources([slow, graph], Everyone()).gather(query_of(TREE, {}, {}), 3)
+    gathered = await Sources([slow, graph], Everyone()).gather(build_query(TREE, {}, {}), 3)
     assert (gathered.answers, gathered.by) == (("Jay Levey",), "graph")
     assert [(r.source, r.outcome) for r in gathered.reports] == [("text", "not needed"), ("graph", "answered")]
     assert slow.live == 0
@@ -108,7 +108,7 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
     gate = asyncio.Event()
     first = ToySource("graph", "graph", answers={"UHF directed by": ["A"]}, gate=gate)
     second = ToySource("text", "graph", answers={"UHF directed by": ["B"]})
-    gathering = asyncio.create_task(Sources([first, second], Everyone()).gather(query_of(TREE, {}, {}), 3))
+    gathering = asyncio.create_task(Sources([first, second], Everyone()).gather(build_query(TREE, {}, {}), 3))
     await second.asked_times(1)
     await first.asked_times(1)
     gate.set()
@@ -127,13 +127,13 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
     ],
 )
 def test_rules_choose_the_kinds_of_source(question: str, call: Call | None, kinds: set[str]) -> None:
-    points = rule_points(query_of(Art(question, call), {}, {}))
+    points = score_by_rules(build_query(Art(question, call), {}, {}))
     assert {kind for kind, value in points.items() if value >= 1} == kinds
 
 
 async def test_where_no_source_has_a_point_all_are_asked() -> None:
     web = ToySource("web", "web")
-    await Sources([web]).gather(direct_query("Who directed UHF?"), 3)
+    await Sources([web]).gather(build_direct_query("Who directed UHF?"), 3)
     assert web.asked
 
 
@@ -151,7 +151,7 @@ async def test_a_file_names_the_sources(tmp_path: Path, films: Path, index: Path
     assert [(s.name, s.kind, s.timeout) for s in sources.all] == [
         ("films", "graph", 2.0), ("text", "text", 10.0), ("wikidata", "graph", 10.0), ("web", "web", 5.0),
     ]  # fmt: skip
-    gathered = await sources.gather(query_of(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
+    gathered = await sources.gather(build_query(Art("?", Relate("Tin Comet", "directed by")), {}, {}), 3)
     await sources.close()
     assert gathered.answers == ("Ada Quill",)
 
@@ -165,7 +165,7 @@ async def test_the_language_of_a_file_is_that_of_the_labels_asked_for(
     )
     web.replies["/sparql"] = 400
     sources = open_sources(tmp_path / "sources.yaml")
-    await sources.gather(query_of(TREE, {}, {}), 3)
+    await sources.gather(build_query(TREE, {}, {}), 3)
     await sources.close()
     queries = [sent["query"][0] for _, sent, _ in web.seen]
     assert queries

@@ -13,7 +13,7 @@ import pytest
 
 from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
 from serving.knowledge.http import HttpEndpoint, is_private
-from serving.knowledge.operators import Found, direct_query
+from serving.knowledge.operators import Found, build_direct_query
 from serving.knowledge.web import APIS, Result, WebSource, clean
 from tests.serving.knowledge.toy_web import Web
 
@@ -50,7 +50,7 @@ async def source(web: Web) -> AsyncIterator[WebSource]:
 
 
 async def ask(source: WebSource, question: str = "Who made Tin Comet?", k: int = 3) -> Found:
-    return await source.find(direct_query(question), k)
+    return await source.find(build_direct_query(question), k)
 
 
 async def test_searxng_results_become_clean_passages(web: Web, source: WebSource) -> None:

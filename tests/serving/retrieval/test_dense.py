@@ -19,7 +19,7 @@ pytest.importorskip("sentence_transformers", reason="the optional dependency gro
 
 from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
 from revelator.plans.logic import parse
-from serving.retrieval import Index, IndexSettings, build_index, read_manifest
+from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.logic import compose
 from serving.retrieval.logical_search import (
     LogicalSettings,
@@ -176,7 +176,7 @@ def test_tables_and_json_lines_of_the_same_rows_give_the_same_index(encoder: str
     for corpus in (lines, table, tmp_path / "c.parquet"):
         out = tmp_path / f"{corpus.name}.ix"
         build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder))
-        found.append(read_manifest(out)["files"])
+        found.append(INDEX.read_manifest(out)["files"])
     assert found[0] == found[1] == found[2]
 
 
@@ -239,7 +239,7 @@ def test_a_build_that_was_killed_goes_on_from_its_last_shard_to_the_same_index(e
     assert process.returncode == 0
 
     build_index([corpus], tmp_path / "whole", IndexSettings(kind="hybrid", model=encoder), shard_size=50)
-    assert read_manifest(out, verify=True)["files"] == read_manifest(tmp_path / "whole")["files"]
+    assert INDEX.read_manifest(out, verify=True)["files"] == INDEX.read_manifest(tmp_path / "whole")["files"]
     assert not work.exists()
 
 
@@ -253,7 +253,7 @@ def test_shards_of_another_corpus_or_other_settings_are_not_taken(encoder: str, 
     write_jsonl(corpus, many(120, seed=9))
     build_index([corpus], out, IndexSettings(kind="hybrid", model=encoder), shard_size=50)
     build_index([corpus], tmp_path / "fresh", IndexSettings(kind="hybrid", model=encoder))
-    assert read_manifest(out)["files"] == read_manifest(tmp_path / "fresh")["files"]
+    assert INDEX.read_manifest(out)["files"] == INDEX.read_manifest(tmp_path / "fresh")["files"]
 
 
 def test_a_rebuilt_index_has_the_next_version_and_readers_keep_the_old_one(encoder: str, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
-from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index, query_terms, read_manifest
+from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, query_terms
 from serving.retrieval.index_folder import PassageStore, PassageWriter, passage_line
 from serving.retrieval.words import detokenize
 
@@ -142,7 +142,7 @@ def test_what_a_stopped_build_left_damaged_is_made_again(tmp_path: Path) -> None
         flipped[len(flipped) // 2] ^= 1
         (work / "000001.npz").write_bytes(flipped)
         build_index([corpus], tmp_path / "ix", shard_size=1)
-        assert read_manifest(tmp_path / "ix", verify=True)["files"] == whole["files"]
+        assert INDEX.read_manifest(tmp_path / "ix", verify=True)["files"] == whole["files"]
 
 
 def test_the_same_corpus_and_settings_give_the_same_bytes(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_a_damaged_index_names_the_file(tmp_path: Path) -> None:
     (out / "passages.jsonl").write_bytes(data.replace(b"lamp", b"lump"))
     assert Index.open(out)
     with pytest.raises(ArtifactError, match="has changed") as caught:
-        read_manifest(out, verify=True)
+        INDEX.read_manifest(out, verify=True)
     assert caught.value.where == str(out / "passages.jsonl")
     (out / "passages.jsonl").write_bytes(data[:-5])
     with pytest.raises(ArtifactError, match="of another size"):

@@ -1,0 +1,64 @@
+"""Several answers are a tuple, and a list on the disk: no text is split, so an answer may hold a semicolon."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from data_gen.config import SetConfig
+from data_gen.questions import AnnotatedQuestion, OutdatedFileError, write_questions
+from data_gen.records import make_records, make_sub_questions
+from data_gen.sources.multi_hop import read_musique
+from data_gen.sources.rows import read_world
+from revelator.rows import Row
+from training.rewards import Execution, execute, parse, read_answers
+
+TITLE = "Wit; or, the Fool"
+ROW = {
+    "id": "2hop__1_2",
+    "question": "Who wrote the play that Harrow House staged?",
+    "question_decomposition": [
+        {"id": 1, "question": "Which play did Harrow House stage?", "answer": TITLE},
+        {"id": 2, "question": "Who wrote #1?", "answer": "Ada Quill; Jr."},
+    ],
+    "answer": "Ada Quill; Jr.",
+}
+
+
+@pytest.fixture
+def questions(tmp_path: Path) -> Path:
+    """The row as annotated, in a file of annotated questions."""
+    (tmp_path / "musique.jsonl").write_text(json.dumps(ROW))
+    [question] = read_musique(tmp_path / "musique.jsonl")
+    assert isinstance(question, AnnotatedQuestion)
+    with write_questions(tmp_path / "questions.jsonl") as write:
+        write(question)
+    return tmp_path / "questions.jsonl"
+
+
+def records(question: AnnotatedQuestion) -> dict[str, Row]:
+    config = SetConfig.model_validate({"name": "t", "sources": [{"format": "world", "path": "w"}]})
+    return {row.id.removeprefix(f"{question.id}/"): row for row in make_records(question, config, question.id)}
+
+
+def test_an_answer_with_a_semicolon_is_one_answer_from_the_annotation_to_the_reward(questions: Path) -> None:
+    [question] = read_world(questions)
+    assert isinstance(question, AnnotatedQuestion)
+    assert [step.answers for step in question.steps] == [(TITLE,), ("Ada Quill; Jr.",)]
+    singles = make_sub_questions(question, 2, 0)
+    assert {single.answers for single in singles} == {(TITLE,), ("Ada Quill; Jr.",)}
+    made = records(question)
+    assert f"Which play did Harrow House stage? = {TITLE}\n" in made["refine/1"].prompt
+    plan = parse(json.loads(made["translate_bnf/0"].gold))
+    assert execute(plan, read_answers(questions)) == Execution((("Ada Quill; Jr.",),), 2)
+
+
+def test_a_file_of_an_earlier_version_with_joined_answers_is_refused_with_its_place(questions: Path) -> None:
+    row = json.loads(questions.read_text())
+    for step in row["steps"]:
+        step["answer"] = "; ".join(step.pop("answers"))
+    questions.write_text(json.dumps(row))
+    with pytest.raises(OutdatedFileError, match=r"questions\.jsonl, line 1: .* one text, 'answer'"):
+        list(read_world(questions))
