@@ -69,12 +69,12 @@ def _count(rows: Iterable[Any]) -> dict[str, int]:
 
 
 def _load(file: str) -> list[dict[str, Any]]:
-    from data_gen.sources.files import Malformed, file_rows
+    from data_gen.sources.files import MalformedRow, read_file_rows
 
     rows = []
-    for line, row in file_rows(file):
-        if isinstance(row, Malformed) or not isinstance(row, dict):
-            reason = row.reason if isinstance(row, Malformed) else "not an object"
+    for line, row in read_file_rows(file):
+        if isinstance(row, MalformedRow) or not isinstance(row, dict):
+            reason = row.reason if isinstance(row, MalformedRow) else "not an object"
             raise DataError(reason, where=f"{file}, line {line}", hint="give the file as it was published")
         rows.append(row)
     return rows
