@@ -65,6 +65,7 @@ COMMANDS: dict[str, Command | Group] = {
         "leaks": Command("data_gen.commands:leaks", "Does training read a held-out question?"),
         "world": Command("data_gen.commands:world", "How do I get documents and questions with gold plans at once?"),
         "teach": Command("data_gen.commands:teach", "How does a model annotate my questions, or write new ones?"),
+        "reading": Command("data_gen.reading:reading", "How do published sets become rows for a reader?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
         "self-train": Group("A model's own plans as training data.",
           "revelator data self-train round questions.jsonl --adapter champion --out runs/self/1", {
@@ -85,6 +86,7 @@ COMMANDS: dict[str, Command | Group] = {
     "eval": Group("Systems on benchmarks: answers, scores, costs.",
       "revelator eval run evaluation/configs/world.yaml --out runs/evaluations/auto", {
         "run": Command("evaluation.harness.command:evaluate", "How does a system do on a benchmark?"),
+        "reading": Command("evaluation.reading:reading", "How well does a reader read answers from passages?"),
         "report": Command("evaluation.report.command:report", "How do several runs compare?"),
         "cost": Group("What strategies cost on other hardware.",
           "revelator eval cost predict runs/evaluations/auto --times runs/times.json --gpus 4", {

@@ -1,4 +1,4 @@
-"""How labels are judged by their probabilities: the area under the ROC curve and the calibration error."""
+"""How labels are judged by their probabilities: the calibration error."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 BINS = 15  # as in Guo et al. 2017
-
-
-def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Probability that a positive scores above a negative, ties counting one half (Mann-Whitney U); nan when one of
-    the two classes is empty. `scores` and `positive` have shape (n,)."""
-    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    if not positives or not negatives:
-        return float("nan")
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    midranks = np.cumsum(counts) - (counts - 1) / 2
-    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
-    return float(wins / (positives * negatives))
 
 
 @dataclass(frozen=True)

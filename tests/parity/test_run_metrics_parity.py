@@ -14,10 +14,10 @@ from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibr
 from torchmetrics.text import SQuAD
 
 from evaluation.harness.run_metrics import count_confusion
-from evaluation.metrics.answers import answer_score, list_score, normalise
 from evaluation.metrics.labels import calibration_error, reliability
 from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, read_sketch
 from evaluation.metrics.retrieval import ndcg, title_recall, title_scores
+from revelator.scores import answer_score, list_score, normalise
 
 TEXTS = st.lists(
     st.sampled_from(["The", "a", "Lima", "lima,", "Oslo.", "1912", "north-east", "“no”", "é"]), max_size=6
