@@ -7,13 +7,14 @@ import os
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from revelator import plans
 from revelator.errors import ConfigError, DataError, ExpressionError
 from revelator.files import sync_folder
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
@@ -39,6 +40,8 @@ OPERATIONS = {
     "computed": "worked out from the question alone",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
+PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans
+QUESTIONS = "questions.jsonl"  # the file of annotated questions in a folder of them
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ class AnnotatedStep:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnnotatedPassage:
     """A passage beside a question; `relevant` says whether a step's answer is read from it."""
 
     title: str
@@ -85,7 +88,7 @@ class AnnotatedQuestion:
     parts: tuple[str, ...] = ()
     steps: tuple[AnnotatedStep, ...] = ()
     answers: tuple[str, ...] = ()
-    passages: tuple[Evidence, ...] = ()
+    passages: tuple[AnnotatedPassage, ...] = ()
     entities: tuple[str, ...] = ()
     operation: str = ""
     query: str = ""
@@ -93,9 +96,9 @@ class AnnotatedQuestion:
     teacher: str = ANNOTATION
     agreement: dict[str, float] = field(default_factory=dict)
 
-    def asked(self) -> Iterator[str]:
-        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, for a
-        plan that a model wrote has no steps. A plan that does not parse has none."""
+    def list_taught(self) -> Iterator[str]:
+        """Every question that its records may teach: itself, its parts, its steps', and the leaves of its plan, because
+        a plan that a model wrote has no steps. A plan that does not parse has no leaves."""
         yield self.question
         yield from self.parts
         yield from (step.question for step in self.steps)
@@ -104,6 +107,15 @@ class AnnotatedQuestion:
                 yield from (leaf.text for leaf in plans.leaves(plans.parse(self.expression)))
             except ExpressionError:
                 return
+
+    def plan_text(self, language: PlanLanguage) -> str:
+        """Its plan in one language; "" where it has none."""
+        return getattr(self, PLAN_FIELDS[language.name])
+
+    def with_plan(self, language: PlanLanguage, plan: Any) -> AnnotatedQuestion:
+        """The same question with this plan."""
+        change: dict[str, Any] = {PLAN_FIELDS[language.name]: language.render(plan)}
+        return replace(self, **change)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""
@@ -133,7 +145,7 @@ class AnnotatedQuestion:
                     "parts": tuple(row.get("parts", ())),
                     "steps": tuple(_read_step(step) for step in row.get("steps", ())),
                     "answers": tuple(row.get("answers", ())),
-                    "passages": tuple(Evidence(**passage) for passage in row.get("passages", ())),
+                    "passages": tuple(AnnotatedPassage(**passage) for passage in row.get("passages", ())),
                     "entities": tuple(row.get("entities", ())),
                 }
             )
@@ -189,7 +201,7 @@ def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
         if name == "agreement":
             continue
         for item in value if name in LISTS else (value,):
-            if isinstance(item, AnnotatedStep | Evidence):
+            if isinstance(item, AnnotatedStep | AnnotatedPassage):
                 for part, inner in vars(item).items():
                     for value in inner if part == "answers" else (inner,):
                         yield f"{name}.{part}", value, bool if part == "relevant" else str

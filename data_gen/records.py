@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, TypeVar
 
 from data_gen.annotate.names import find_mention, find_planned_names
@@ -23,16 +24,19 @@ from data_gen.config import SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator import plans
 from revelator.files import sha256_text
-from revelator.plans import art, logic
 from revelator.rows import Row
 from revelator.tasks import (
     TASKS,
+    TRANSLATE_ART,
+    TRANSLATE_BNF,
+    TRANSLATE_LOGIC,
     DecomposeInput,
     EndInput,
     RefineInput,
     RelevanceInput,
     RouteInput,
     Step,
+    Task,
     TranslateInput,
 )
 from revelator.trace import join_answers
@@ -95,7 +99,7 @@ def _make_record(
 
 
 def make_examples(question: AnnotatedQuestion, task: str, seed: int) -> list[Example]:
-    """Every example of one task, in the order in which a bound keeps them."""
+    """Every example of one task; a bound on their number keeps the first."""
     return list(_MAKERS[task](question, seed))
 
 
@@ -114,7 +118,7 @@ def _refine(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
         yield Example("refine", "0", RefineInput(question.question), question.question)
     elif question.route == "complex":
         made = [
-            Example("refine", str(i), RefineInput(question.question, _known_steps(question.steps[:i])), step.question)
+            Example("refine", str(i), RefineInput(question.question, _as_known(question.steps[:i])), step.question)
             for i, step in enumerate(question.steps)
         ]
         yield from shuffle_by_hash(made, f"{seed}:{question.id}:refine", lambda example: example.key)
@@ -125,9 +129,9 @@ def _end(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
     steps = question.steps
     if question.route == "straightforward" or not steps:
         return
-    yield Example("end", "all", EndInput(question.question, _known_steps(steps)), "yes")
+    yield Example("end", "all", EndInput(question.question, _as_known(steps)), "yes")
     short = int(hash_fraction(f"{seed}:{question.id}:end") * len(steps))
-    yield Example("end", str(short), EndInput(question.question, _known_steps(steps[:short])), "no")
+    yield Example("end", str(short), EndInput(question.question, _as_known(steps[:short])), "no")
 
 
 def _relevance(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
@@ -160,35 +164,29 @@ def pair_passages(question: AnnotatedQuestion) -> Iterator[tuple[int | None, int
                 yield step, number, RelevanceInput(asked, passage.title, passage.text), helps
 
 
-def _translate(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    if question.expression:
-        plan = plans.parse(question.expression)
-    elif question.route == "compound" and len(question.parts) > 1:
+def _translate(task: Task, question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    assert task.language is not None
+    if text := question.plan_text(task.language):
+        yield Example(task.name, "0", TranslateInput(question.question), task.language.parse(text))
+
+
+def _translate_bnf(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
+    """A compound question without a plan has its parts side by side."""
+    if not question.expression and question.route == "compound" and len(question.parts) > 1:
         plan = plans.Sequence(tuple(plans.Atomic(part) for part in question.parts))
-    else:
-        return
-    yield Example("translate_bnf", "0", TranslateInput(question.question), plan)
+        question = replace(question, expression=plans.render(plan))
+    return _translate(TRANSLATE_BNF, question, seed)
 
 
-def _translate_logic(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    if question.query:
-        yield Example("translate_logic", "0", TranslateInput(question.question), logic.parse(question.query))
-
-
-def _translate_art(question: AnnotatedQuestion, seed: int) -> Iterator[Example]:
-    if question.tree:
-        yield Example("translate_art", "0", TranslateInput(question.question), art.parse(question.tree))
-
-
-_MAKERS = {
+_MAKERS: dict[str, Callable[[AnnotatedQuestion, int], Iterator[Example]]] = {
     "route": _route,
     "decompose": _decompose,
     "refine": _refine,
     "relevance": _relevance,
     "end": _end,
-    "translate_bnf": _translate,
-    "translate_logic": _translate_logic,
-    "translate_art": _translate_art,
+    TRANSLATE_BNF.name: _translate_bnf,
+    TRANSLATE_LOGIC.name: partial(_translate, TRANSLATE_LOGIC),
+    TRANSLATE_ART.name: partial(_translate, TRANSLATE_ART),
 }
 
 
@@ -219,7 +217,7 @@ def _make_single(question: AnnotatedQuestion, index: int, step: AnnotatedStep) -
     )
 
 
-def _known_steps(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
+def _as_known(steps: Sequence[AnnotatedStep]) -> tuple[Step, ...]:
     return tuple(Step(step.question, step.answers) for step in steps)
 
 

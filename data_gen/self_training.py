@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from data_gen.annotate.validation import check_plan, coverage_check
+from data_gen.annotate.validation import check_coverage, check_plan
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from revelator.errors import ExpressionError
 from revelator.plans import Expression, doubts, leaves, letters_key, parse, render
 from revelator.plans import Sequence as Parallel
+from revelator.tasks import TRANSLATE_BNF
 
-PLANNED = "translate_bnf"
 MONTHS = frozenset(map(str.lower, month_name[1:]))
 
 
@@ -27,7 +27,7 @@ class AgreedPlan:
 
     plan: str
     agreement: float
-    valid: int
+    valid_samples: int
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class AskedLeaf:
 
     question: str
     answers: tuple[str, ...]
-    found: bool
+    is_supported: bool
 
 
 def choose_agreed(
@@ -44,12 +44,12 @@ def choose_agreed(
 ) -> AgreedPlan | str:
     """The plan of the majority, or the reason why there is none.
 
-    A sample holds if it parses, checks, binds, leaves no doubt (`language.doubts`), has two leaves or more and keeps
+    A sample holds if it parses, checks, binds, leaves no doubt (`plans.doubts`), has two leaves or more and keeps
     the part `coverage` of the question's names. Samples agree if their letters do, up to the order of `+`; the majority
     must be more than half of all samples and at least the part `least`. Of its plans the most frequent one is taken,
     the first of equals.
     """
-    plans = _filter_holding(question, samples, coverage)
+    plans = _choose_valid(question, samples, coverage)
     if not plans:
         return "no sample holds"
     letters, count = Counter(map(letters_key, plans)).most_common(1)[0]
@@ -65,7 +65,7 @@ def choose_likeliest(
     """The first of `texts`, likeliest first, that holds and has these letters up to the order of `+`, or the reason why
     there is none. At least the part `least` of the texts must be such plans: that part is its `agreement`."""
     wanted = letters_key(parse(letters))
-    plans = [plan for plan in _filter_holding(question, texts, coverage) if letters_key(plan) == wanted]
+    plans = [plan for plan in _choose_valid(question, texts, coverage) if letters_key(plan) == wanted]
     if not plans:
         return f"no text holds as {letters}"
     if len(plans) < least * len(texts):
@@ -73,27 +73,27 @@ def choose_likeliest(
     return AgreedPlan(render(plans[0]), len(plans) / len(texts), len(plans))
 
 
-def _filter_holding(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
-    return [plan for text in texts if (plan := _parse_if_it_holds(question, text, coverage))]
+def _choose_valid(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
+    return [plan for text in texts if (plan := _parse_valid(question, text, coverage))]
 
 
-def _parse_if_it_holds(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
+def _parse_valid(question: AnnotatedQuestion, sample: str, coverage: float) -> Expression | None:
     try:
         plan = parse(sample)
     except ExpressionError:
         return None
     planned = replace(question, route="complex", steps=(), expression=render(plan))
-    fault = check_plan(planned) or coverage_check(coverage)(planned)
+    fault = check_plan(planned) or check_coverage(coverage, planned)
     return None if fault or doubts(plan) or len(leaves(plan)) < 2 else plan
 
 
-def states(text: str, answers: Sequence[str]) -> bool:
+def states_answer(text: str, answers: Sequence[str]) -> bool:
     """Whether a passage holds one of the answers, word by word; a date in any order of its words."""
     words = f" {normalise(text)} "
-    return any(_stands_in(normalise(answer), words) for answer in answers)
+    return any(_is_in(normalise(answer), words) for answer in answers)
 
 
-def _stands_in(answer: str, words: str) -> bool:
+def _is_in(answer: str, words: str) -> bool:
     parts = answer.split()
     if any(part in MONTHS for part in parts):
         return all(f" {part} " in words for part in parts)
@@ -106,12 +106,12 @@ def check_support(plan: str, asked: Sequence[AskedLeaf]) -> str | None:
     A leaf whose earlier answers are missing is not asked, and finds nothing. What the reader makes of the passages of
     the last leaf does not matter: the embedded one misses many answers that stand there.
     """
-    if any(leaf.found for leaf in _answering_leaves(parse(plan), asked)):
+    if any(leaf.is_supported for leaf in _list_answering_leaves(parse(plan), asked)):
         return None
     return "the leaf that answers finds no passage with the known answer"
 
 
-def _answering_leaves(plan: Expression, asked: Sequence[AskedLeaf]) -> Sequence[AskedLeaf]:
+def _list_answering_leaves(plan: Expression, asked: Sequence[AskedLeaf]) -> Sequence[AskedLeaf]:
     """The leaves that give the answer: any of those side by side, the last of a chain."""
     return asked if isinstance(plan, Parallel) else asked[-1:]
 
@@ -134,5 +134,5 @@ def annotate(
         passages=(),
         operation="",
         teacher=f"self:{model}",
-        agreement={PLANNED: plan.agreement},
+        agreement={TRANSLATE_BNF.name: plan.agreement},
     )

@@ -20,12 +20,12 @@ from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS
 from evaluation.harness.question_scores import score_answers
-from evaluation.metrics.answers import AnswerScore
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
+from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
 from revelator.trace_view import show
 from serving.retrieval import INDEX

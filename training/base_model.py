@@ -16,6 +16,7 @@ from transformers import (
     PreTrainedTokenizerBase,
 )
 
+import revelator.prefix_lm.model  # noqa: F401  (the Auto classes know its class from here on)
 from revelator.errors import ArtifactError
 from training.config import Run
 from training.tokens import check_labels

@@ -1,7 +1,8 @@
 """What pre-training reads: rows of instruction sets, running text and copying drills, as tokens with weights.
 
-The loss of each token counts with its weight. Prompts count a little, so that questions are learnt as language;
-completions count fully, and a label (one token) counts as much as a short plan. The embedded base's tokenizer is learnt
+The loss of each token counts with its weight. Prompts count a little, so that questions are learnt as language (a
+prefix language model predicts none of its prompt); completions count fully, and a label (one token) counts as much as
+a short plan. The embedded base's tokenizer is learnt
 from the same text.
 """
 
@@ -21,7 +22,7 @@ from transformers import PreTrainedTokenizerFast
 
 from revelator.rows import Row
 from revelator.tasks import TASKS
-from training.tokens import tokenise
+from training.tokens import ends_prompts, tokenise
 
 WIDTHS = (64, 96, 160, 288, 448)  # batches are padded to one of these: torch.compile makes one graph each
 PROMPT_WEIGHT = 0.1
@@ -98,10 +99,11 @@ def shorten(row: Row, random: Random) -> Row:
 def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
     """Rows of prompt + completion + end token; rows over `longest` tokens are left out."""
     weighted = []
+    prompt_weight = 0.0 if ends_prompts(tokenizer) else PROMPT_WEIGHT
     for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
         if len(tokens.input_ids) <= longest:
             weights = np.full(len(tokens.input_ids), LABEL_WEIGHT if row.label else 1.0, np.float32)
-            weights[: tokens.prompt_length] = PROMPT_WEIGHT
+            weights[: tokens.prompt_length] = prompt_weight
             weighted.append(WeightedTokens(np.array(tokens.input_ids, np.int16), weights))
     return weighted
 
@@ -122,7 +124,7 @@ def copy_rows(
     for _ in range(count):
         names = random.sample(titles, random.randint(2, 5))
         again = random.sample(names, random.randint(1, len(names)))
-        first = tokenizer(f"Question: {', '.join(names)}\nPlan:", add_special_tokens=False)["input_ids"]
+        first = tokenizer(f"Question: {', '.join(names)}\nPlan:")["input_ids"]
         second = tokenizer(f" {' + '.join(again)}", add_special_tokens=False)["input_ids"]
         tokens = [*first, *second, tokenizer.eos_token_id]
         weights = [0.0] * (len(first) + 1) + [1.0] * (len(second))

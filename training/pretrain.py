@@ -1,7 +1,8 @@
-"""Pre-training of the embedded base: a 6 M-parameter Llama that plans, judges and copies names, on a CPU.
+"""Pre-training of a small base that plans, judges and copies names, on a CPU: the embedded one, a 6 M-parameter Llama,
+or, with `base: minilm`, the pre-trained MiniLM as a prefix language model (`revelator.prefix_lm`).
 
-With `base` it goes on from a base that is there, as a run of its own: its learning rate rises and falls anew. With a
-`rate` of 0.25 the loss stood at 0.81 after 180 steps, at the full rate at 0.97.
+With another `base` it goes on from a base that is there, as a run of its own: its learning rate rises and falls anew.
+With a `rate` of 0.25 the loss stood at 0.81 after 180 steps, at the full rate at 0.97.
 
 Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
 * fp32 under torch.compile: 4,255 tokens/s against 2,194 eager and 869 in bf16 autocast (one run, beside
@@ -9,7 +10,9 @@ Design notes, each with its number (2 cores at 2.5 GHz, AVX-512, no bf16 units):
 * On a core with AVX512-BF16, `precision: bf16`: passes in bf16 over a copy of the fp32 weights, 2.2 s of processor
   time for 6,144 positions against 3.3 s in compiled fp32 (median of 4, beside other work); in
   another series 2.3 s compiled and 2.6 s not.
-* Muon (fp32) on the matrices, AdamW on embeddings and norms.
+* Muon (fp32) on the matrices, AdamW on embeddings and norms. MiniLM's word and position embeddings stay as they are.
+* A prefix language model predicts completions alone, so only their positions pass the output layer (30,522 words). Its
+  loss is not compiled: the number of those positions changes from batch to batch.
 * Rows are prompt + completion of the instruction sets (entity names substituted by the set's builder, so that structure
   and not names is learnt), running text, and drills that copy titles.
 * The learning rate warms up for 2 % and falls linearly to 5 %; progress is the larger of
@@ -33,11 +36,12 @@ import numpy as np
 import torch
 import transformers
 from rich.console import Console
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from revelator.artifact import base_digest, base_folder, disk_errors
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_json
+from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from revelator.rows import MANIFEST, Row, read_split, verify_set
 from revelator.tasks import TASKS
 from training.checkpoints import (
@@ -62,18 +66,18 @@ console = Console(stderr=True)
 
 def train(config: PretrainConfig, *, resume: bool) -> dict:
     """The whole stage. Returns `base` (its folder), `steps`, `tokens` and `exact`, the scores of dev rows by task."""
-    if not config.sets or config.text is None or config.out is None:
+    if not config.sets or config.out is None or (config.text is None and config.reads_text):
         raise ConfigError("sets, text and out must be given", hint="give --set and --out, and `text` in the file")
-    if not Path(config.text).is_file():
+    if config.text is not None and not Path(config.text).is_file():
         raise ConfigError("no such file", where=f"text: {config.text}", hint="name a JSONL corpus of titles and texts")
     transformers.logging.disable_progress_bar()
-    base = base_folder(config.base) if config.base else None
+    base = base_folder(config.base) if config.base and not config.starts_from_minilm else None
     manifests = [verify_set(folder) for folder in config.sets]
     identity = identify_run(
         config,
-        base_digest=base_digest(base) if base else "",
+        base_digest=base_digest(base) if base else "",  # that of MiniLM is the one that `find_minilm` checks
         data_digest=" ".join(manifest["digest"] for manifest in manifests),
-        text_digest=sha256_file(Path(config.text)),
+        text_digest=sha256_file(Path(config.text)) if config.text else "",
     )
     torch.set_num_threads(config.threads or torch.get_num_threads())
     with lock_work(config.work, "writer"), disk_errors(config.work):
@@ -92,7 +96,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     sets = [read_split(folder, "train") for folder in config.sets]
     dev = [row for folder in config.sets for row in read_split(folder, "dev")]
     Random(1).shuffle(dev)
-    articles = list(read_articles(Path(config.text or "")))
+    articles = list(read_articles(Path(config.text))) if config.text else []
     tokenizer = _prepare_tokenizer(config, base, checkpoint, [row for rows in sets for row in rows], articles)
     rows = mix_rows(
         sets, articles, tokenizer, shares=config.shares, total=config.rows, random=random, warn=console.print
@@ -101,7 +105,7 @@ def _pretrain(config: PretrainConfig, out: Path, base: Path | None, checkpoint: 
     console.print(
         f"{sum(map(len, sets)):,} training and {len(dev):,} dev rows; mixture {len(rows):,}, {mean:.0f} tokens"
     )
-    model = LlamaForCausalLM.from_pretrained(base, dtype=torch.float32) if base else small_llama(tokenizer)
+    model = _start_model(config, base, tokenizer)
     half: Any = deepcopy(model)
     passing = half.to(torch.bfloat16) if config.precision == "bf16" else model
     trained = Trained(model, make_optimizers(model), passing)
@@ -129,7 +133,8 @@ def _run_steps(
     config: PretrainConfig, trained: Trained, stream: Iterable[list[WeightedTokens]], pad: int
 ) -> Iterable[bool]:
     """Takes one optimizer step after another to the end of the run; yields whether a checkpoint is due."""
-    compute_loss = torch.compile(weighted_loss)
+    reads_both_ways = isinstance(trained.model, PrefixLMForCausalLM)
+    compute_loss = completion_loss if reads_both_ways else torch.compile(weighted_loss)
     begun, saved, smooth = time.monotonic() - trained.seconds, trained.seconds, None
     for batch in stream:
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
@@ -157,20 +162,32 @@ def _prepare_tokenizer(
     rows: list[Row],
     articles: list[tuple[str, str]],
 ) -> PreTrainedTokenizerFast:
-    """The tokenizer of the checkpoint or of `base`, else one that is learnt from the rows and articles."""
+    """The tokenizer of the checkpoint, of `base` or of MiniLM, else one that is learnt from the rows and articles."""
     folder = config.work / TOKENIZER
     if checkpoint is None:
         shutil.rmtree(folder, ignore_errors=True)
-        own = PreTrainedTokenizerFast.from_pretrained(base) if base else None
-        (own or learn_tokenizer(rows, articles, Random(config.seed))).save_pretrained(folder)
+        if config.starts_from_minilm:
+            own = load_minilm_tokenizer()
+        elif base:
+            own = PreTrainedTokenizerFast.from_pretrained(base)
+        else:
+            own = learn_tokenizer(rows, articles, Random(config.seed))
+        own.save_pretrained(folder)
     return PreTrainedTokenizerFast.from_pretrained(folder)
+
+
+def _start_model(config: PretrainConfig, base: Path | None, tokenizer: PreTrainedTokenizerFast) -> Any:
+    """The model that the run begins with, in fp32."""
+    if config.starts_from_minilm:
+        return start_from_minilm(tokenizer)
+    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32) if base else small_llama(tokenizer)
 
 
 def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:
     """What `training.json` tells of the run."""
     return {
         "data": {folder.name: sha256_file(folder / MANIFEST) for folder in config.sets},
-        "text": Path(config.text or "").name,
+        "text": Path(config.text).name if config.text else "",
         "machine": f"{torch.get_num_threads()} threads, {platform.machine()}",
         "seed": config.seed,
         "steps": trained.step,
@@ -183,9 +200,9 @@ def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:
 class Trained:
     """What a checkpoint holds: all that a killed run needs to go on, but the order of rows, which the seed gives."""
 
-    model: LlamaForCausalLM
+    model: Any  # a Llama or a prefix language model
     steppers: list[torch.optim.Optimizer]
-    passing: LlamaForCausalLM  # what batches pass through: the model itself, or its copy in bf16
+    passing: Any  # what batches pass through: the model itself, or its copy in bf16
     step: int = 0
     tokens: int = 0
     seconds: float = 0.0
@@ -213,8 +230,8 @@ class Trained:
         loss.backward()
         if self.passing is not self.model:
             for own, copy in zip(self.model.parameters(), self.passing.parameters(), strict=True):
-                assert copy.grad is not None
-                own.grad, copy.grad = copy.grad.float(), None
+                if own.requires_grad:
+                    own.grad, copy.grad = copy.grad.float(), None
         torch.nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
         for stepper in self.steppers:
             for group in stepper.param_groups:
@@ -268,9 +285,19 @@ def weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights: torch.
     return (losses * weighted).sum() / weighted.sum()
 
 
-def make_optimizers(model: LlamaForCausalLM) -> list[torch.optim.Optimizer]:
-    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
-    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+def completion_loss(model: PrefixLMForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """`weighted_loss` of a prefix language model, over the tokens that have a weight. No completion sees padding."""
+    learnt = weights[:, 1:] > 0
+    hidden = model.encode(tokens[:, :-1], use_cache=False).last_hidden_state[learnt]
+    logits, gold, weighted = model.project(hidden).float(), tokens[:, 1:][learnt], weights[:, 1:][learnt]
+    losses = torch.nn.functional.cross_entropy(logits, gold, reduction="none")
+    return (losses * weighted).sum() / weighted.sum()
+
+
+def make_optimizers(model: Any) -> list[torch.optim.Optimizer]:
+    trained = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+    matrices = [p for name, p in trained if p.ndim == 2 and "embed" not in name]
+    others = [p for name, p in trained if p.ndim != 2 or "embed" in name]
     return [
         Muon(matrices, lr=LEARNING_RATE),
         torch.optim.AdamW(others, lr=LEARNING_RATE, betas=(0.9, 0.98), weight_decay=0.0),
@@ -284,28 +311,27 @@ def schedule_rate(progress: float) -> float:
 
 @torch.no_grad()
 def score_exact(model: Any, tokenizer: PreTrainedTokenizerFast, rows: list[Row]) -> float:
-    """Share of rows whose greedy completion equals the gold word for word."""
+    """Share of rows whose greedy completion equals the gold word for word, as the tokenizer spells both."""
     model.eval()
     right = 0
     for start in range(0, len(rows), 50):
         part = rows[start : start + 50]
-        inputs = tokenizer([r.prompt for r in part], return_tensors="pt", padding=True, add_special_tokens=False)
+        inputs = tokenizer([r.prompt for r in part], return_tensors="pt", padding=True)
         outputs = model.generate(**inputs, max_new_tokens=320, do_sample=False)
         texts = tokenizer.batch_decode(outputs[:, inputs["input_ids"].shape[1] :], skip_special_tokens=True)
-        right += sum(text == r.completion for text, r in zip(texts, part, strict=True))
+        gold = tokenizer([r.completion for r in part], add_special_tokens=False)["input_ids"]
+        right += sum(text == own for text, own in zip(texts, tokenizer.batch_decode(gold), strict=True))
     model.train()
     return right / len(rows)
 
 
-def score_tasks(
-    model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, dev: list[Row], each: int
-) -> dict[str, float]:
+def score_tasks(model: Any, tokenizer: PreTrainedTokenizerFast, dev: list[Row], each: int) -> dict[str, float]:
     """`score_exact` of up to `each` dev rows of every task."""
     chosen = {task: [row for row in dev if row.task == task][:each] for task in TASKS}
     return {task: score_exact(model, tokenizer, rows) for task, rows in chosen.items() if rows}
 
 
-def save_base(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
+def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
     """The base's folder: config, tokenizer, safetensors in bf16, and the run's figures in training.json."""
     with staged_folder(out) as stage:
         half: Any = deepcopy(model)

@@ -67,7 +67,7 @@ def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[To
 
     Every stage of training tokenises rows here. Raises ArtifactError when the tokenizer has no end token or joins the
     end of a prompt with the start of its completion: the model would then be asked in another form than it was trained
-    in.
+    in. Nothing joins across a boundary token.
     """
     if tokenizer.eos_token_id is None:
         raise ArtifactError("this base's tokenizer has no end token", hint="choose another base")
@@ -75,7 +75,9 @@ def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[To
         return []
     prompts = tokenizer([r.prompt for r in rows])["input_ids"]
     completions = tokenizer([r.completion for r in rows], add_special_tokens=False)["input_ids"]
-    together = tokenizer([r.prompt + r.completion for r in rows])["input_ids"]
+    together = [prompt + completion for prompt, completion in zip(prompts, completions, strict=True)]
+    if not ends_prompts(tokenizer):
+        together = tokenizer([r.prompt + r.completion for r in rows])["input_ids"]
     tokens = []
     for row, prompt, completion, whole in zip(rows, prompts, completions, together, strict=True):
         if prompt + completion != whole:
@@ -85,6 +87,12 @@ def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[To
             )
         tokens.append(TokenRow(row.task, [*whole, tokenizer.eos_token_id], len(prompt)))
     return tokens
+
+
+def ends_prompts(tokenizer: PreTrainedTokenizerBase) -> bool:
+    """Does the tokenizer end a prompt with a boundary token, as those of prefix language models do?"""
+    boundary = tokenizer.sep_token_id
+    return boundary is not None and tokenizer("")["input_ids"][-1:] == [boundary]
 
 
 def first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:

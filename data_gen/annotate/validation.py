@@ -5,8 +5,8 @@ Each validator gives None or the reason for which the question is dropped.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from types import ModuleType
+from collections.abc import Sequence
+from functools import partial
 
 from data_gen.annotate.names import find_capitalised
 from data_gen.annotate.trees import is_writable
@@ -15,6 +15,7 @@ from data_gen.questions import AnnotatedQuestion
 from revelator import plans
 from revelator.errors import ExpressionError
 from revelator.plans import art, logic
+from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.trace import join_answers
 
 
@@ -23,7 +24,7 @@ def check_plan(question: AnnotatedQuestion) -> str | None:
     question has its query instead."""
     if not question.expression:
         return "no plan" if question.route == "single" and not question.query else None
-    if fault := _check_text("plan", question.expression, plans):
+    if fault := _check_text("plan", question.expression, BNF):
         return fault
     plans.bind(plans.parse(question.expression))
     return None
@@ -33,7 +34,7 @@ def check_query(question: AnnotatedQuestion) -> str | None:
     """A logical query parses, is canonical, can be run, and each of its terms stands in the question."""
     if not question.query:
         return None
-    if fault := _check_text("query", question.query, logic):
+    if fault := _check_text("query", question.query, LOGIC):
         return fault
     asked, terms = question.question.casefold(), logic.terms(logic.parse(question.query))
     return None if all(term.casefold() in asked for term in terms) else "a term is not in the question"
@@ -43,20 +44,20 @@ def check_tree(question: AnnotatedQuestion) -> str | None:
     """The tree parses, is canonical, checks, and is one that a decoder can write."""
     if not question.tree:
         return None
-    if fault := _check_text("tree", question.tree, art):
+    if fault := _check_text("tree", question.tree, ART):
         return fault
     return None if is_writable(art.parse(question.tree)) else "tree names what a decoder cannot"
 
 
-def _check_text(kind: str, text: str, verbs: ModuleType) -> str | None:
-    """The same verbs for each language of plans: the text parses, is canonical, and checks."""
+def _check_text(kind: str, text: str, language: PlanLanguage) -> str | None:
+    """The text parses, is canonical, and checks."""
     try:
-        value = verbs.parse(text)
+        plan = language.parse(text)
     except ExpressionError as error:
         return f"{kind} does not parse ({error.code})"
-    if verbs.render(value) != text:
+    if language.render(plan) != text:
         return f"{kind} is not canonical"
-    if diagnostics := verbs.check(value):
+    if diagnostics := language.check(plan):
         return f"{kind} does not check ({diagnostics[0].code})"
     return None
 
@@ -107,21 +108,14 @@ def measure_coverage(question: AnnotatedQuestion) -> float:
     return len(covered) / len(names) if names else 1.0
 
 
-def coverage_check(threshold: float) -> Callable[[AnnotatedQuestion], str | None]:
+def check_coverage(threshold: float, question: AnnotatedQuestion) -> str | None:
     """The plan or the parts keep the names of the question."""
-
-    def fault(question: AnnotatedQuestion) -> str | None:
-        planned = question.expression or question.parts
-        return (
-            f"plan covers less than {threshold:.0%} of the names"
-            if planned and measure_coverage(question) < threshold
-            else None
-        )
-
-    return fault
+    if (question.expression or question.parts) and measure_coverage(question) < threshold:
+        return f"plan covers less than {threshold:.0%} of the names"
+    return None
 
 
 def find_fault(question: AnnotatedQuestion, threshold: float) -> str | None:
     """The first reason against a question, or None."""
-    faults = (check_plan, check_query, check_tree, check_replay, check_relevance, coverage_check(threshold))
-    return next((reason for fault in faults if (reason := fault(question))), None)
+    checks = (check_plan, check_query, check_tree, check_replay, check_relevance, partial(check_coverage, threshold))
+    return next((reason for check in checks if (reason := check(question))), None)

@@ -7,7 +7,6 @@ document can close the mark. The last line of a reply is its output, so that a m
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -19,19 +18,18 @@ from typing import Any
 
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import Example, make_examples, shuffle_by_hash
-from data_gen.sources.logic_questions import (
-    read_logic,
-)
+from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import read_world
 from data_gen.teacher.client import Message
 from data_gen.world.generate import generate
-from revelator.plans import Expression, to_letters
-from revelator.tasks import TASKS
+from revelator.tasks import TASKS, TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
 
 WORLD_SIZE = 240  # questions of the world that examples are drawn from
 LOGICAL = 60  # logical questions over its documents
 
-STRUCTURE = re.compile(r'AND|OR|NOT|"search"|"relate"|"filter"|"direct"')  # what tells queries and trees apart
+# The routes of the questions that a task's examples are drawn from, where it is asked of one route alone.
+ROUTES = {TRANSLATE_BNF.name: "complex", TRANSLATE_ART.name: "complex", "decompose": "compound"}
+ROUTES |= {"refine": "complex", "end": "complex"}
 
 Shown = tuple[Mapping[str, Any], str]  # what is asked, and the output
 
@@ -45,43 +43,39 @@ class Prompts:
     def __init__(self, each: int, seed: int) -> None:
         self.each, self.seed = each, seed
         self.questions = _make_examples(seed) if each else ()
-        self._drawn: dict[str, list[Shown]] = {}
+        self._shown: dict[str, list[Shown]] = {}
 
     def chat(self, prompt: str, data: Mapping[str, Any]) -> list[Message]:
         """The messages that ask `prompt` (the name of a file in `prompts`) about `data`."""
-        if prompt not in self._drawn:
-            self._drawn[prompt] = self._draw(prompt)
-        messages = [{"role": "system", "content": f"{_text('system')}\n\n{_text(prompt)}"}]
-        for shown, output in self._drawn[prompt]:
-            messages += [_user(shown), {"role": "assistant", "content": output}]
-        return [*messages, _user(data)]
+        if prompt not in self._shown:
+            self._shown[prompt] = self._draw(prompt)
+        messages = [{"role": "system", "content": f"{load_prompt('system')}\n\n{load_prompt(prompt)}"}]
+        for shown, output in self._shown[prompt]:
+            messages += [_make_message(shown), {"role": "assistant", "content": output}]
+        return [*messages, _make_message(data)]
 
     def _draw(self, prompt: str) -> list[Shown]:
         if prompt in TASKS:
             own = [e for q in self.questions for e in make_examples(q, prompt, self.seed) if _teaches(q, prompt)]
-            return [(task_data(e.input), _output(prompt, e.gold)) for e in _choose_varied(own, self.each, self.seed)]
-        makers = {"answer": _answers, "simple": _simple, "combine": _combine}
+            chosen = _choose_varied(own, self.each, self.seed)
+            return [(asdict(example.input), TASKS[prompt].completion(example.gold).strip()) for example in chosen]
+        makers = {"answer": _show_answers, "simple": _show_simple, "combine": _show_combined}
         return [shown for question in self.questions for shown in makers[prompt](question)][: self.each]
 
 
-def task_data(value: Any) -> dict[str, Any]:
-    """A task's typed input as JSON values."""
-    return asdict(value)
-
-
-def last_line(reply: str) -> str:
+def read_last_line(reply: str) -> str:
     """The output in a reply: its last line that holds something, code fences aside; "" if there is none."""
     lines = [line.strip() for line in reply.splitlines()]
     return next((line for line in reversed(lines) if line and not line.startswith("```")), "")
 
 
-def _user(data: Mapping[str, Any]) -> Message:
+def _make_message(data: Mapping[str, Any]) -> Message:
     text = json.dumps(data, ensure_ascii=False).replace("<", "\\u003c")
     return {"role": "user", "content": f"<data>\n{text}\n</data>"}
 
 
 @cache
-def _text(name: str) -> str:
+def load_prompt(name: str) -> str:
     return files("data_gen.teacher").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
@@ -96,54 +90,48 @@ def _make_examples(seed: int) -> tuple[AnnotatedQuestion, ...]:
 
 def _teaches(question: AnnotatedQuestion, task: str) -> bool:
     """Whether a question is an example of what the teacher is asked in this task."""
-    asked_of = {"translate_bnf": ("complex",), "decompose": ("compound",), "refine": ("complex",), "end": ("complex",)}
-    asked_of |= {"translate_art": ("complex",)}
     if question.query:
-        return task == "translate_logic"
-    return question.route in asked_of.get(task, (question.route,))
+        return task == TRANSLATE_LOGIC.name
+    return question.route == ROUTES.get(task, question.route)
 
 
 def _choose_varied(made: Sequence[Example], count: int, seed: int) -> list[Example]:
     """`count` examples by hash, in turn from each kind: label, shape of the plan, or number of parts."""
     order = shuffle_by_hash(made, f"{seed}:examples", lambda e: f"{e.task}:{e.input}")
-    kinds = [list(own) for _, own in groupby(sorted(order, key=_kind), key=_kind)]
-    kinds = shuffle_by_hash(kinds, f"{seed}:kinds", lambda own: _kind(own[0]))
+    kinds = [list(own) for _, own in groupby(sorted(order, key=_find_kind), key=_find_kind)]
+    kinds = shuffle_by_hash(kinds, f"{seed}:kinds", lambda own: _find_kind(own[0]))
     longest = max(map(len, kinds), default=0)
     return [own[turn] for turn in range(longest) for own in kinds if turn < len(own)][:count]
 
 
-def _kind(example: Example) -> str:
-    gold = example.gold
-    if isinstance(gold, Expression):
-        return to_letters(gold)
-    if isinstance(gold, str):
-        return gold if TASKS[example.task].labels else ""
-    return str(len(gold)) if isinstance(gold, list) else " ".join(STRUCTURE.findall(_output(example.task, gold)))
+def _find_kind(example: Example) -> str:
+    task, gold = TASKS[example.task], example.gold
+    if task.language:
+        return task.language.shape(gold)
+    if task.labels:
+        return gold
+    return str(len(gold)) if isinstance(gold, list) else ""
 
 
-def _output(task: str, gold: Any) -> str:
-    return TASKS[task].completion(gold).strip()
-
-
-def _answers(question: AnnotatedQuestion) -> list[Shown]:
+def _show_answers(question: AnnotatedQuestion) -> list[Shown]:
     if question.route != "single" or question.query:
         return []
     [step] = question.steps
-    shown = {"question": step.question, "documents": _documents(question)}
+    shown = {"question": step.question, "documents": _list_documents(question)}
     return [(shown, json.dumps(step.answers, ensure_ascii=False))]
 
 
-def _documents(question: AnnotatedQuestion) -> list[dict[str, str]]:
+def _list_documents(question: AnnotatedQuestion) -> list[dict[str, str]]:
     return [{"title": passage.title, "text": passage.text} for passage in question.passages]
 
 
-def _of_one_title(question: AnnotatedQuestion) -> bool:
+def _has_one_title(question: AnnotatedQuestion) -> bool:
     return question.route == "compound" and len({step.title for step in question.steps}) == 1
 
 
-def _simple(question: AnnotatedQuestion) -> list[Shown]:
+def _show_simple(question: AnnotatedQuestion) -> list[Shown]:
     """The parts of a compound question about one thing, as they are asked of its passage."""
-    if not _of_one_title(question) or any(len(step.answers) > 1 for step in question.steps):
+    if not _has_one_title(question) or any(len(step.answers) > 1 for step in question.steps):
         return []
     title = question.steps[0].title
     text = next(passage.text for passage in question.passages if passage.title == title)
@@ -151,7 +139,7 @@ def _simple(question: AnnotatedQuestion) -> list[Shown]:
     return [({"title": title, "text": text, "at_most": len(made)}, json.dumps(made, ensure_ascii=False))]
 
 
-def _combine(question: AnnotatedQuestion) -> list[Shown]:
-    if not _of_one_title(question):
+def _show_combined(question: AnnotatedQuestion) -> list[Shown]:
+    if not _has_one_title(question):
         return []
     return [({"title": question.steps[0].title, "questions": list(question.parts)}, question.question)]

@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from data_gen.annotate.names import find_mention
-from data_gen.annotate.validation import check_plan, check_query, check_tree, coverage_check
+from data_gen.annotate.validation import check_coverage
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
-from data_gen.teacher.chats import STRUCTURE, last_line
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
+from data_gen.teacher.chats import read_last_line
 from data_gen.teacher.client import Client, Message
 from data_gen.teacher.config import SamplingConfig
 from revelator.errors import ExpressionError, RevelatorError, TaskOutputError
-from revelator.plans import Expression, leaves, letters_key, placeholders, render
+from revelator.plans import leaves, parse, placeholders
+from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS
 
 T = TypeVar("T")
@@ -63,7 +64,7 @@ async def decide(
         try:
             if reply.finish == "length":
                 raise DroppedError("the reply is cut off")
-            values.append(read(last_line(reply.text)))
+            values.append(read(read_last_line(reply.text)))
         except DroppedError as error:
             reasons.append(error.message)
     if not values:
@@ -74,16 +75,8 @@ async def decide(
     return Decision(values[0], agreement)
 
 
-def list_operators(text: str) -> Hashable:
-    """Queries and trees agree if they have the same operators in the same order."""
-    return tuple(STRUCTURE.findall(text))
-
-
 def agreement_key(value: Any) -> Hashable:
-    """Plans agree if their letters do up to the order of `+`; lists if they are as long; answers and texts up to
-    spelling."""
-    if isinstance(value, Expression):
-        return letters_key(value)
+    """Lists of parts agree if they are as long; answers, labels and questions up to spelling."""
     if isinstance(value, tuple):
         return tuple(map(normalise, value))
     return len(value) if isinstance(value, list) else normalise(value)
@@ -102,36 +95,28 @@ def expect_label(task: str) -> Callable[[str], str]:
     return read
 
 
-def expect_plan(question: AnnotatedQuestion, coverage: float) -> Callable[[str], Expression]:
-    """A plan of two leaves or more."""
+Check = Callable[[AnnotatedQuestion], str | None]  # the reason against a question, None if there is none
 
-    def read(line: str) -> Expression:
+
+def expect_plan(language: PlanLanguage, question: AnnotatedQuestion, checks: Sequence[Check]) -> Callable[[str], Any]:
+    """A plan with which the question passes the checks."""
+
+    def read(line: str) -> Any:
         try:
-            expression: Expression = TASKS["translate_bnf"].parse(line)
-        except ExpressionError as error:
-            raise DroppedError(f"the plan does not parse ({error.code})") from error
-        if len(leaves(expression)) < 2:
-            raise DroppedError("the plan has one leaf")
-        planned = replace(question, route="complex", expression=render(expression))
-        _refuse(check_plan(planned) or coverage_check(coverage)(planned))
-        return expression
-
-    return read
-
-
-def expect_written(task: str, question: AnnotatedQuestion) -> Callable[[str], str]:
-    """A logical query or a tree of atomic operators, in canonical text."""
-
-    def read(line: str) -> str:
-        try:
-            text = TASKS[task].write(TASKS[task].parse(line))
+            plan = language.parse(line)
         except ExpressionError as error:
             raise DroppedError(f"does not parse ({error.code})") from error
-        is_query = task == "translate_logic"
-        _refuse(check_query(replace(question, query=text)) if is_query else check_tree(replace(question, tree=text)))
-        return text
+        planned = question.with_plan(language, plan)
+        for check in checks:
+            _drop_if(check(planned))
+        return plan
 
     return read
+
+
+def check_hops(question: AnnotatedQuestion) -> str | None:
+    """A plan has two leaves or more."""
+    return "the plan has one leaf" if len(leaves(parse(question.expression))) < 2 else None
 
 
 def expect_parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str], list[str]]:
@@ -144,7 +129,7 @@ def expect_parts(question: AnnotatedQuestion, coverage: float) -> Callable[[str]
             raise DroppedError("fewer than two parts, or one twice")
         for part in found:
             _require_single(part)
-        _refuse(coverage_check(coverage)(replace(question, expression="", parts=tuple(found))))
+        _drop_if(check_coverage(coverage, replace(question, expression="", parts=tuple(found))))
         return found
 
     return read
@@ -162,7 +147,7 @@ def expect_next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]
     return read
 
 
-def expect_answers(documents: Sequence[Evidence]) -> Callable[[str], tuple[str, ...]]:
+def expect_answers(documents: Sequence[AnnotatedPassage]) -> Callable[[str], tuple[str, ...]]:
     """A JSON list of answers, each of which stands in a document, up to spelling; yes and no need none."""
     texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
 
@@ -185,14 +170,14 @@ def expect_answers(documents: Sequence[Evidence]) -> Callable[[str], tuple[str, 
 
 
 @dataclass(frozen=True)
-class Simple:
+class SimpleQuestion:
     """A single question and the answer that a document states."""
 
     question: str
     answer: str
 
 
-def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str], list[Simple]]:
+def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str], list[SimpleQuestion]]:
     """Those of a list that name the title and whose answer stands in the document and not in the question."""
     said, name = f" {normalise(text)} ", title.partition(" (")[0]
 
@@ -204,12 +189,16 @@ def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str],
         one = len(row["question"]) <= LONGEST and "\n" not in row["question"] and not placeholders(row["question"])
         return fine and one and row["question"].endswith("?") and find_mention(name, row["question"]) is not None
 
-    def read(line: str) -> list[Simple]:
+    def read(line: str) -> list[SimpleQuestion]:
         try:
             rows = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DroppedError("the questions are no JSON list") from error
-        found = [Simple(row["question"], row["answer"]) for row in rows if holds(row)] if isinstance(rows, list) else []
+        found = (
+            [SimpleQuestion(row["question"], row["answer"]) for row in rows if holds(row)]
+            if isinstance(rows, list)
+            else []
+        )
         by_answer = {normalise(simple.answer): simple for simple in reversed(found)}
         distinct = list({normalise(s.question): s for s in reversed(by_answer.values())}.values())
         if not distinct:
@@ -219,7 +208,7 @@ def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str],
     return read
 
 
-def expect_combined(title: str, simple: Sequence[Simple]) -> Callable[[str], str]:
+def expect_combined(title: str, simple: Sequence[SimpleQuestion]) -> Callable[[str], str]:
     """One question that names the title, keeps something of each question's words, and gives no answer away."""
     name = title.partition(" (")[0]
 
@@ -255,6 +244,6 @@ def _require_single(text: str) -> None:
         raise DroppedError("not one plain question")
 
 
-def _refuse(fault: str | None) -> None:
+def _drop_if(fault: str | None) -> None:
     if fault:
         raise DroppedError(fault)

@@ -11,31 +11,51 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from data_gen.annotate.validation import share_answer
+from data_gen.annotate.validation import check_coverage, check_plan, check_query, check_tree, share_answer
 from data_gen.config import TaskConfig
 from data_gen.leakage import Admission, normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
+from data_gen.questions import (
+    QUESTIONS,
+    AnnotatedPassage,
+    AnnotatedQuestion,
+    AnnotatedStep,
+    write_questions,
+)
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
 from data_gen.teacher import replies
-from data_gen.teacher.chats import Prompts, task_data
+from data_gen.teacher.chats import Prompts
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
-from data_gen.teacher.replies import Decision, DroppedError, agreement_key, decide, list_operators
-from data_gen.teacher.work import QUESTIONS, Progress, Work, build_set, open_work
+from data_gen.teacher.replies import Check, Decision, DroppedError, agreement_key, check_hops, decide
+from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
-from revelator.tasks import TASKS, EndInput, RefineInput, RelevanceInput, RouteInput, Step, TranslateInput
+from revelator.tasks import (
+    TASKS,
+    TRANSLATE_ART,
+    TRANSLATE_BNF,
+    TRANSLATE_LOGIC,
+    DecomposeInput,
+    EndInput,
+    RefineInput,
+    RelevanceInput,
+    RouteInput,
+    Step,
+    Task,
+    TranslateInput,
+)
 from revelator.trace import join_answers
 
 
 @dataclass(frozen=True)
-class Teaching:
-    """What every call needs."""
+class Annotator:
+    """Annotates questions by asking an endpoint."""
 
     client: Client
     prompts: Prompts
@@ -65,55 +85,60 @@ class Teaching:
         bare = replace(bare, teacher=self.name)
         route, agreement = self.config.route, {}
         if not route:
-            decision = await self.ask("route", task_data(RouteInput(bare.question)), replies.expect_label("route"))
+            decision = await self.ask("route", asdict(RouteInput(bare.question)), replies.expect_label("route"))
             route, agreement["route"] = decision.value, decision.agreement
         bare = replace(bare, route=route, agreement=agreement)
-        planned = await self._written(await self._planned(bare))
-        judged = await self._judged(planned)
-        return await self._stepped(judged, question)
+        planned = await self._plan(bare)
+        judged = await self._judge_passages(planned)
+        return await self._add_steps(judged, question)
 
-    async def _planned(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
-        coverage, tasks = self.config.entity_coverage, self.config.tasks
-        asked = task_data(TranslateInput(question.question))
+    async def _plan(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
+        """The question with its parts and with a plan in each language that is taught."""
+        coverage = partial(check_coverage, self.config.entity_coverage)
         if question.route == "single":
-            return replace(question, expression=render(Atomic(question.question)))
-        if question.route == "complex" and "translate_bnf" in tasks:
-            plan = await self.ask("translate_bnf", asked, replies.expect_plan(question, coverage))
-            agreement = {**question.agreement, "translate_bnf": plan.agreement}
-            return replace(question, expression=render(plan.value), agreement=agreement)
+            question = replace(question, expression=render(Atomic(question.question)))
+        if question.route == "complex":
+            question = await self._translate(TRANSLATE_BNF, question, check_plan, check_hops, coverage)
         if question.route == "compound":
-            parts = await self.ask("decompose", asked, replies.expect_parts(question, coverage))
-            agreement = {**question.agreement, "decompose": parts.agreement}
-            expression = render(Sequence(tuple(Atomic(part) for part in parts.value)))
-            return replace(question, parts=tuple(parts.value), expression=expression, agreement=agreement)
+            question = await self._decompose(question)
+        question = await self._translate(TRANSLATE_LOGIC, question, check_query)
+        if question.route != "straightforward":
+            question = await self._translate(TRANSLATE_ART, question, check_tree)
         return question
 
-    async def _written(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
-        """The question with its logical query, and with its tree, as far as these are taught."""
-        for task, field in (("translate_logic", "query"), ("translate_art", "tree")):
-            if task in self.config.tasks and (field == "query" or question.route != "straightforward"):
-                asked, read = task_data(TranslateInput(question.question)), replies.expect_written(task, question)
-                made = await self.ask(task, asked, read, list_operators)
-                agreement = {**question.agreement, task: made.agreement}
-                question = replace(question, **{field: made.value}, agreement=agreement)
-        return question
+    async def _translate(self, task: Task, question: AnnotatedQuestion, *checks: Check) -> AnnotatedQuestion:
+        """The question with a plan that passes the checks, if the task is taught."""
+        language = task.language
+        if language is None or task.name not in self.config.tasks:
+            return question
+        read = replies.expect_plan(language, question, checks)
+        made = await self.ask(task.name, asdict(TranslateInput(question.question)), read, language.shape)
+        agreement = {**question.agreement, task.name: made.agreement}
+        return replace(question.with_plan(language, made.value), agreement=agreement)
 
-    async def _judged(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
+    async def _decompose(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
+        read = replies.expect_parts(question, self.config.entity_coverage)
+        made = await self.ask("decompose", asdict(DecomposeInput(question.question)), read)
+        agreement = {**question.agreement, "decompose": made.agreement}
+        expression = render(Sequence(tuple(Atomic(part) for part in made.value)))
+        return replace(question, parts=tuple(made.value), expression=expression, agreement=agreement)
+
+    async def _judge_passages(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         """The question with its first passages judged; those that the supporting facts judge otherwise are left out."""
         shown = question.passages[: self.config.passages]
         if "relevance" not in self.config.tasks or question.route == "straightforward":
             shown = ()
         supported = any(passage.relevant for passage in question.passages)
-        found = await asyncio.gather(*(self._relevance(question, p, supported) for p in shown))
+        found = await asyncio.gather(*(self._judge(question, p, supported) for p in shown))
         kept = [pair for pair in found if pair is not None]
         shares = [decision.agreement for _, decision in kept]
         agreement = {**question.agreement, "relevance": sum(shares) / len(shares)} if shares else question.agreement
         return replace(question, passages=tuple(passage for passage, _ in kept), agreement=agreement)
 
-    async def _relevance(
-        self, question: AnnotatedQuestion, passage: Evidence, supported: bool
-    ) -> tuple[Evidence, Decision] | None:
-        data = task_data(RelevanceInput(question.question, passage.title, passage.text))
+    async def _judge(
+        self, question: AnnotatedQuestion, passage: AnnotatedPassage, supported: bool
+    ) -> tuple[AnnotatedPassage, Decision] | None:
+        data = asdict(RelevanceInput(question.question, passage.title, passage.text))
         try:
             judged = await self.ask("relevance", data, replies.expect_label("relevance"))
         except DroppedError:
@@ -123,43 +148,45 @@ class Teaching:
             return None
         return replace(passage, relevant=relevant), judged
 
-    async def _stepped(self, question: AnnotatedQuestion, source: AnnotatedQuestion) -> AnnotatedQuestion:
+    async def _add_steps(self, question: AnnotatedQuestion, source: AnnotatedQuestion) -> AnnotatedQuestion:
         if not source.passages or question.route == "straightforward":
             return question
         documents = source.passages
         if question.expression:
-            steps = await self._executed(parse(question.expression), documents)
+            steps = await self._run_plan(parse(question.expression), documents)
         elif "refine" in self.config.tasks:
-            question, steps = await self._chained(question, documents)
+            question, steps = await self._write_chain(question, documents)
         else:
             return question
         if question.route == "compound":
             return replace(question, steps=steps, answers=tuple(answer for step in steps for answer in step.answers))
-        if source.answers and not share_answer(steps[-1].answers, source.answers) and not _compares(question):
+        if source.answers and not share_answer(steps[-1].answers, source.answers) and not _is_comparison(question):
             raise DroppedError("the steps do not reach the known answer")
         answers = source.answers or steps[-1].answers
         return replace(question, steps=steps, passages=_join_passages(question, steps, documents), answers=answers)
 
-    async def _executed(self, expression: Expression, documents: tuple[Evidence, ...]) -> tuple[AnnotatedStep, ...]:
+    async def _run_plan(
+        self, expression: Expression, documents: tuple[AnnotatedPassage, ...]
+    ) -> tuple[AnnotatedStep, ...]:
         """Every leaf asked with the answers of those that it is bound to, in order."""
         steps: list[AnnotatedStep] = []
         for leaf, sources in zip(leaves(expression), bind(expression).sources, strict=True):
             known = {name: join_answers(steps[source].answers) for name, source in sources.items()}
-            steps.append(await self._answered(substitute(leaf.text, known), documents))
+            steps.append(await self._answer(substitute(leaf.text, known), documents))
         return tuple(steps)
 
-    async def _chained(
-        self, question: AnnotatedQuestion, documents: tuple[Evidence, ...]
+    async def _write_chain(
+        self, question: AnnotatedQuestion, documents: tuple[AnnotatedPassage, ...]
     ) -> tuple[AnnotatedQuestion, tuple[AnnotatedStep, ...]]:
         steps: list[AnnotatedStep] = []
         shares: dict[str, list[float]] = {"refine": [], "end": []}
         while len(steps) < self.config.steps:
             known = tuple(Step(step.question, step.answers) for step in steps)
-            data = task_data(RefineInput(question.question, known))
+            data = asdict(RefineInput(question.question, known))
             asked = await self.ask("refine", data, replies.expect_next_question(steps))
-            steps.append(await self._answered(asked.value, documents))
+            steps.append(await self._answer(asked.value, documents))
             known = (*known, Step(steps[-1].question, steps[-1].answers))
-            end = await self.ask("end", task_data(EndInput(question.question, known)), replies.expect_label("end"))
+            end = await self.ask("end", asdict(EndInput(question.question, known)), replies.expect_label("end"))
             shares["refine"].append(asked.agreement)
             shares["end"].append(end.agreement)
             if end.value == "yes":
@@ -167,7 +194,7 @@ class Teaching:
                 return replace(question, agreement={**question.agreement, **agreement}), tuple(steps)
         raise DroppedError(f"end: no end after {self.config.steps} steps")
 
-    async def _answered(self, asked: str, documents: tuple[Evidence, ...]) -> AnnotatedStep:
+    async def _answer(self, asked: str, documents: tuple[AnnotatedPassage, ...]) -> AnnotatedStep:
         shown = [{"title": document.title, "text": document.text} for document in documents]
         data = {"question": asked, "documents": shown}
         found = (await self.ask("answer", data, replies.expect_answers(documents))).value
@@ -177,8 +204,8 @@ class Teaching:
 
 
 def _join_passages(
-    question: AnnotatedQuestion, steps: tuple[AnnotatedStep, ...], documents: tuple[Evidence, ...]
-) -> tuple[Evidence, ...]:
+    question: AnnotatedQuestion, steps: tuple[AnnotatedStep, ...], documents: tuple[AnnotatedPassage, ...]
+) -> tuple[AnnotatedPassage, ...]:
     """The judged passages, and the pages that the steps are read from, which are relevant."""
     pages = {step.title for step in steps}
     judged = {p.title for p in question.passages}
@@ -186,8 +213,8 @@ def _join_passages(
     return (*own, *(replace(d, relevant=True) for d in documents if d.title in pages - judged))
 
 
-def _compares(question: AnnotatedQuestion) -> bool:
-    """A plan that does not end in one leaf: its answer is compared or counted out of several."""
+def _is_comparison(question: AnnotatedQuestion) -> bool:
+    """Whether the plan does not end in one leaf: its answer is compared or counted out of several."""
     return isinstance(parse(question.expression), Sequence) if question.expression else False
 
 
@@ -206,9 +233,9 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 
 
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
-    teaching = Teaching(work.client, Prompts(config.examples, config.seed), config)
+    annotator = Annotator(work.client, Prompts(config.examples, config.seed), config)
     with write_questions(out / QUESTIONS) as write:
-        async for annotated in work.each(read_questions(config, work.dropped), teaching.annotate):
+        async for annotated in work.make_each(read_questions(config, work.dropped), annotator.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-from data_gen.questions import check_place
+from data_gen.questions import QUESTIONS, check_place
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
 from data_gen.world.names import Names
@@ -69,7 +69,7 @@ def generate(
         with (
             (folder / "passages.jsonl").open("w", encoding="utf-8") as passages,
             (folder / "triples.tsv").open("w", encoding="utf-8") as triples,
-            (folder / "questions.jsonl").open("w", encoding="utf-8") as questions,
+            (folder / QUESTIONS).open("w", encoding="utf-8") as questions,
         ):
             for split, part, amount in amounts:
                 _write_part(world, split, part, amount, seed, routes, (passages, triples, questions), progress)

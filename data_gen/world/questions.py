@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from data_gen.annotate import trees
-from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.world.chains import chain, count, draw_list, fan_out, intersect, joint, shared_joint
 from data_gen.world.comparisons import compare, compare_counts, difference, same, with_own
 from data_gen.world.compound import compound, pair, two_facts
@@ -231,7 +231,7 @@ class Questions:
             tree=tree_of(text, expression, draft, made),
         )
 
-    def _passages(self, made: Plan) -> tuple[Evidence, ...]:
+    def _passages(self, made: Plan) -> tuple[AnnotatedPassage, ...]:
         """The documents that the steps are read from, and others that look like them, in random order."""
         by_title = {
             self.view.documents[i].title: i for term in made.terms for arg in term.args for i in entity_ids(arg)
@@ -241,9 +241,9 @@ class Questions:
         self.rng.shuffle(chosen)
         return tuple(self._evidence(entity, relevant) for entity, relevant in chosen)
 
-    def _evidence(self, entity: int, relevant: bool) -> Evidence:
+    def _evidence(self, entity: int, relevant: bool) -> AnnotatedPassage:
         document = self.view.documents[entity]
-        return Evidence(document.title, document.text, relevant, f"{self.prefix}-{entity}")
+        return AnnotatedPassage(document.title, document.text, relevant, f"{self.prefix}-{entity}")
 
     def _distractors(self, support: list[int], made: Plan) -> list[int]:
         """Documents of similar names, then of neighbours in the graph, then any, that answer none of the steps."""

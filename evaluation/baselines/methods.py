@@ -42,7 +42,7 @@ async def search_and_read(run: Run, question: str, k: int, query: str | None = N
     """Searches for `query` (the question itself if None) and reads the answer to `question` from `k` passages."""
     node = run.open("atomic", question)
     node.asked = question
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         node.documents = await run.models.search(node, query or question, k)
         if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
             await run.models.generate(node, GenerateRequest("read", question, passages=passages))
@@ -55,7 +55,7 @@ async def prompt_model(run: Run, name: str, **values: object) -> str:
     """Fills `prompts/NAME.txt` with values, as JSON, and returns what the language model writes."""
     node = run.open("refine", name)
     texts = {key: as_data(value) for key, value in values.items()}
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("write", _read_prompt(name).substitute(texts)))
     return node.sentence
 
@@ -63,7 +63,7 @@ async def prompt_model(run: Run, name: str, **values: object) -> str:
 async def merge_steps(run: Run, question: str, steps: Sequence[Step]) -> Node:
     """Lets the generator answer the question from sub-questions and their answers."""
     node = run.open("merge", question)
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("merge", question, steps=tuple(steps)))
     return node
 
@@ -123,7 +123,7 @@ async def run_ircot(run: Run) -> None:
     for _ in range(run.limits.steps):
         node = run.open("atomic", query)
         node.asked = query
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
@@ -136,7 +136,7 @@ async def run_ircot(run: Run) -> None:
         if DONE.search(query):
             break
     last = run.open("merge", run.question)
-    with run.recorder.running(last):
+    with run.recorder.record(last):
         found = tuple(passages.values())[:MOST_PASSAGES]
         await run.models.generate(last, GenerateRequest("read", run.question, found))
     run.answer(last.answers, last.sentence)
@@ -215,7 +215,7 @@ async def _answer_tree_node(run: Run, question: str, tree: Tree, above: Sequence
     node = await search_and_read(run, question, NODE_PASSAGES)
     if not node.answers:
         node = run.open("direct", question)
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             await run.models.generate(node, GenerateRequest("direct", question))
     return node.answers
 
@@ -239,8 +239,8 @@ async def run_hanrag(run: Run) -> None:
     Differs: its tasks are answered by the revelator, one small model with our prompts, where the paper fine-tunes a
     language model; and the loop ends at our limit of steps.
     """
-    run.kind = await routes.choose_route(run)
-    await HANRAG_ROUTES.get(run.kind, routes.answer_by_loop)(run)
+    run.route = await routes.choose_route(run)
+    await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
 
 async def run_qcompiler(run: Run) -> None:

@@ -219,7 +219,7 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
 @HOME
 @URI
 @AS_JSON
-def list_versions_command(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+def show_versions(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
     """List the registered versions, the newest first, with their aliases, runs and where they were deployed.
 
     \b

@@ -17,14 +17,13 @@ import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
-from evaluation.metrics.answers import normalise
 from evaluation.metrics.bootstrap import Interval, bootstrap
-from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import append_rows, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
+from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
 from serving.protocols import Decoding
 

@@ -9,12 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
-from data_gen.sources.files import file_rows
+from data_gen.sources.files import read_file_rows
 from data_gen.sources.formats import READERS
 from data_gen.sources.multi_hop import read_hotpot
-from data_gen.sources.rows import Outcome, Refused, read_annotated
+from data_gen.sources.rows import Outcome, RefusedRow, read_annotated
 from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError
 from revelator.plans import leaves, parse, to_letters
@@ -55,7 +55,7 @@ class Format:
 
 def _require_all(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
     for outcome in outcomes:
-        if isinstance(outcome, Refused):
+        if isinstance(outcome, RefusedRow):
             raise DataError(outcome.reason, where=f"{outcome.file}, line {outcome.line}")
         if isinstance(outcome, AnnotatedQuestion):
             yield outcome
@@ -69,8 +69,10 @@ def _add_plans(name: str, path: str, plain: Iterable[Outcome]) -> Iterator[Annot
 
 def _read_kinds(path: str, source: str, field: str) -> dict[str, str]:
     """Reads the text in `field` of each row, by the row's id."""
-    rows = (row for _, row in file_rows(path) if isinstance(row, dict) and row.get("question"))
-    return {fields.identity(row, source, fields.question(row), "_id", "id"): str(row.get(field, "")) for row in rows}
+    rows = (row for _, row in read_file_rows(path) if isinstance(row, dict) and row.get("question"))
+    return {
+        fields.make_id(row, source, fields.read_question(row), "_id", "id"): str(row.get(field, "")) for row in rows
+    }
 
 
 def _read_hotpot(path: str) -> Iterator[BenchmarkQuestion]:
@@ -88,9 +90,10 @@ def _read_musique(path: str) -> Iterator[BenchmarkQuestion]:
     """MuSiQue-Ans; of MuSiQue-Full the answerable questions."""
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        answers = [*fields.texts(row, "answer"), *row.get("answer_aliases", [])]
+        answers = [*fields.read_texts(row, "answer"), *row.get("answer_aliases", [])]
         passages = [
-            Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in row.get("paragraphs", [])
+            AnnotatedPassage(p["title"], p["paragraph_text"], bool(p["is_supporting"]))
+            for p in row.get("paragraphs", [])
         ]
         return replace(
             _make_question(row, "musique", answers, "complex"), passages=tuple(passages), licence="CC-BY-4.0"
@@ -104,8 +107,8 @@ def _read_musique(path: str) -> Iterator[BenchmarkQuestion]:
 def _make_question(
     row: dict[str, Any], source: str, answers: Sequence[str], route: str, *ids: str
 ) -> AnnotatedQuestion:
-    asked = fields.question(row, "question", "Question", "query")
-    identity = fields.identity(row, source, asked, *(ids or ("id", "_id")))
+    asked = fields.read_question(row, "question", "Question", "query")
+    identity = fields.make_id(row, source, asked, *(ids or ("id", "_id")))
     return AnnotatedQuestion(identity, source, "", "", asked, route, answers=tuple(dict.fromkeys(answers)))
 
 
@@ -116,7 +119,7 @@ def _make_reader(name: str) -> Read:
 def _read_bamboogle(path: str) -> Iterator[BenchmarkQuestion]:
     """Bamboogle (Press et al. 2023): `Question, Answer`, CSV or JSON lines."""
     outcomes = read_annotated(
-        path, lambda row: _make_question(row, "bamboogle", fields.texts(row, "Answer", "answer"), "complex")
+        path, lambda row: _make_question(row, "bamboogle", fields.read_texts(row, "Answer", "answer"), "complex")
     )
     yield from (BenchmarkQuestion(q) for q in _require_all(outcomes))
 
@@ -128,7 +131,7 @@ def _read_compound(path: str) -> Iterator[BenchmarkQuestion]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         if "route" in row:
             return AnnotatedQuestion.from_json(row)
-        answers = fields.texts(row, "answers", "answer")
+        answers = fields.read_texts(row, "answers", "answer")
         if len(answers) == 1:
             answers = tuple(part.strip() for part in answers[0].split(";") if part.strip())
         parts = row.get("parts") or row.get("sub_questions") or ()
@@ -145,7 +148,7 @@ def _read_blend(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         aliases = row.get("answer_aliases") or row.get("aliases") or []
-        question = _make_question(row, "blendqa", [*fields.texts(row, "answer", "answers"), *aliases], "complex")
+        question = _make_question(row, "blendqa", [*fields.read_texts(row, "answer", "answers"), *aliases], "complex")
         kinds[question.id] = str(row.get("type") or stem)
         return question
 
@@ -159,7 +162,7 @@ def _read_crag(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         route = "single" if row.get("question_type") in ("simple", "simple_w_condition") else "complex"
-        answers = [fields.text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
+        answers = [fields.read_text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
         question = _make_question(row, "crag", answers, route, "interaction_id")
         kinds[question.id] = f"{row.get('static_or_dynamic', '')}/{row.get('question_type', '')}"
         return question
@@ -174,7 +177,7 @@ def _read_metaqa(path: str) -> Iterator[BenchmarkQuestion]:
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
         asked = re.sub(r"[\[\]]", "", str(row["question"]))
-        return _make_question({**row, "question": asked}, "metaqa", fields.texts(row, "answers"), "complex")
+        return _make_question({**row, "question": asked}, "metaqa", fields.read_texts(row, "answers"), "complex")
 
     yield from (BenchmarkQuestion(q, kind) for q in _require_all(read_annotated(path, annotate)))
 

@@ -11,11 +11,11 @@ from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.metrics.answers import normalise, score_answer, score_list_answer
 from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, read_sketch
 from evaluation.metrics.retrieval import score_titles, title_key
 from revelator.errors import ExpressionError
 from revelator.plans import logic
+from revelator.scores import normalise, score_answer, score_list_answer
 from revelator.tasks import translate_task
 from revelator.trace import Node, Trace, join_answers
 

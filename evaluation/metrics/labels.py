@@ -1,4 +1,4 @@
-"""Judges the probabilities of labels: area under the ROC curve, and calibration error."""
+"""Judges the probabilities of labels: the calibration error."""
 
 from __future__ import annotations
 
@@ -8,19 +8,6 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 BINS = 15  # as in Guo et al. 2017
-
-
-def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Computes the probability that a positive scores above a negative; ties count one half (Mann-Whitney U). nan if
-    one of the two classes is empty. `scores` and `positive` have shape (n,)."""
-    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    if not positives or not negatives:
-        return float("nan")
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    midranks = np.cumsum(counts) - (counts - 1) / 2
-    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
-    return float(wins / (positives * negatives))
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from itertools import combinations
 from typing import Any
 
 from data_gen.annotate.names import NAME_SPAN, find_mention
-from evaluation.metrics.answers import normalise
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import (
@@ -34,6 +33,7 @@ from revelator.plans import Sequence as ListOf
 from revelator.plans.art import Art
 from revelator.plans.language import ART, BNF, LOGIC
 from revelator.plans.logic import join_queries
+from revelator.scores import normalise
 from serving.retrieval.words import ASKING_WORDS, terms
 
 ASKING = frozenset(terms(" ".join(ASKING_WORDS)))

@@ -24,28 +24,26 @@ import torch
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.leakage import Admission
-from data_gen.questions import AnnotatedQuestion, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedQuestion, write_questions
 from data_gen.records import shuffle_by_hash
 from data_gen.self_training import (
-    PLANNED,
     AgreedPlan,
     AskedLeaf,
     annotate,
     check_support,
     choose_agreed,
     choose_likeliest,
-    states,
+    states_answer,
 )
 from data_gen.sources.formats import READERS
 from data_gen.sources.rows import count_outcome
-from data_gen.teacher.work import QUESTIONS
 from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_text, write_bytes, write_json
 from revelator.plans.language import BNF
-from revelator.tasks import TASKS, TranslateInput
+from revelator.tasks import TASKS, TRANSLATE_BNF, TranslateInput
 from revelator.trace import Node, Trace, sort_ids
 from serving.models.decoding import Marks
 from serving.models.engine import Engine
@@ -136,7 +134,7 @@ def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decod
         draws = []
         for number, temperature in enumerate(temperatures):
             torch.manual_seed(int(sha256_text(f"{seed}:{place}:{number}")[:8], 16))
-            done = complete(engine, PLANNED, prompts, temperature, BNF.beam_tokens, decoding)
+            done = complete(engine, TRANSLATE_BNF.name, prompts, temperature, BNF.beam_tokens, decoding)
             draws.append([completion.text for completion in done])
         return [list(texts) for texts in zip(*draws, strict=True)]
 
@@ -175,7 +173,7 @@ def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Pa
             batch = questions[start : start + BATCH]
             if all(question.id in done for question in batch):
                 continue
-            prompts = [TASKS[PLANNED].render(TranslateInput(question.question)) for question in batch]
+            prompts = [TRANSLATE_BNF.render(TranslateInput(question.question)) for question in batch]
             made = [Proposal(q.id, texts) for q, texts in zip(batch, write(prompts, start), strict=True)]
             append_rows(path, [proposal for proposal in made if proposal.id not in done])
             progress.advance(bar, len(batch))
@@ -221,8 +219,8 @@ def _find_members(atomic: dict[str, Node], id: str) -> list[Node]:
 
 def _describe_leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
     asked = node.asked or node.question
-    found = any(states(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
-    return {"question": asked, "answers": list(node.answers), "found": found and not states(asked, gold)}
+    found = any(states_answer(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
+    return {"question": asked, "answers": list(node.answers), "found": found and not states_answer(asked, gold)}
 
 
 @dataclass
@@ -253,7 +251,7 @@ def select(
         if isinstance(plan, str):
             dropped[plan] += 1
         else:
-            funnel.valid += plan.valid
+            funnel.valid += plan.valid_samples
             chosen.append((question, plan))
     funnel.agreeing = len(chosen)
     return chosen, funnel
@@ -288,7 +286,7 @@ def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel:
         raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     alone = {"name": out.name, "seed": settings.seed, "held_out": settings.held_out, "split": {"dev": 0.0}}
-    only = {name: {"share": 0.0} for name in TASKS if name not in (PLANNED, "refine", "end")}
+    only = {name: {"share": 0.0} for name in TASKS if name not in (TRANSLATE_BNF.name, "refine", "end")}
     base: dict[str, Any] = beside.model_dump() if beside else {**alone, "sources": [], "tasks": only}
     config = SetConfig.model_validate({**base, "sources": [*base["sources"], source]})
     counts = {name.replace("_", " "): f"{count:,}" for name, count in asdict(funnel).items()}

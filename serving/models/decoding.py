@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from heapq import nlargest
 from typing import Any
 
@@ -300,6 +301,18 @@ class _Row:
                 return
             matcher.consume_tokens(fitting)
             yield from fitting
+
+
+def is_complete(text: str, grammar: Grammar) -> bool:
+    """Whether the grammar allows the text as a whole, read byte by byte."""
+    matcher = LLMatcher(_bytes(), grammar.text)
+    tokens = _bytes().tokenize_str(text)
+    return matcher.validate_tokens(tokens) == len(tokens) and matcher.consume_tokens(tokens) and matcher.is_accepting()
+
+
+@cache
+def _bytes() -> LLTokenizer:
+    return LLTokenizer("byte")
 
 
 def _after(matcher: LLMatcher, tokens: list[int]) -> LLMatcher:

@@ -5,6 +5,9 @@ as those about one question's documents do, are one sequence with a shared begin
 generate, held to a grammar if one is given (`decoding`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
 GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/results.md).
+
+A prefix language model (`revelator.prefix_lm`) writes word pieces, which are no bytes that a grammar could be held to:
+its texts are written free and then checked.
 """
 
 from __future__ import annotations
@@ -24,7 +27,8 @@ from transformers.utils import logging
 from revelator.artifact import AdapterManifest, base_digest, base_folder, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.plans.grammar import Grammar
-from serving.models.decoding import Constraint, Marks, Vocabulary, raise_if_cancelled
+from revelator.prefix_lm.model import PrefixLMForCausalLM
+from serving.models.decoding import Constraint, Marks, Vocabulary, is_complete, raise_if_cancelled
 from serving.models.onnx_model import FAMILIES, OnnxModel, is_supported
 from serving.models.packing import pack
 from serving.models.transformers_model import Cache, TransformersModel
@@ -82,6 +86,7 @@ class Engine:
         self.tokenizer.padding_side = "left"
         self.tokenizer.pad_token = self.tokenizer.pad_token or self.tokenizer.eos_token
         model = _load(folder, adapter, self.device)
+        self._writes_pieces = isinstance(model, PrefixLMForCausalLM)
         self.max_positions = int(model.config.max_position_embeddings)
         self._vocabulary_size = int(model.config.vocab_size)
         self.model = _runtime(model, runtime, cache, threads)
@@ -124,7 +129,8 @@ class Engine:
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
         temperature. With `grammars`, one a prompt, each text is complete by its grammar, or `degraded`: a prompt that
-        leaves no room to write is, too. Without, that raises InvalidRequest.
+        leaves no room to write is, too. Without, that raises InvalidRequest. Word pieces are checked when all are
+        written, so more of their texts are `degraded`.
         """
         answers = [Written("", 0, degraded=True) for _ in prompts]
         rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
@@ -132,13 +138,16 @@ class Engine:
         for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
-            held = [grammars[i] for i in indices] if grammars else None
+            held = [grammars[i] for i in indices] if grammars and not self._writes_pieces else None
             constraint = Constraint(self._vocabulary, held, room, temperature) if held else None
             end = self.tokenizer.eos_token_id
             output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
             degraded = constraint.degraded if constraint else [False] * len(indices)
             for index, row, failed in zip(indices, output, degraded, strict=True):
                 answers[index] = self._written(row, failed)
+        if grammars and self._writes_pieces:
+            pairs = zip(answers, grammars, strict=True)
+            return [row._replace(degraded=not is_complete(f" {row.text}", grammar)) for row, grammar in pairs]
         return answers
 
     def likeliest(

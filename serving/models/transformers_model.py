@@ -14,6 +14,7 @@ from transformers import (
     StoppingCriteriaList,
 )
 
+from revelator.prefix_lm.model import PrefixLMForCausalLM
 from serving.models.decoding import Constraint, Marks, add_noise, raise_if_cancelled
 from serving.models.packing import Pack
 
@@ -27,10 +28,10 @@ class TransformersModel:
     the step into a CUDA graph (`benchmarks/gpu.py` measures where that pays).
     """
 
-    pack_tokens = 512  # in one pass: attention looks at every pair
-
     def __init__(self, model: Any, cache: Cache = "dynamic") -> None:
         self.model = model
+        # In one pass: attention looks at every pair. A prompt that is read in both directions shares no beginning.
+        self.pack_tokens = 0 if isinstance(model, PrefixLMForCausalLM) else 512
         self.model.generation_config = GenerationConfig()  # a base's own penalties fill in what a call leaves open
         self._cache = cache
 

@@ -15,7 +15,7 @@ from data_gen.self_training import (
     check_support,
     choose_agreed,
     choose_likeliest,
-    states,
+    states_answer,
 )
 
 QUESTION = AnnotatedQuestion(
@@ -89,7 +89,7 @@ def test_what_is_agreed_is_always_more_than_half_and_at_least_the_least(samples:
     ],
 )
 def test_a_passage_states_an_answer_word_by_word(text: str, answer: str, stated: bool) -> None:
-    assert states(text, [answer]) is stated
+    assert states_answer(text, [answer]) is stated
 
 
 def test_the_leaf_that_answers_must_find_the_known_answer() -> None:

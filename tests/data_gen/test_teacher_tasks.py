@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from data_gen.annotate.validation import find_fault
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.rows import read_world
-from data_gen.teacher.chats import Prompts, last_line
+from data_gen.teacher.chats import Prompts, read_last_line
 from data_gen.teacher.config import CompoundConfig, TeachConfig
 from revelator.cli import revelator
 from revelator.config import read_config
@@ -165,7 +165,7 @@ def test_each_prompt_shows_examples_of_the_world_in_its_own_form() -> None:
     for name in PROMPTS:
         chat = prompts.chat(name, {"question": "x"})
         outputs = [message["content"] for message in chat if message["role"] == "assistant"]
-        assert len(outputs) == 4 and all(last_line(output) == output for output in outputs), name
+        assert len(outputs) == 4 and all(read_last_line(output) == output for output in outputs), name
         for output in outputs if name in TASKS else ():
             TASKS[name].parse(output)
         assert chat == Prompts(4, 13).chat(name, {"question": "x"})

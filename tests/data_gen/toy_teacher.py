@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from data_gen.teacher.chats import _text as prompt_text
+from data_gen.teacher.chats import load_prompt
 from tests.chat_server import Handler, Server, says
 
 PROMPTS = ("route", "translate_bnf", "decompose", "refine", "end", "relevance", "answer", "simple", "combine")
@@ -28,7 +28,7 @@ def plan(number: int) -> str:
 def asked(body: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """The prompt and the data of a request."""
     system, user = body["messages"][0]["content"], body["messages"][-1]["content"]
-    prompt = next(name for name in PROMPTS if system.endswith(prompt_text(name)))
+    prompt = next(name for name in PROMPTS if system.endswith(load_prompt(name)))
     return prompt, json.loads(user.removeprefix("<data>\n").removesuffix("\n</data>"))
 
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics.answers import ANSWER_RULES, AnswerScore, normalise, score_answer, score_list_answer
-from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.plans import PlanScore, score_plan
 from evaluation.metrics.retrieval import title_key, title_recall
 from revelator.plans import parse
+from revelator.scores import ANSWER_RULES, AnswerScore, normalise, roc_auc, score_answer, score_list_answer
 
 TEXTS = st.text(max_size=30)
 RULES = st.sampled_from(sorted(ANSWER_RULES))

@@ -12,10 +12,9 @@ from scipy import stats
 from sklearn.metrics import f1_score, ndcg_score, roc_auc_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from evaluation.metrics.answers import ANSWER_RULES, score_answer
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.retrieval import ndcg
+from revelator.scores import ANSWER_RULES, roc_auc, score_answer
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), st.booleans()), min_size=2, max_size=60))

@@ -14,10 +14,10 @@ from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibr
 from torchmetrics.text import SQuAD
 
 from evaluation.harness.run_metrics import count_confusion
-from evaluation.metrics.answers import normalise, score_answer, score_list_answer
 from evaluation.metrics.labels import bin_by_confidence, calibration_error
 from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, read_sketch
 from evaluation.metrics.retrieval import ndcg, score_titles, title_recall
+from revelator.scores import normalise, score_answer, score_list_answer
 
 TEXTS = st.lists(
     st.sampled_from(["The", "a", "Lima", "lima,", "Oslo.", "1912", "north-east", "“no”", "é"]), max_size=6

@@ -28,7 +28,13 @@ def test_those_that_the_documents_name_ship() -> None:
     one_device = {"demo", "real", "tiny-cpu", "world", "logic", "tiny-gpu"}
     one_device |= {"qwen2.5-0.5b", "llama-3.2-1b", "llama-3.2-3b"}
     several = {"qwen2.5-0.5b-ddp", "llama-3.2-3b-fsdp", "qwen2.5-7b-qlora-ddp"}
-    assert {p.stem for p in SHIPPED} == one_device | {"qwen2.5-7b-qlora", "grpo-tiny", "pretrain-tiny"} | several
+    assert {p.stem for p in SHIPPED} == one_device | {
+        "qwen2.5-7b-qlora",
+        "grpo-tiny",
+        "pretrain-tiny",
+        "reader",
+        "pretrain-minilm",
+    } | several
     assert {p.stem for p in SHIPPED if load_config(p).processes > 1} == several
     assert find_config("demo") == CONFIGS / "demo.yaml"
 

@@ -1,4 +1,4 @@
-"""Compares answers with gold by the rule of their benchmark.
+"""Compares answers with gold by the rule of their benchmark, and measures how well scores separate two classes.
 
 Every answer metric names its normaliser, because published figures differ in it:
 
@@ -16,6 +16,9 @@ import re
 import string
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
 
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -101,3 +104,16 @@ def score_list_answer(predictions: Sequence[str], golds: Sequence[str]) -> Answe
     found = sum(any(gold in text for text in ours) for gold in wanted)
     f1 = 2 * len(ours & wanted) / (len(ours) + len(wanted))
     return AnswerScore(float(ours == wanted), found / len(wanted), f1)
+
+
+def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Computes the probability that a positive scores above a negative; ties count one half (Mann-Whitney U). nan if
+    one of the two classes is empty. `scores` and `positive` have shape (n,)."""
+    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return float("nan")
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    midranks = np.cumsum(counts) - (counts - 1) / 2
+    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
+    return float(wins / (positives * negatives))

@@ -1,0 +1,74 @@
+"""A prefix language model in the engine: it judges, writes and searches as any base does."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from revelator.plans.decoding import plan_grammar
+from revelator.tasks import TASKS, RelevanceInput, TranslateInput
+from serving.models.decoding import is_complete
+from serving.models.engine import Engine
+from serving.models.local import complete
+from tests.prefix_lm import write_prefix_base
+
+QUESTIONS = ["Who wrote Tin Comet?", "Is it?", "When was the founder of the company that made Tin Comet born? " * 3]
+PROMPTS = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
+DOCUMENTS = ["", "a film", "a film of 1987 by Ada Quill " * 8, *(f"document {n}" for n in range(6))]
+JUDGED = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
+    return Engine(write_prefix_base(tmp_path_factory.mktemp("prefix")), threads=1)
+
+
+def test_documents_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
+    together = engine.label_probabilities(JUDGED, ("yes", "no"))
+    for prompt, judged in zip(JUDGED, together, strict=True):
+        assert judged == pytest.approx(engine.label_probabilities([prompt], ("yes", "no"))[0], abs=1e-5)
+
+
+def test_prompts_are_answered_together_as_each_would_be_alone(engine: Engine) -> None:
+    together = engine.generate(PROMPTS, 0.0, 12)
+    assert together == [engine.generate([prompt], 0.0, 12)[0] for prompt in PROMPTS]
+
+
+def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine) -> None:
+    """Random weights never end a text by themselves: what the greedy one has in fourth place ends it here."""
+    prompt = PROMPTS[0]
+    ids = engine.tokenizer(prompt)["input_ids"]
+    batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
+    greedy = engine.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0]
+    found = engine.model.likeliest(*batch, 8, greedy[3], 4, lambda: False)[0]
+
+    @torch.no_grad()
+    def likelihood(text: list[int]) -> float:
+        row = torch.tensor([[*ids, *text]])
+        odds = engine.model.model(input_ids=row).logits[0].log_softmax(-1)
+        return sum(odds[len(ids) - 1 + place, token].item() for place, token in enumerate(text))
+
+    scores = [likelihood([*text, greedy[3]]) for text in found]
+    assert scores == sorted(scores, reverse=True) and scores[0] >= likelihood(greedy[:4]) - 1e-4
+
+
+def test_what_its_grammar_does_not_allow_is_degraded_and_the_question_is_asked_as_it_stands(engine: Engine) -> None:
+    rows = engine.generate(PROMPTS, 0.0, 12, [plan_grammar()] * len(PROMPTS))
+    assert [row.degraded for row in rows] == [not is_complete(f" {row.text}", plan_grammar()) for row in rows]
+    answered = complete(engine, "translate_bnf", PROMPTS, max_new_tokens=12)
+    for question, completion in zip(QUESTIONS, answered, strict=True):
+        assert completion.degraded is False or completion.text == " ".join(question.split())
+        assert TASKS["translate_bnf"].sound(completion.text) is not None
+
+
+@pytest.mark.parametrize(
+    ("text", "allowed"),
+    [
+        (" Who is it? * Where was {it} born?", True),
+        (" Who is it? * Where was Ada born?", False),
+        (" (Who is Ødegård? + Who is O'Hara?", False),
+        (" ", False),
+    ],
+)
+def test_a_text_is_complete_when_its_grammar_allows_all_of_it(text: str, allowed: bool) -> None:
+    assert is_complete(text, plan_grammar()) is allowed

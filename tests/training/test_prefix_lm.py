@@ -1,0 +1,97 @@
+"""MiniLM as a prefix language model trains as other bases do: fine-tuned by LoRA, and made in a run that resumes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from random import Random
+
+import pytest
+import torch
+
+from revelator.artifact import verify_adapter
+from revelator.files import sha256_file
+from revelator.prefix_lm.model import load_minilm_tokenizer
+from revelator.rows import read_split
+from serving.models.engine import Engine
+from tests.prefix_lm import make_model, write_prefix_base
+from training import pretrain, sft
+from training.config import PretrainConfig, TrainConfig
+from training.mixture import copy_rows, weigh_rows
+from training.pretrain import collate, completion_loss, weighted_loss
+from training.tokens import tokenise
+
+
+def test_a_prompt_ends_with_the_boundary_and_its_completion_with_the_end(set_folder: Path) -> None:
+    tokenizer = load_minilm_tokenizer()
+    rows = list(read_split(set_folder, "dev"))
+    for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
+        prompt = tokens.input_ids[: tokens.prompt_length]
+        assert prompt == tokenizer(row.prompt)["input_ids"] and prompt.count(tokenizer.sep_token_id) == 1
+        assert tokens.labels[tokens.prompt_length] != -100 and tokens.input_ids[-1] == tokenizer.eos_token_id
+
+
+def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projected(set_folder: Path) -> None:
+    tokenizer, model = load_minilm_tokenizer(), make_model()
+    rows = weigh_rows(list(read_split(set_folder, "dev"))[:6], tokenizer, 448)
+    rows += copy_rows(["Tin Comet", "Łódź (film)", "Salt", "12 Monkeys", "O'Hara"], 2, tokenizer, Random(1))
+    for row in rows:
+        boundary = row.tokens.tolist().index(tokenizer.sep_token_id)
+        assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()
+    batch = collate(rows, tokenizer.pad_token_id)
+    with torch.no_grad():
+        torch.testing.assert_close(completion_loss(model, *batch), weighted_loss(model, *batch))
+
+
+def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
+    set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("REVELATOR_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    base = write_prefix_base(tmp_path / "base")
+    config = TrainConfig(
+        base=str(base),
+        set_folder=set_folder,
+        out=tmp_path / "adapter",
+        steps=2,
+        batch_size=4,
+        learning_rate=1e-2,
+        threads=1,
+        evaluation={"every": 2, "rows_per_task": 2},
+    )
+    made = sft.train(config, resume=False)
+    assert made and math.isfinite(made["figures"]["train/loss"])
+    verify_adapter(tmp_path / "adapter", base)
+    prompts = [row.prompt for row in read_split(set_folder, "dev")[:2]]
+    plain, tuned = Engine(base, threads=1), Engine(base, tmp_path / "adapter", threads=1)
+    pairs = zip(*(e.label_probabilities(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
+    assert max(abs(one["yes"] - other["yes"]) for one, other in pairs) > 1e-3
+
+
+def test_a_base_is_made_from_minilm_and_a_run_that_is_resumed_ends_in_the_same(
+    set_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pretrain, "score_tasks", lambda *_, **__: {"route": 0.0})
+    common = {"stage": "pretrain", "base": "minilm", "sets": (set_folder,), "steps": 3, "rows": 30}
+    common |= {"batch_tokens": 448, "threads": 1, "shares": {"route": 0.5, "translate_bnf": 0.5}}
+    straight = pretrain.train(PretrainConfig(**common, out=tmp_path / "straight"), resume=False)
+    assert straight["steps"] == 3
+    assert json.loads((tmp_path / "straight" / "training.json").read_text())["tokens"] == straight["tokens"]
+
+    broken = PretrainConfig(**common, out=tmp_path / "resumed", save_minutes=1e-9)  # a checkpoint after each step
+    saved = pretrain.save_base
+
+    def stop_at_step_2(model: object, tokenizer: object, out: Path, card: dict) -> None:
+        if card["steps"] == 2:
+            raise KeyboardInterrupt
+        saved(model, tokenizer, out, card)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pretrain, "save_base", stop_at_step_2)
+        with pytest.raises(KeyboardInterrupt):
+            pretrain.train(broken, resume=False)
+    assert pretrain.train(broken, resume=True) == straight | {"base": str(tmp_path / "resumed")}
+    digests = {sha256_file(tmp_path / name / "model.safetensors") for name in ("straight", "resumed")}
+    assert len(digests) == 1
+    assert Engine(tmp_path / "resumed", threads=1).max_positions == 512
