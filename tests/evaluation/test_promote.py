@@ -8,7 +8,7 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.gate.command import grade, show_versions, promote, rollback
+from evaluation.gate.command import grade, promote, rollback, show_versions
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
