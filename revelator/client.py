@@ -57,6 +57,7 @@ from revelator.wire import (
 
 DEFAULT_URL = "127.0.0.1:8001"
 STREAM_MODEL = "executor_stream"
+LARGE_BYTES = 200_000  # of a trace: beyond it an asynchronous client reads it beside the event loop
 
 Arrived = tuple[grpc_client.InferResult | None, InferenceServerException | None]
 
@@ -279,12 +280,12 @@ class AsyncClient:
 
     async def ask(self, question: str, **options: Unpack[Options]) -> Answer:
         """Answers one question."""
-        request = build_request(question, self.timeout, **options)
+        request = await _write_request(question, self.timeout, options)
         attempts = Attempts(self.retries, request["client_timeout"])
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return read_answer(await self._infer(request))
+                    return await _read_answer(await self._infer(request))
             except InferenceServerException as error:
                 found = read_failure(error, self.url, request["client_timeout"])
                 await asyncio.sleep(attempts.pause(found))
@@ -343,7 +344,7 @@ class AsyncClient:
         server: at once with `contextlib.aclosing`, else when the generator is collected. It is sent again only while no
         event has come.
         """
-        request = build_request(question, self.timeout, **options)
+        request = await _write_request(question, self.timeout, options)
         attempts = Attempts(self.retries, request["client_timeout"])
         begun = False
         while True:
@@ -393,6 +394,19 @@ def _trace(client: Any) -> None:
     spans.start("revelator-client")
     if spans.are_on():
         client.register_plugin(spans.Traced())
+
+
+async def _write_request(question: str, seconds: float, options: Options) -> dict[str, Any]:
+    """The request; one with an earlier trace, which may have megabytes, is written beside the event loop."""
+    if options.get("reuse") is None:
+        return build_request(question, seconds, **options)
+    return await asyncio.to_thread(build_request, question, seconds, **options)
+
+
+async def _read_answer(result: Any) -> Answer:
+    if len(result.as_numpy("trace")[0]) <= LARGE_BYTES:
+        return read_answer(result)
+    return await asyncio.to_thread(read_answer, result)
 
 
 async def _once(request: dict[str, Any]) -> AsyncIterator[dict[str, Any]]:

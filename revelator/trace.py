@@ -218,19 +218,16 @@ class Event:
 
 
 class EventSender:
-    """Makes events of a trace and its nodes as they change, and hands them to `listener` at once."""
+    """Makes events of what has changed in a trace and its nodes, and hands them to `listener` at once."""
 
     def __init__(self, listener: Callable[[Event], None]) -> None:
         self._listener = listener
-        self._told: dict[str | None, dict[str, Any]] = {}
+        self._sent: dict[str | None, dict[str, Any]] = {}
 
-    def tell(self, kind: EventKind, what: Node | Trace, at_ms: float) -> None:
+    def send(self, kind: EventKind, what: Node | Trace, at_ms: float) -> None:
         key, changes = self._changes(what)
         self._listener(Event(kind, key, at_ms, changes))
-        self._told.setdefault(key, {}).update(changes)
-
-    def is_told(self, node: Node) -> bool:
-        return not self._changes(node)[1]
+        self._sent.setdefault(key, {}).update(changes)
 
     def _changes(self, what: Node | Trace) -> tuple[str | None, dict[str, Any]]:
         if isinstance(what, Trace):
@@ -238,8 +235,8 @@ class EventSender:
             del now["nodes"]
         else:
             key, now = what.id, what.to_json()
-        told = self._told.get(key, {})
-        return key, {name: value for name, value in now.items() if name not in told or told[name] != value}
+        sent = self._sent.get(key, {})
+        return key, {name: value for name, value in now.items() if name not in sent or sent[name] != value}
 
 
 class Replay:
@@ -260,8 +257,8 @@ class Replay:
 
 
 def replay(events: Iterable[Event]) -> Trace:
-    """The trace that these events tell of."""
-    told = Replay()
+    """The trace that these events make."""
+    replay = Replay()
     for event in events:
-        told.add(event)
-    return told.trace()
+        replay.add(event)
+    return replay.trace()

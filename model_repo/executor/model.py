@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
+from serving.pauses import write_trace
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import counter, parameter, parameters, response, strings, text
-from serving.triton.inside.executor import AnswerCache, QuestionService, write_trace
+from serving.triton.inside.executor import AnswerCache, QuestionService
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 

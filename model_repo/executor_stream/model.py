@@ -1,8 +1,8 @@
 """Triton model `executor_stream`: questions in, the events of their traces out, each when it happens."""
 
-import json
 from pathlib import Path
 
+from serving.pauses import write_json
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import parameter, parameters, response, send_last, strings, text
 from serving.triton.inside.executor import QuestionService
@@ -36,7 +36,7 @@ class TritonPythonModel:
 
     async def events(self, *request):
         async for event in self.questions.stream(*request):
-            yield response(event=strings(json.dumps(event.to_json(), ensure_ascii=False)))
+            yield response(event=strings(await write_json(event.to_json())))
 
     def finalize(self):
         self.loop.close()

@@ -31,21 +31,23 @@ class Models:
     revelator: Revelator
     retriever: Retriever
     generator: Generator
-    searching: Guard = field(default_factory=lambda: Guard("the retriever"))
-    reading: Guard = field(default_factory=lambda: Guard("the generator"))
+    search_guard: Guard = field(default_factory=lambda: Guard("the retriever"))
+    reading_guard: Guard = field(default_factory=lambda: Guard("the generator"))
     logical: Retriever | None = None
 
     async def search(self, node: Node, query: str, k: int, retriever: Retriever | None = None) -> list[Passage]:
         """Finds at most `k` passages; counts the search and its retries in `node`."""
         node.usage += Usage(retrievals=1)
-        asked = retriever or self.retriever
+        chosen = retriever or self.retriever
         with _record_call(node, "search"):
-            return await self.searching.call(lambda: asked.search(query, k), lambda: _count_retry(node, "retriever"))
+            return await self.search_guard.call(
+                lambda: chosen.search(query, k), lambda: _count_retry(node, "retriever")
+            )
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
         """Writes the generator's reading into `node`; a reading without answers makes the node failed."""
         with _record_call(node, request.mode) as call:
-            reading = await self.reading.call(
+            reading = await self.reading_guard.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
             )
             call |= {"tokens_in": reading.tokens_in, "tokens_out": reading.tokens_out}
@@ -95,7 +97,7 @@ def _count_retry(node: Node, service: str) -> None:
 
 
 async def answer_from_documents(
-    models: Models, node: Node, limits: Limits, tell: Report = lambda kind, node: None, query: str | None = None
+    models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None, query: str | None = None
 ) -> None:
     """Answers `node.asked` and fills the node with documents, their relevance, sentence, answers and usage.
 
@@ -107,7 +109,7 @@ async def answer_from_documents(
     logical = models.logical if query else None
     found = await models.search(node, query or question, limits.documents, logical)
     node.documents = list(found)
-    tell("retrieved", node)
+    report("retrieved", node)
     if not found:
         node.status, node.error = "failed", "no document was found"
         return
@@ -119,7 +121,7 @@ async def answer_from_documents(
     node.detail["kept"] = [p.id for p in kept]
     if (kept[0].relevance or 0.0) < limits.relevance_threshold:
         node.detail["relevance"] = "none of the documents was judged relevant: the first ones were read"
-    tell("judged", node)
+    report("judged", node)
     await models.generate(node, GenerateRequest("read", question, passages=tuple(kept)))
 
 

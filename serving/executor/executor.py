@@ -51,10 +51,10 @@ class Options(TypedDict, total=False):
 class Executor:
     """Answers questions with a revelator, a retriever and a generator.
 
-    Of earlier questions it keeps nothing but whether a service is down. `searching` and `reading` guard the retriever
-    and the generator; trees of atomic operators run over `sources`; `logical` takes logical queries; `ended` is called
-    with each trace once it is whole. `share_leaves` False asks equal leaves of a plan each, which only a measurement
-    wants. `turn` is entered around the work on a question; the wait for it is part of the question's time.
+    Of earlier questions it remembers only whether a service is down. Trees of atomic operators run over `sources`;
+    `logical` takes logical queries; `on_finish` is called with each finished trace. `share_leaves` False, which only a
+    measurement wants, asks equal leaves of a plan again. `turn` is entered around the work on a question; the wait for
+    it is part of the question's time.
     """
 
     def __init__(
@@ -64,20 +64,20 @@ class Executor:
         generator: Generator,
         limits: Limits | None = None,
         *,
-        searching: Guard | None = None,
-        reading: Guard | None = None,
+        search_guard: Guard | None = None,
+        reading_guard: Guard | None = None,
         sources: Sources | None = None,
         logical: Retriever | None = None,
         share_leaves: bool = True,
-        ended: Callable[[Trace], object] = lambda trace: None,
+        on_finish: Callable[[Trace], object] = lambda trace: None,
         turn: Callable[[], AbstractAsyncContextManager[object]] = nullcontext,
     ) -> None:
-        guards = searching or Guard("the retriever"), reading or Guard("the generator")
+        guards = search_guard or Guard("the retriever"), reading_guard or Guard("the generator")
         self.models = Models(revelator, retriever, generator, *guards, logical)
         self.limits = limits or Limits()
         self.sources = sources
         self.share_leaves = share_leaves
-        self._ended = ended
+        self._on_finish = on_finish
         self._turn = turn
 
     async def run(self, question: str, **options: Unpack[Options]) -> Trace:
@@ -135,9 +135,9 @@ class Executor:
                     limits,
                     Recorder(question, strategy, listener),
                     sources=self.sources,
-                    given=plan,
-                    earlier=find_reusable_nodes(reuse) if reuse else {},
-                    share=self.share_leaves,
+                    given_plan=plan,
+                    earlier_nodes=find_reusable_nodes(reuse) if reuse else {},
+                    share_leaves=self.share_leaves,
                 )
                 async with self._turn():
                     await _take_route(run, expression, strategy)
@@ -146,7 +146,7 @@ class Executor:
                 raise
             run = await _answer_at_deadline(run, deadline)
         trace = run.recorder.finish()
-        self._ended(trace)
+        self._on_finish(trace)
         return trace
 
     def _check_options(self, strategy: str, deadline_ms: float | None) -> None:
@@ -167,8 +167,8 @@ async def _take_route(run: Run, expression: Expression | None, strategy: str) ->
     if expression is not None:
         await routes.run_plan(run, expression, "given")
         return
-    run.kind = await routes.choose_route(run) if strategy == "auto" else strategy
-    await ROUTES[run.kind](run)
+    run.route = await routes.choose_route(run) if strategy == "auto" else strategy
+    await ROUTES[run.route](run)
 
 
 async def _answer_at_deadline(run: Run | None, deadline_ms: float) -> Run:

@@ -19,27 +19,27 @@ NOT_REACHED = "not reached"
 class Recorder:
     """Nodes are numbered in the order in which they are opened, which never depends on which call ends first.
 
-    `listener` is told of everything as it happens, in causal order: a node is opened after its parent, started after
-    what it waited for has ended, and ends once.
+    `listener` gets the events as they happen, in causal order: a node is opened after its parent, started after what it
+    waited for has ended, and ends once.
     """
 
     def __init__(self, question: str, strategy: str, listener: Callable[[Event], None] | None = None) -> None:
         self._began = time.perf_counter()
         self.trace = Trace(question, strategy, started_at=time.time())
-        self._teller = EventSender(listener) if listener else None
+        self._sender = EventSender(listener) if listener else None
         self._nodes: dict[str, Node] = {}
         self._after: dict[str, Sequence[str]] = {}
         self._enclosing: set[str] = set()
         self._last = 0
         self._has_members = False
-        self.tell("begun", self.trace)
+        self.report("begun", self.trace)
 
     def now_ms(self) -> float:
         return (time.perf_counter() - self._began) * 1000
 
-    def tell(self, kind: EventKind, what: Node | Trace) -> None:
-        if self._teller:
-            self._teller.tell(kind, what, self.now_ms())
+    def report(self, kind: EventKind, what: Node | Trace) -> None:
+        if self._sender:
+            self._sender.send(kind, what, self.now_ms())
 
     def open(
         self, kind: Kind, question: str, *, parent: str | None = None, after: Sequence[str] = (), id: str | None = None
@@ -53,8 +53,8 @@ class Recorder:
         node = self._nodes[id] = Node(id, kind, question, parent, status="waiting", started_ms=now, ended_ms=now)
         if after:
             self._after[id] = after
-        if self._teller:
-            self.tell("opened", node)
+        if self._sender:
+            self.report("opened", node)
         return node
 
     def open_members(self, node: Node, count: int) -> list[Node]:
@@ -74,13 +74,13 @@ class Recorder:
         node.started_ms = min([inner.started_ms for inner in ran], default=node.started_ms)
         node.ended_ms = max([inner.ended_ms for inner in ran], default=node.started_ms)
 
-    def running(self, node: Node) -> NodeTimer:
+    def record(self, node: Node) -> NodeTimer:
         """A context manager that times the work on `node`; an error marks the node failed and is raised again."""
         return NodeTimer(self, node)
 
     def report_end(self, node: Node) -> None:
         """Reports by its status how `node` ended."""
-        self.tell("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
+        self.report("answered" if node.status == "ok" else "skipped" if node.status == "skipped" else "failed", node)
 
     def skip(self, node: Node, reason: str) -> None:
         node.status, node.error = "skipped", reason
@@ -93,19 +93,17 @@ class Recorder:
         return [self._nodes[id] for id in sort_ids(self._nodes)]
 
     def finish(self) -> Trace:
-        """Completes the trace and returns it: skips nodes that still wait, and reports nodes that were not reported."""
+        """Completes the trace and returns it; nodes that still wait are skipped."""
         trace = self.trace
         for node in self._nodes.values():
             if node.status == "waiting":
-                node.status, node.error = "skipped", "not reached"
-            if self._teller and not self._teller.is_told(node):
-                self.report_end(node)
+                self.skip(node, NOT_REACHED)
         trace.nodes = self.nodes()
         trace.usage = Usage.total([node.usage for node in trace.nodes])
         trace.critical_path_ms = self._critical_path_ms()
         trace.outcome = _judge_outcome(trace)
         trace.wall_ms = self.now_ms()
-        self.tell("finished", trace)
+        self.report("finished", trace)
         return trace
 
     def _critical_path_ms(self) -> float:
@@ -150,7 +148,7 @@ class NodeTimer:
             self.span.__enter__()
         node.started_ms = node.ended_ms = self.recorder.now_ms()
         node.status, node.error = "running", None
-        self.recorder.tell("started", node)
+        self.recorder.report("started", node)
         return node
 
     def __exit__(self, kind: Any, error: BaseException | None, traceback: Any) -> None:

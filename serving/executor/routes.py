@@ -42,7 +42,7 @@ TEMPERATURES = (0.0, 0.5, 0.8, 1.0)  # the first valid plan is taken (QCompiler,
 
 async def choose_route(run: Run) -> str:
     node = run.open("route")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [label] = await run.models.complete(node, "route", [RouteInput(run.question)])
         node.answers = [TASKS["route"].parse(label)]
     run.recorder.trace.route = label
@@ -51,7 +51,7 @@ async def choose_route(run: Run) -> str:
 
 async def answer_direct(run: Run) -> None:
     node = run.open("direct")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("direct", run.question))
     run.answer(node.answers, node.sentence)
 
@@ -71,7 +71,7 @@ async def answer_single(run: Run) -> None:
 
 async def answer_compound(run: Run) -> None:
     node = run.open("decompose")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [output] = await run.models.complete(node, "decompose", [DecomposeInput(run.question)])
         try:
             expression = _join_parts(TASKS["decompose"].parse(output))
@@ -98,8 +98,8 @@ async def answer_by_plan(run: Run) -> None:
 async def answer_by_query(run: Run) -> None:
     """Answers by one step whose documents a logical query finds (ITLR): the caller's, which must be valid, or the
     model's; else the words of the question find them."""
-    if run.given is not None:
-        query = await offload(len(run.given), partial(_read_query, run.given))
+    if run.given_plan is not None:
+        query = await offload(len(run.given_plan), partial(_read_query, run.given_plan))
     else:
         query = await translate(run, TRANSLATE_LOGIC, _require_answerable)
     if query is None:
@@ -109,8 +109,8 @@ async def answer_by_query(run: Run) -> None:
         return
     trace = run.recorder.trace
     trace.plan, trace.plan_language = logic.render(query), "logic"
-    trace.plan_source = "model" if run.given is None else "given"
-    run.recorder.tell("planned", trace)
+    trace.plan_source = "model" if run.given_plan is None else "given"
+    run.recorder.report("planned", trace)
     node = await _answer_step(run, run.question, trace.plan)
     run.answer(node.answers, node.sentence)
 
@@ -133,12 +133,12 @@ async def answer_by_loop(run: Run) -> None:
 async def run_plan(run: Run, expression: Expression, source: PlanSource) -> None:
     trace = run.recorder.trace
     trace.plan, trace.plan_source = render(expression), source
-    run.recorder.tell("planned", trace)
-    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last, run.share)
+    run.recorder.report("planned", trace)
+    run.plan = PlanRun(expression, run.ask, run.recorder, run.limits, run.last_nodes, run.share_leaves)
     await run.plan.run()
-    if error := run.plan.unavailable():
+    if error := run.plan.find_outage():
         raise error
-    run.last = (run.plan.nodes.root.id,)
+    run.last_nodes = (run.plan.nodes.root.id,)
     await merge_plan(run, run.plan)
 
 
@@ -167,7 +167,7 @@ async def _answer_step(run: Run, question: str, query: str | None = None) -> Nod
     node = run.open("atomic", question)
     node.asked = question
     try:
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             await run.ask(node, query)
     except Exception as error:
         if isinstance(error, Unavailable) and not run.steps:
@@ -181,7 +181,7 @@ async def translate(run: Run, task: Task, require: Callable[[Any], None]) -> Any
     node = run.open("translate")
     attempts: list[dict[str, object]] = []
     node.detail["attempts"] = attempts
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         for temperature in TEMPERATURES:
             asked = [TranslateInput(run.question)]
             [output] = await run.models.complete(node, task.name, asked, temperature=temperature)
@@ -215,7 +215,7 @@ def _describe_faults(error: ExpressionError | PlanError, output: str, temperatur
 
 async def _refine(run: Run) -> str | None:
     node = run.open("refine")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [output] = await run.models.complete(node, "refine", [RefineInput(run.question, tuple(run.steps))])
         try:
             node.answers = [TASKS["refine"].parse(output)]
@@ -227,7 +227,7 @@ async def _refine(run: Run) -> str | None:
 
 async def _is_enough_known(run: Run) -> bool:
     node = run.open("end")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         [label] = await run.models.complete(node, "end", [EndInput(run.question, tuple(run.steps))])
         node.answers = [TASKS["end"].parse(label)]
     return label == "yes"

@@ -32,19 +32,19 @@ class Run:
     models: Models
     limits: Limits
     recorder: Recorder
-    kind: str = "complex"  # the route that was taken; a given plan goes as a complex question does
-    last: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
+    route: str = "complex"  # the route that was taken; a given plan goes as a complex question does
+    last_nodes: tuple[str, ...] = ()  # ids of the nodes that the next one comes after
     plan: PlanRun | None = None
     steps: list[Step] = field(default_factory=list)
     sources: Sources | None = None  # those of the strategy `atomic`
-    given: str | None = None  # the caller's own plan
-    earlier: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
-    share: bool = True  # whether leaves that ask the same are asked once
+    given_plan: str | None = None  # the caller's own plan
+    earlier_nodes: Mapping[str, Node] = field(default_factory=dict)  # leaves of an earlier trace, by what was asked
+    share_leaves: bool = True  # whether leaves that ask the same are asked once
 
     def open(self, kind: Kind, question: str | None = None) -> Node:
         """Opens a node of the trace that comes after the last one."""
-        node = self.recorder.open(kind, question or self.question, after=self.last)
-        self.last = (node.id,)
+        node = self.recorder.open(kind, question or self.question, after=self.last_nodes)
+        self.last_nodes = (node.id,)
         return node
 
     async def ask(self, node: Node, query: str | None = None) -> None:
@@ -52,11 +52,11 @@ class Run:
 
         What a logical `query` found is never reused.
         """
-        earlier = None if query else self.earlier.get(node.asked or "")
+        earlier = None if query else self.earlier_nodes.get(node.asked or "")
         if earlier:
             copy_answer(node, earlier, "reused_from")
         else:
-            await answer_from_documents(self.models, node, self.limits, self.recorder.tell, query)
+            await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
 
     def answer(self, answers: Sequence[str], sentence: str = "") -> None:
         """Makes these the answers of the question, shown as `sentence`."""
@@ -77,10 +77,10 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
     failed in part.
     """
     node = run.open("merge")
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         parts = make_parts(plan, find_branches(plan.expression))
         merged = await _answer_by_code(run.question, parts)
-        if merged is None and run.kind != "compound" and needs_judgement(run.question):
+        if merged is None and run.route != "compound" and needs_judgement(run.question):
             merged = await _answer_by_generator(run, node, _answered_steps(plan))
         _write_answer(run, node, merged or _list_answers(parts))
 
@@ -90,7 +90,7 @@ async def merge_steps(run: Run) -> None:
     node = run.open("merge")
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
-    with run.recorder.running(node):
+    with run.recorder.record(node):
         merged = await _try_operations(run.question, parts) if len(parts) > 1 else None
         merged = merged or await _answer_by_generator(run, node, tuple(known))
         _write_answer(run, node, merged or _list_answers(parts[-1:]))
@@ -100,7 +100,7 @@ async def merge_at_deadline(run: Run) -> None:
     """Makes an answer from what has been found, without another call, for a question whose time ran out."""
     if run.plan is not None:
         node = run.open("merge")
-        with run.recorder.running(node):
+        with run.recorder.record(node):
             parts = make_parts(run.plan, find_branches(run.plan.expression))
             _write_answer(run, node, await _answer_by_code(run.question, parts) or _list_answers(parts))
 

@@ -51,7 +51,7 @@ class PlanRun:
         recorder: Recorder,
         limits: Limits,
         after: Sequence[str] = (),
-        share: bool = True,
+        share_leaves: bool = True,
     ) -> None:
         self.expression = expression
         self.leaves = leaves(expression)
@@ -61,14 +61,14 @@ class PlanRun:
         self._recorder = recorder
         self._limits = limits
         self._after = tuple(after)
-        self._share = share  # False, for a measurement: what is asked twice is answered twice
+        self._share_leaves = share_leaves  # False, for a measurement: what is asked twice is answered twice
         self._loop = asyncio.get_running_loop()
         self._slots = asyncio.Semaphore(limits.concurrency)
         self._tasks: list[asyncio.Task[EndedCall | Fan]] = []  # one a leaf, in the plan's order
-        self._begun: list[asyncio.Task[EndedCall | Fan]] = []  # these and the members of every fan
-        self._cut: set[int] = set()  # leaves that had more values than the limit lets through
-        self._asked: dict[str, Node] = {}  # by text: who asked first
-        self._shared: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
+        self._all_tasks: list[asyncio.Task[EndedCall | Fan]] = []  # these and the members of every fan
+        self._cut_leaves: set[int] = set()  # leaves that had more values than the limit lets through
+        self._first_nodes: dict[str, Node] = {}  # by text: who asked first
+        self._first_ended: dict[str, asyncio.Event] = {}  # by text that others wait for: whether the first has ended
         self.nodes = PlanNodes(expression, recorder, after)
 
     async def run(self) -> None:
@@ -79,7 +79,7 @@ class PlanRun:
         started: dict[int, asyncio.Task[EndedCall | Fan]] = {}
         try:
             for leaf in sorted(range(len(self.leaves)), key=lambda leaf: self.leaves[leaf].has_placeholders):
-                started[leaf] = self._begin(self._start(leaf))
+                started[leaf] = self._create_task(self._run_leaf(leaf))
                 if len(started) == 1:
                     await asyncio.sleep(0)  # the first leaf is on its way while the others are made
             self._tasks = [started[leaf] for leaf in range(len(self.leaves))]
@@ -88,7 +88,7 @@ class PlanRun:
                     await _await_calls(task)
         finally:
             try:
-                await _stop([task for task in self._begun if not task.done()])
+                await _stop([task for task in self._all_tasks if not task.done()])
             finally:
                 self.nodes.close()
 
@@ -102,42 +102,42 @@ class PlanRun:
 
     def is_whole(self, leaf: int) -> bool:
         """Whether a leaf was asked for every value that there was, and each call gave an answer."""
-        return leaf not in self._cut and bool(self._tasks) and _all_answered(self._tasks[leaf])
+        return leaf not in self._cut_leaves and bool(self._tasks) and _all_answered(self._tasks[leaf])
 
-    def unavailable(self) -> Unavailable | None:
+    def find_outage(self) -> Unavailable | None:
         """The error to raise if every call met a service that is down."""
         down = [error for error in self.errors if isinstance(error, Unavailable)]
         return down[0] if down and len(down) == self._calls else None
 
-    def _begin(self, work: Coroutine[None, None, EndedCall | Fan]) -> asyncio.Task[EndedCall | Fan]:
+    def _create_task(self, work: Coroutine[None, None, EndedCall | Fan]) -> asyncio.Task[EndedCall | Fan]:
         """Starts a task that `run` waits for. Made by hand: a task group would cost each leaf 3 µs more."""
         task = asyncio.Task(work, loop=self._loop, name="leaf")
-        self._begun.append(task)
+        self._all_tasks.append(task)
         return task
 
-    def _start(self, leaf: int) -> Coroutine[None, None, EndedCall | Fan]:
+    def _run_leaf(self, leaf: int) -> Coroutine[None, None, EndedCall | Fan]:
         node = self.nodes.leaves[leaf]
         if self.leaves[leaf].has_placeholders:
-            return self._dependent(leaf, node)
+            return self._run_dependent(leaf, node)
         return self._ask(leaf, node, NOTHING_CHOSEN)
 
-    async def _dependent(self, leaf: int, node: Node) -> EndedCall | Fan:
+    async def _run_dependent(self, leaf: int, node: Node) -> EndedCall | Fan:
         sources = self._sources[leaf]
         producers = sorted(set(sources.values()))
         if is_operation(self.leaves[leaf].text, len(sources) > 1):
-            await asyncio.gather(*(_await_calls(self._tasks[before]) for before in self._leading_up_to(leaf)))
+            await asyncio.gather(*(_await_calls(self._tasks[before]) for before in self._find_leaves_before(leaf)))
         width = self._limits.fan_out
         if len(producers) == 1 and not any(wants_all(self.leaves[leaf].text, name) for name in sources):
             return await self._follow(leaf, node, producers[0], await self._tasks[producers[0]], width)
         outcomes = {producer: await _await_calls(self._tasks[producer]) for producer in producers}
-        return await self._fan(leaf, node, outcomes, width)
+        return await self._fan_out(leaf, node, outcomes, width)
 
     async def _follow(
         self, leaf: int, node: Node, producer: int, outcome: EndedCall | Fan, width: int
     ) -> EndedCall | Fan:
         """Continues from each member of the producer as soon as it is done; the members share `width`."""
         if isinstance(outcome, EndedCall):
-            return await self._fan(leaf, node, {producer: [outcome]}, width)
+            return await self._fan_out(leaf, node, {producer: [outcome]}, width)
         share = max(1, width // len(outcome.members))
         nodes = self.nodes.open_members(node, len(outcome.members))
 
@@ -145,9 +145,9 @@ class PlanRun:
             return await self._follow(leaf, member_node, producer, await member, share)
 
         pairs = zip(outcome.members, nodes, strict=True)
-        return Fan(tuple(self._begin(follow(member, member_node)) for member, member_node in pairs))
+        return Fan(tuple(self._create_task(follow(member, member_node)) for member, member_node in pairs))
 
-    async def _fan(
+    async def _fan_out(
         self, leaf: int, node: Node, outcomes: Mapping[int, Sequence[EndedCall]], width: int
     ) -> EndedCall | Fan:
         frames = {producer: self.nodes.leaves[producer].id for producer in outcomes}
@@ -159,7 +159,7 @@ class PlanRun:
             self._recorder.skip(node, f"nothing to ask with: {reason}")
             return EndedCall(node, NOTHING_CHOSEN)
         if is_cut:
-            self._cut.add(leaf)
+            self._cut_leaves.add(leaf)
             node.detail["truncated"] = f"of more values than the limit lets through, the first {width} were asked"
         text, most = self.leaves[leaf].text, self._limits.leaf_characters
         if any(substituted_size(text, choice.values) > most for choice in choices):
@@ -169,9 +169,9 @@ class PlanRun:
         if len(choices) == 1:
             return await self._compute(leaf, node, choices[0]) or await self._ask(leaf, node, choices[0])
         pairs = zip(self.nodes.open_members(node, len(choices)), choices, strict=True)
-        return Fan(tuple(self._begin(self._ask(leaf, member, choice)) for member, choice in pairs))
+        return Fan(tuple(self._create_task(self._ask(leaf, member, choice)) for member, choice in pairs))
 
-    def _leading_up_to(self, leaf: int) -> list[int]:
+    def _find_leaves_before(self, leaf: int) -> list[int]:
         """The leaves of the chains that produce the values of an operation."""
         chains = find_chains_from(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
@@ -191,8 +191,9 @@ class PlanRun:
         if computed is None:
             return None
         node.asked, node.inputs, node.answers = asked, dict(choice.inputs), list(computed.answers)
-        self._recorder.set_predecessors(node, [self.nodes.leaves[before].id for before in self._leading_up_to(leaf)])
-        with self._recorder.running(node):
+        before = [self.nodes.leaves[earlier].id for earlier in self._find_leaves_before(leaf)]
+        self._recorder.set_predecessors(node, before)
+        with self._recorder.record(node):
             return EndedCall(node, choice, computed.answers)
 
     async def _ask(self, leaf: int, node: Node, choice: Choice) -> EndedCall:
@@ -201,26 +202,26 @@ class PlanRun:
         if choice.inputs:
             node.inputs, after = dict(choice.inputs), tuple(choice.inputs.values())
             self._recorder.set_predecessors(node, after)
-        first = self._asked.setdefault(node.asked, node) if self._share else node
+        first = self._first_nodes.setdefault(node.asked, node) if self._share_leaves else node
         if first is not node:
             self._recorder.set_predecessors(node, (*after, first.id))
             if first.status in ("waiting", "running"):
-                await self._shared.setdefault(node.asked, asyncio.Event()).wait()
-            with self._recorder.running(node):
+                await self._first_ended.setdefault(node.asked, asyncio.Event()).wait()
+            with self._recorder.record(node):
                 copy_answer(node, first, "shared_from")
             return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
         await self._slots.acquire()
         try:
             self._calls += 1
-            with self._recorder.running(node):
+            with self._recorder.record(node):
                 await self._answer(node)
         except Exception as error:
             log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
             self.errors.append(error)
         finally:
             self._slots.release()
-            if node.asked in self._shared:
-                self._shared[node.asked].set()
+            if node.asked in self._first_ended:
+                self._first_ended[node.asked].set()
         return EndedCall(node, choice, tuple(node.answers) if node.status == "ok" else ())
 
 

@@ -67,8 +67,8 @@ async def answer_by_tree(run: Run) -> None:
     """Answers by a tree: the caller's as JSON, else the model's own, else one derived from the model's plan, else the
     loop. Raises ExpressionError and PlanError, before any source is asked, for a caller's tree that cannot be run.
     """
-    if run.given is not None:
-        await run_tree(run, await offload(len(run.given), partial(parse, run.given)))
+    if run.given_plan is not None:
+        await run_tree(run, await offload(len(run.given_plan), partial(parse, run.given_plan)))
         return
     run.recorder.trace.plan_language = "art"
     try:
@@ -88,13 +88,13 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     require_valid_tree(art, run.limits)
     trace = run.recorder.trace
     trace.plan, trace.plan_source, trace.plan_language = render(art), plan_source, "art"
-    run.recorder.tell("planned", trace)
-    running = TreeRun(run, art)
-    root = await running.run()
-    if running.unavailable and not any(box.answers for box in running.boxes):
-        raise running.unavailable
+    run.recorder.report("planned", trace)
+    tree_run = TreeRun(run, art)
+    root = await tree_run.run()
+    if tree_run.outage and not any(box.answers for box in tree_run.boxes):
+        raise tree_run.outage
     run.answer(root.answers, "" if "method" in root.detail else root.sentence)
-    run.last = (root.id,)
+    run.last_nodes = (root.id,)
 
 
 async def run_tree_alone(art: Art, sources: Sources, generator: Generator, limits: Limits | None = None) -> Trace:
@@ -124,7 +124,7 @@ class TreeRun:
 
     def __init__(self, run: Run, art: Art) -> None:
         assert run.sources is not None
-        self.models, self.recorder, self.first = run.models, run.recorder, run.last
+        self.models, self.recorder, self.first = run.models, run.recorder, run.last_nodes
         self.sources = run.sources
         self.nodes = number_nodes(art)
         self.boxes: list[Node] = []
@@ -132,20 +132,20 @@ class TreeRun:
             kind: Kind = "merge" if at.node.call is None else "atomic"
             parent = None if at.parent is None else self.boxes[at.parent].id
             self.boxes.append(self.recorder.open(kind, at.node.question, parent=parent))
-        self.unavailable: Unavailable | None = None
+        self.outage: Unavailable | None = None
         self._called: dict[str, int] = {}  # by key: who called an operator first
-        self._earlier = run.earlier
+        self._earlier = run.earlier_nodes
         self._tasks: list[asyncio.Task[None]] = []
-        self._places = asyncio.Semaphore(run.limits.concurrency)
+        self._slots = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
         """Runs every node and returns the root's trace node."""
         async with asyncio.TaskGroup() as group:
             for at in self.nodes:
-                self._tasks.append(group.create_task(self._node(at)))
+                self._tasks.append(group.create_task(self._run_node(at)))
         return self.boxes[0]
 
-    async def _node(self, at: Numbered) -> None:
+    async def _run_node(self, at: Numbered) -> None:
         box, before = self.boxes[at.number], sorted({*at.children, *at.needs})
         box.detail["art"] = at.number
         if before:
@@ -154,7 +154,7 @@ class TreeRun:
         answers = {i: tuple(self.boxes[i].answers) for i in at.needs}
         box.inputs = {f"[{i}]": self.boxes[i].id for i in at.needs}
         if self._is_over_none(at.needs):
-            with self.recorder.running(box):
+            with self.recorder.record(box):
                 reason_over_none(box, at.node.question)
             return
         if lacking := [i for i, values in answers.items() if not values]:
@@ -166,24 +166,24 @@ class TreeRun:
         box.asked = substitute(at.node.question, answers)
         asked = partial(build_query, at.node, answers, self._ids_of(at.needs))
         query = await offload(size, asked) if at.node.call else None
-        if query is not None and await self._take_over(at, query):
+        if query is not None and await self._copy_equal_answer(at, query):
             return
-        async with self._places:
-            with self.recorder.running(box):
-                await self._attempt(box, self._operate(at, query) if query else self._reason(at))
+        async with self._slots:
+            with self.recorder.record(box):
+                await self._record_failure(box, self._operate(at, query) if query else self._reason(at))
                 if not box.answers and "none" not in box.detail:
-                    await self._direct_rag(at)
+                    await self._fall_back(at)
 
-    async def _attempt(self, node: Node, work: Coroutine[None, None, None]) -> None:
+    async def _record_failure(self, node: Node, work: Coroutine[None, None, None]) -> None:
         try:
             await work
         except Exception as error:
             log.warning("node %s failed: %s: %s", node.id, type(error).__name__, error)
             node.status, node.error = "failed", f"{type(error).__name__}: {error}"
             if isinstance(error, Unavailable):
-                self.unavailable = error
+                self.outage = error
 
-    async def _take_over(self, at: Numbered, query: Query) -> bool:
+    async def _copy_equal_answer(self, at: Numbered, query: Query) -> bool:
         """Copies the answer of an equal call of this tree or of the earlier trace; returns whether there is one."""
         box = self.boxes[at.number]
         box.detail |= {
@@ -198,7 +198,7 @@ class TreeRun:
             self.recorder.set_predecessors(box, [*(self.boxes[i].id for i in at.needs), other.id])
         if other is None:
             return False
-        with self.recorder.running(box):
+        with self.recorder.record(box):
             copy_answer(box, other, how)
         return True
 
@@ -243,13 +243,15 @@ class TreeRun:
         """Whether all of the nodes, at least one, know that there is no answer."""
         return bool(numbers) and all("none" in self.boxes[i].detail for i in numbers)
 
-    async def _direct_rag(self, at: Numbered) -> None:
+    async def _fall_back(self, at: Numbered) -> None:
         """Falls back to retrieval with the sub-question itself, as a node below the one that has no answer."""
         box = self.boxes[at.number]
         [node] = self.recorder.open_members(box, 1)
         node.kind, node.asked, node.detail["fallback"] = "atomic", box.asked, "direct RAG"
-        with self.recorder.running(node):
-            await self._attempt(node, self._retrieve(node, build_direct_query(box.asked or box.question, box.question)))
+        with self.recorder.record(node):
+            await self._record_failure(
+                node, self._retrieve(node, build_direct_query(box.asked or box.question, box.question))
+            )
         box.detail["fallback"] = {"node": node.id, "because": box.error}
         if node.answers:
             box.answers, box.sentence = list(node.answers), node.sentence

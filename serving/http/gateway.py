@@ -34,13 +34,14 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from revelator.client import Answer, AsyncClient, Options
+from revelator.client import AsyncClient, Options
 from revelator.config import find_first_fault
 from revelator.endpoints import Tls
 from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
 from revelator.wire import write_error
 from serving.http.protection import Protection, describe_error, headers_of, read_body
+from serving.pauses import write_trace
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
 SMALL_BYTES = 1 << 16  # bodies up to this size always have room: there are no more than the connections
@@ -181,7 +182,8 @@ class Gateway:
             options["deadline_ms"] = asked.parameters.deadline_ms
         answer = await self._client.ask(question, **options)
         wanted = [output.name for output in asked.outputs or ()] or OUTPUTS
-        tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [_text(answer, n)]} for n in wanted]
+        texts = {name: answer.answer if name == "answer" else await write_trace(answer.trace) for name in wanted}
+        tensors = [{"name": n, "datatype": "BYTES", "shape": [1], "data": [texts[n]]} for n in wanted]
         named = {"id": asked.id} if asked.id else {}
         return JSONResponse({**named, "model_name": "executor", "model_version": "1", "outputs": tensors})
 
@@ -229,10 +231,6 @@ def _invalid_option(error: ValidationError) -> InvalidRequest:
     field, reason = find_first_fault(error)
     names = ", ".join(sorted(OptionsBody.model_fields))
     return InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=f"options are {names}")
-
-
-def _text(answer: Answer, name: str) -> str:
-    return answer.answer if name == "answer" else json.dumps(answer.trace.to_json(), ensure_ascii=False)
 
 
 def _refused(status: int, message: str) -> JSONResponse:

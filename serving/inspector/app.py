@@ -38,6 +38,7 @@ from serving.http.protection import LOOPBACK, Protection, describe_error, header
 from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.chat import Chat
 from serving.inspector.runs import Runs
+from serving.pauses import write_json
 
 WEB = Path(__file__).with_name("web")
 MOST = 8_000  # characters: 32 leaves, which a plan may have, of 250 each
@@ -102,7 +103,7 @@ class Pages:
         async def lines() -> AsyncIterator[str]:
             try:
                 async for event in events:
-                    yield _line(event.to_json())
+                    yield await write_json(event.to_json()) + "\n"
                 yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
             except Exception as error:
                 run = asking.id if asking.saved else None

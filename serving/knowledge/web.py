@@ -86,9 +86,7 @@ APIS: dict[str, SearchApi] = {
     "brave": SearchApi(
         "https://api.search.brave.com/res/v1/web/search",
         lambda query, k: {"q": query, "count": str(k), "text_decorations": "false"},
-        lambda reply: _read_hits(
-            (reply.get("web") or {}).get("results"), "url", "title", "description", "extra_snippets"
-        ),
+        _read_brave,
         key_header="X-Subscription-Token",
         key_variable="BRAVE_API_KEY",
     ),

@@ -32,7 +32,15 @@ from serving.executor.choices import Choice, EndedCall, choose
 from serving.executor.trees import run_tree
 from serving.knowledge.sources import Sources
 from serving.models.direct.arithmetic import evaluated
-from serving.triton.inside.options import REUSED_ANSWERS, REUSED_CHARACTERS, REUSED_NODES, read_options, read_trace
+from serving.pauses import write_json
+from serving.triton.inside.options import (
+    REUSED_ANSWERS,
+    REUSED_CHARACTERS,
+    REUSED_NODES,
+    REUSED_VALUES,
+    read_options,
+    read_trace,
+)
 from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
@@ -188,6 +196,7 @@ def test_an_earlier_trace_is_bounded_in_nodes_and_in_answers() -> None:
         {"answers": ["a" * REUSED_CHARACTERS]},
         {"documents": [Passage("1", "t", "a" * REUSED_CHARACTERS)]},
         {"detail": {"sources": ["a" * REUSED_CHARACTERS]}},
+        {"detail": {"sources": [0] * REUSED_VALUES}},
     ],
 )
 async def test_a_node_that_is_too_large_is_asked_again(large: dict[str, Any]) -> None:
@@ -396,6 +405,24 @@ async def test_no_list_of_a_graph_keeps_the_event_loop_for_long() -> None:
     with busy(seconds):
         await asyncio.create_task(run_tree(run, tree))
     assert [len(node.answers) for node in run.recorder.nodes()][1:] == [6_000, 0]
+    assert max(seconds) < 0.05
+
+
+@pytest.mark.parametrize("values", [REUSED_VALUES - 50, 160_000])
+async def test_no_earlier_trace_keeps_the_event_loop_of_a_stream_for_long(values: int) -> None:
+    """Each leaf that asks what a node of the earlier trace asked sends an event with all that the node holds."""
+    node = Node("1", "atomic", "Who?", asked="Who?", answers=["x"], detail={"sources": [0] * values})
+    reuse = read_trace(trace_of([node]))
+    sent: list[str] = []
+
+    async def stream() -> None:
+        async for event in Toy({"Who?": ["x"]}).executor().stream("?", plan=" + ".join(["Who?"] * 32), reuse=reuse):
+            sent.append(await write_json(event.to_json()))
+
+    seconds: list[float] = []
+    with busy(seconds):
+        await asyncio.create_task(stream())
+    assert sum('"answered"' in event for event in sent) > 32
     assert max(seconds) < 0.05
 
 

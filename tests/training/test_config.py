@@ -32,6 +32,7 @@ def test_those_that_the_documents_name_ship() -> None:
         "qwen2.5-7b-qlora",
         "grpo-tiny",
         "pretrain-tiny",
+        "reader",
         "pretrain-minilm",
     } | several
     assert {p.stem for p in SHIPPED if load_config(p).processes > 1} == several

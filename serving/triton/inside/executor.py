@@ -31,7 +31,6 @@ from serving.triton.inside.admission import Admission
 from serving.triton.inside.options import read_options, read_trace
 from serving.triton.inside.processes import ProcessGuard
 
-CHARACTERS = 20  # of an answer or a document, with the time that it takes to write it as the measure
 CACHE_SECONDS = 3600.0  # what a graph or the web says may change
 Lookup = Literal["hit", "miss"]
 
@@ -71,8 +70,8 @@ class QuestionService:
     `sources` names the knowledge sources of the strategy `atomic`; without it, trees run over the served retriever.
     The release of `home` answers (`serving.models.releases`), or `vllm`, the version folder of the model
     `revelator_vllm`, which then plans in place of `revelator`. `cache` holds answers; events are always new. `limits`
-    is JSON that lowers the executor's own; `ended` is called with each trace once it is whole; `admission` says when
-    it is a question's turn.
+    is JSON that lowers the executor's own; `on_finish` is called with each finished trace; `admission` says when a
+    question may begin.
     """
 
     def __init__(
@@ -83,7 +82,7 @@ class QuestionService:
         vllm: Path | None = None,
         cache: AnswerCache | None = None,
         limits: str = "",
-        ended: Callable[[Trace], object] = lambda trace: None,
+        on_finish: Callable[[Trace], object] = lambda trace: None,
         admission: Admission | None = None,
     ) -> None:
         self.url = url
@@ -92,7 +91,7 @@ class QuestionService:
         self.vllm = vllm
         self.cache = cache
         self.limits = Limits().lowered(json.loads(limits or "{}"))
-        self._ended = ended
+        self._on_finish = on_finish
         self._admission = admission
         self._traffic = Traffic(home)
 
@@ -101,14 +100,14 @@ class QuestionService:
         cls,
         home: Path,
         parameters: Mapping[str, str],
-        ended: Callable[[Trace], object],
+        on_finish: Callable[[Trace], object],
         admission: Admission,
         cache: AnswerCache | None = None,
     ) -> QuestionService:
         """As the `parameters` of a config.pbtxt say, with the models of the server that started this process."""
         sources, vllm = (Path(parameters[name]) if parameters.get(name) else None for name in ("sources", "vllm"))
         limits = parameters.get("limits", "")
-        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, ended, admission)
+        return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, on_finish, admission)
 
     async def open(self, stack: AsyncExitStack) -> None:
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
@@ -121,7 +120,7 @@ class QuestionService:
         if self._admission:
             stack.callback(asyncio.create_task(self._admission.watch_cores()).cancel)
         self._executor = Executor(
-            *services, self.limits, sources=sources, logical=logical, ended=self._finished, turn=turn
+            *services, self.limits, sources=sources, logical=logical, on_finish=self._report_finish, turn=turn
         )
 
     def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
@@ -176,14 +175,8 @@ class QuestionService:
             wanted["reuse"] = read_trace(wanted["reuse"])
         return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
 
-    def _finished(self, trace: Trace) -> None:
-        self._ended(replace(trace, versions={**trace.versions, **current_choice().versions()}))
-
-
-async def write_trace(trace: Trace) -> str:
-    """Its JSON; that of a large trace is written beside the event loop."""
-    values = sum(len(node.documents) + len(node.answers) for node in trace.nodes)
-    return await offload(CHARACTERS * values, trace.to_text)
+    def _report_finish(self, trace: Trace) -> None:
+        self._on_finish(replace(trace, versions={**trace.versions, **current_choice().versions()}))
 
 
 def _milliseconds(value: object) -> float | None:

@@ -16,10 +16,12 @@ from revelator.config import find_first_fault
 from revelator.errors import DataError, InvalidRequest
 from revelator.trace import Node, Trace
 from serving.knowledge.graph import ROWS
+from serving.pauses import count_values
 
 REUSED_NODES = 2_000  # of an earlier trace: 32 leaves, each asked for 8 values, on a chain of some stages
 REUSED_ANSWERS = 20_000  # of all nodes of an earlier trace together
 REUSED_CHARACTERS = 500_000  # of the JSON of a node that is taken over; each leaf that asks the same has a copy
+REUSED_VALUES = 5_000  # in that JSON: an event about them keeps the event loop for a millisecond
 
 OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
@@ -63,19 +65,19 @@ class _Decoder(json.JSONDecoder):
     in an object, and what no float or UTF-8 text can hold."""
 
     def __init__(self) -> None:
-        super().__init__(object_pairs_hook=_distinct, parse_float=_finite, parse_constant=_refuse)
-        self.parse_string = _text
+        super().__init__(object_pairs_hook=_refuse_duplicates, parse_float=_read_finite, parse_constant=_refuse)
+        self.parse_string = _read_string
         self.scan_once = scanner.py_make_scanner(self)  # type: ignore[attr-defined]
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     value = dict(pairs)
     if len(value) < len(pairs):
         raise ValueError("a name stands twice in an object")
     return value
 
 
-def _finite(text: str) -> float:
+def _read_finite(text: str) -> float:
     if math.isinf(number := float(text)):
         raise ValueError(f"no number is as large as {text[:60]}")
     return number
@@ -85,7 +87,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def _text(text: str, start: int, strict: bool) -> tuple[str, int]:
+def _read_string(text: str, start: int, strict: bool) -> tuple[str, int]:
     value, end = decoder.scanstring(text, start, strict)  # type: ignore[attr-defined]
     value.encode()  # UnicodeEncodeError, a ValueError, for half of a surrogate pair
     return value, end
@@ -110,7 +112,7 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
             answers += len(node.answers) if isinstance(node.answers, list) else 0
             if answers > REUSED_ANSWERS:
                 raise InvalidRequest(f"option reuse: the trace has more than {REUSED_ANSWERS} answers")
-            if len(json.dumps(written)) <= REUSED_CHARACTERS:
+            if _is_small(written):
                 trace.nodes.append(_NODE.validate_python(written))  # one by one: a pass over all holds the loop
                 _DETAIL.validate_python(trace.nodes[-1].detail)
         return trace
@@ -119,3 +121,7 @@ def read_trace(value: Mapping[str, Any]) -> Trace:
     except ValidationError as error:
         field, reason = find_first_fault(error)
         raise InvalidRequest(f"option reuse: {field}: {reason}") from error
+
+
+def _is_small(node: Any) -> bool:
+    return count_values(node, REUSED_VALUES) <= REUSED_VALUES and len(json.dumps(node)) <= REUSED_CHARACTERS

@@ -25,7 +25,7 @@ class Flaky(Toy):
 
 
 def executor(world: Toy, sleep) -> Executor:
-    return Executor(world, world, world, searching=Guard("the retriever", sleep=sleep))
+    return Executor(world, world, world, search_guard=Guard("the retriever", sleep=sleep))
 
 
 async def at_once(seconds: float) -> None:
@@ -47,7 +47,7 @@ async def test_an_index_that_stays_down_is_asked_no_more_than_its_guard_lets_thr
     for n in range(20):
         with pytest.raises(Unavailable):
             await executor_.run(f"Who wrote {n}?", strategy="single")
-    patience = executor_.models.searching.patience
+    patience = executor_.models.search_guard.patience
     assert len(world.asked) == patience.failures * patience.attempts
 
 

@@ -59,7 +59,7 @@ def run_of(
 ) -> Run:
     models = Models(Writes(plan, trees), NoModel(), generator or ToyGenerator())
     sources = Sources([source or ToySource()])
-    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given=given)
+    return Run(question, models, Limits(), Recorder(question, "atomic"), sources=sources, given_plan=given)
 
 
 @pytest.mark.parametrize(
