@@ -55,9 +55,9 @@ class ComposeConfig(BaseModel):
 
 
 def compose(
-    config: ComposeConfig, out: Path, force: bool = False, progress: Callable[[], None] = lambda: None
+    config: ComposeConfig, out: Path, force: bool = False, progress: Callable[[int], None] = lambda count: None
 ) -> dict[str, Any]:
-    """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called after each.
+    """Writes `size` questions to the folder `out` and returns its manifest; `progress` is called with 1 after each.
 
     The same configuration and files give the same bytes. Raises DataError where the sources have too few questions,
     ConfigError for a folder that holds something else, unless `force` is given.
@@ -80,11 +80,11 @@ def compose(
                 if graphs.total() == config.size:
                     break
                 question = composer.draw(f"{config.name}:{config.seed}-{draw}", config.name, ", ".join(licences))
-                if question is None or admission.fault(question):
+                if question is None or admission.find_fault(question):
                     continue
                 write(question)
                 graphs[plans.to_letters(plans.parse(question.expression))] += 1
-                progress()
+                progress(1)
         manifest = {
             "kind": KIND,
             "config": config.model_dump(mode="json"),

@@ -68,15 +68,15 @@ COMMANDS: dict[str, Command | Group] = {
         "reading": Command("data_gen.reading:reading", "How do published sets become rows for a reader?"),
         "compose": Command("data_gen.commands:compose", "How do single questions become multi-hop questions?"),
         "self-train": Group("A model's own plans as training data.",
-          "revelator data self-train round questions.jsonl --adapter champion --out runs/self/1", {
-            "round": Command("evaluation.self_training.command:round_", "Which of the model's own plans are right?"),
+          "revelator data self-train round questions.jsonl --adapter runs/adapters/mine --out runs/self/1", {
+            "round": Command("evaluation.self_training.command:make_round", "Which of the model's plans are right?"),
             "gain": Command("evaluation.self_training.command:gain", "What did a round bring?"),
         }),
     }),
     "train": Command("training.commands:train", "How do I train: fine-tune, by rewards, or a base of my own?"),
     "model": Group("Adapters and the registry that keeps their versions.",
       "revelator model promote --dry-run", {
-        "list": Command("evaluation.gate.command:list_registered", "Which versions are there, and which is champion?"),
+        "list": Command("evaluation.gate.command:show_versions", "Which versions are there, and which is champion?"),
         "grade": Command("evaluation.gate.command:grade", "How well does an adapter do each task?"),
         "promote": Command("evaluation.gate.command:promote", "Is a new version better? If so, make it champion."),
         "rollback": Command("evaluation.gate.command:rollback", "How do I go back to the previous champion?"),

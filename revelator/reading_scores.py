@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
 from revelator.reading import Outcome, ReadingRow
-from revelator.scores import answer_score, normalise, roc_auc
+from revelator.scores import normalise, roc_auc, score_answer
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ReadingScores:
 
 def score_outcomes(rows: Sequence[ReadingRow], outcomes: Sequence[Outcome]) -> ReadingScores:
     answerable = [(row, outcome) for row, outcome in zip(rows, outcomes, strict=True) if row.is_answerable]
-    scores = [answer_score(", ".join(outcome.answers), _golds(row)) for row, outcome in answerable]
+    scores = [score_answer(", ".join(outcome.answers), _golds(row)) for row, outcome in answerable]
     probabilities = [outcome.probability for outcome in outcomes]
     return ReadingScores(
         n=len(rows),

@@ -235,7 +235,7 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
     annotator = Annotator(work.client, Prompts(config.examples, config.seed), config)
     with write_questions(out / QUESTIONS) as write:
-        async for annotated in work.each(read_questions(config, work.dropped), annotator.annotate):
+        async for annotated in work.make_each(read_questions(config, work.dropped), annotator.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)

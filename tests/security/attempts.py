@@ -88,8 +88,8 @@ def attempt(seed: int, number: int, world: World) -> Attempt:
 
 
 def deadly(rnd: Random, world: World) -> Attempt:
-    """Several requests in one stream, a stream whose errors are to be the call's status, a client that leaves, an answer
-    that is wanted by classes."""
+    """Several requests in one stream, a stream whose errors are to be the call's status, a client that leaves, a client
+    that wants the answer by classes."""
     asked = rnd.choice([unary, stream, well_formed])(rnd, world)
     if rnd.random() < 0.01:
         return _by_classes(rnd)
