@@ -15,7 +15,7 @@ from typing import Any
 
 from data_gen.annotate.names import find_capitalised, find_mention
 from data_gen.annotate.phrases import find_head
-from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
 from data_gen.annotate.wording import name_answer, to_singular
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
@@ -80,7 +80,7 @@ def _annotate(row: dict[str, Any]) -> AnnotatedQuestion:
     )
 
 
-def _list_steps(planned: Planned, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
+def _list_steps(planned: GoldPlan, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
     """Every call in the order of the leaves, its question filled in."""
     expression = plans.parse(planned.expression)
     sources = plans.bind(expression).sources

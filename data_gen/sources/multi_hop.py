@@ -9,7 +9,7 @@ from typing import Any
 
 from data_gen.annotate import qdmr
 from data_gen.annotate.names import find_mention
-from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
 from data_gen.annotate.trees import compare_answers, render_tree
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
@@ -107,7 +107,7 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
     )
 
 
-def _render_tree(kind: str, question: str, planned: Planned) -> str:
+def _render_tree(kind: str, question: str, planned: GoldPlan) -> str:
     """A comparison ends in a node that names what is compared; none where its words are not understood."""
     if kind not in ("comparison", "bridge_comparison"):
         return render_tree(question, planned.nodes)

@@ -10,7 +10,7 @@ from data_gen.world.graph import Entity, Graph, Value
 from data_gen.world.names import Names, load_vocabulary
 
 
-class Making:
+class GraphMaker:
     """A graph that is being filled."""
 
     def __init__(self, rng: random.Random, names: Names) -> None:
@@ -22,19 +22,19 @@ class Making:
         self._known: dict[tuple[str, ...], list[Entity]] = {}
         self.occupations = self.words["occupations"] + self.words["occupations"][:8]
 
-    def some(self, share: float) -> bool:
+    def happens(self, share: float) -> bool:
         return self.rng.random() < share
 
-    def any(self, type: str) -> Entity:
+    def pick(self, type: str) -> Entity:
         return self.rng.choice(self.graph.by_type[type])
 
-    def living(self) -> Entity:
+    def pick_living(self) -> Entity:
         """Someone who can hold an office today."""
         return next(
-            (p for p in self.rng.choices(self.graph.by_type["person"], k=20) if p.birth >= 1945), self.any("person")
+            (p for p in self.rng.choices(self.graph.by_type["person"], k=20) if p.birth >= 1945), self.pick("person")
         )
 
-    def people_who(self, *occupations: str) -> list[Entity]:
+    def list_people(self, *occupations: str) -> list[Entity]:
         """People of these occupations, or everyone if there are none."""
         if occupations not in self._known:
             people = self.graph.by_type["person"]

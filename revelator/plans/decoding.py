@@ -1,7 +1,7 @@
 """What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
-What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes grammar.
-Each rule of the file is written out in up to four kinds:
+What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes
+grammar. Each rule of the file is written out in up to four kinds:
 
     unfed   nothing stands to its left: no leaf holds a placeholder, but for those right of a `*` inside it
     any     something stands to its left: leaves may hold placeholders
@@ -13,9 +13,8 @@ reads, only those that `render` could write are left: ` * ` and not ` × `, no e
 characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
 limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
 
-`make_plan_pattern` is the part of the same language that a regular expression holds. What `make_logic_grammar` allows parses
-and can be run.
-"""
+`make_plan_pattern` is the part of the same language that a regular expression holds. What `make_logic_grammar` allows
+parses and can be run."""
 
 from __future__ import annotations
 
@@ -216,10 +215,9 @@ def make_plan_pattern(depth: int = 1) -> str:
     """Matches a plan from its first character to its last; Python and Rust read it alike.
 
     For servers that take a regular expression and no grammar of ours. What it matches parses and checks, for the same
-    reason as with `make_plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out groups
-    deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
-    parentheses and quotations of a text.
-    """
+    reason as with `make_plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out
+    groups deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
+    parentheses and quotations of a text."""
     return _list("none", depth)
 
 

@@ -72,3 +72,10 @@ def test_what_its_grammar_does_not_allow_is_degraded_and_the_question_is_asked_a
 )
 def test_a_text_is_complete_when_its_grammar_allows_all_of_it(text: str, allowed: bool) -> None:
     assert is_complete(text, make_plan_grammar()) is allowed
+
+
+def test_what_is_written_is_spelled_as_the_question_is(engine: Engine) -> None:
+    prompt = TASKS["translate_bnf"].render(TranslateInput("Who wrote Ödegård's 🜁🜂 McCall?"))
+    row = engine.tokenizer("ödegård's 🜁🜂 mccall is who?", add_special_tokens=False)["input_ids"]
+    end = engine.tokenizer.eos_token_id
+    assert engine._written([*row, end, *row], prompt=prompt).text == "Ödegård's 🜁🜂 McCall is who?"
