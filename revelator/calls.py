@@ -25,7 +25,7 @@ from typing import Any
 from tritonclient.utils import InferenceServerException
 
 from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavailable
-from revelator.wire import read_error, text_input
+from revelator.wire import make_text_input, read_error
 
 FIRST_PAUSE = 0.1  # seconds
 CALL = "call"  # parameters of a request
@@ -178,10 +178,10 @@ def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:
 
 def build_probe(model: str, calls: Iterable[Call]) -> dict[str, Any]:
     """The arguments of `infer` for a probe."""
-    inputs = [text_input(name, "") for name in ("question", "options")]
+    inputs = [make_text_input(name, "") for name in ("question", "options")]
     return {"model_name": model, "inputs": inputs, "parameters": {PROBE: ",".join(call.id for call in calls)}}
 
 
-def process_died(url: str) -> Unavailable:
+def make_death_error(url: str) -> Unavailable:
     hint = "ask again: `revelator serve` starts it anew, within seconds"
     return Unavailable("the executor's process died while it was at work on the question", where=url, hint=hint)

@@ -138,7 +138,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.lazy and args[0][:1].isalnum():
-            ctx.fail(f"No such command '{args[0]}'.{suggestion(args[0], self.lazy, ctx.command_path)}")
+            ctx.fail(f"No such command '{args[0]}'.{suggest_command(args[0], self.lazy, ctx.command_path)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -149,14 +149,14 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
 
-def suggestion(word: str, commands: dict[str, Command | Group], path: str) -> str:
+def suggest_command(word: str, commands: dict[str, Command | Group], path: str) -> str:
     """A sentence with the command, at this level or below it, whose name is nearest to `word`; "" if none is near."""
-    names = {line.rpartition(" ")[2]: line for line in reversed(list(command_lines(commands, path, groups=True)))}
+    names = {line.rpartition(" ")[2]: line for line in reversed(list(list_command_lines(commands, path, groups=True)))}
     near = difflib.get_close_matches(word, names, n=1)
     return f" Did you mean '{names[near[0]]}'?" if near else ""
 
 
-def command_lines(
+def list_command_lines(
     commands: dict[str, Command | Group], path: str = "revelator", *, groups: bool = False
 ) -> Iterator[str]:
     """What is typed for each command, the nearest level first; with `groups`, for each group as well."""
@@ -165,7 +165,7 @@ def command_lines(
             yield f"{path} {name}"
     for name, entry in commands.items():
         if isinstance(entry, Group):
-            yield from command_lines(entry.commands, f"{path} {name}", groups=groups)
+            yield from list_command_lines(entry.commands, f"{path} {name}", groups=groups)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

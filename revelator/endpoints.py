@@ -97,7 +97,7 @@ class Tls:
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-def channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
+def make_channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
     """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
     the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
     for an address that is empty or has a web address's scheme."""

@@ -82,14 +82,14 @@ class Limits:
             raise PlanError(f"a question of the plan has {longest} characters; {limit}")
         if (names := sum(len(leaf.placeholders) for leaf in asked)) > self.placeholders:
             raise PlanError(f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}")
-        if (stages := depth(expression)) > self.depth:
+        if (stages := count_stages(expression)) > self.depth:
             raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
 
 
-def depth(expression: Expression) -> int:
+def count_stages(expression: Expression) -> int:
     """Stages of the longest chain: what the plan's wall time is proportional to when leaves take equally long."""
     if isinstance(expression, Atomic):
         return 1
     if isinstance(expression, Dependent):
-        return depth(expression.left) + depth(expression.right)
-    return max(depth(item) for item in expression.items)
+        return count_stages(expression.left) + count_stages(expression.right)
+    return max(count_stages(item) for item in expression.items)

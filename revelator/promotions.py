@@ -63,7 +63,7 @@ class Standing:
         return stack[-2] if len(stack) > 1 and stack[-1] == self.champion else None
 
 
-def standing(name: str) -> Standing:
+def read_standing(name: str) -> Standing:
     """The log and the champion, once a move that a killed process left behind is finished."""
     with store_errors():
         moves = _moves(name)
@@ -94,7 +94,7 @@ def move(name: str, version: int, seen: Standing, kind: Kind = "promotion") -> M
 
 def roll_back(name: str) -> Move:
     """Moves the alias back to the version that the champion replaced. Raises ArtifactError when none is recorded."""
-    seen = standing(name)
+    seen = read_standing(name)
     back = seen.previous
     if back is None:
         what = f"no version is recorded that champion {seen.champion} replaced" if seen.champion else "no champion yet"

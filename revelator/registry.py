@@ -59,7 +59,7 @@ def home_folder() -> Path:
     return Path(os.environ.get("REVELATOR_HOME", "runs"))
 
 
-def existing(path: Path) -> Path:
+def require_existing(path: Path) -> Path:
     """A home folder, or what lies below one. Raises ConfigError where nothing stands."""
     if not path.exists():
         hint = "is this the right --home, REVELATOR_HOME or --tracking-uri? `revelator train` makes a registry"
@@ -81,7 +81,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     if uri.startswith(("http://", "https://")):
         _reach(uri)
     elif must_exist and uri.startswith(_SQLITE):
-        existing(Path(uri.removeprefix(_SQLITE)))
+        require_existing(Path(uri.removeprefix(_SQLITE)))
     with store_errors(uri), disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
         import mlflow

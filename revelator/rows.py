@@ -64,7 +64,7 @@ class Row:
 COLUMNS = tuple(field.name for field in fields(Row))
 
 
-def table_of(rows: Sequence[Row]) -> pyarrow.Table:
+def make_table(rows: Sequence[Row]) -> pyarrow.Table:
     """Rows as a table with the columns of a set."""
     import pyarrow
 
@@ -81,12 +81,12 @@ class SetWriter:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         from pyarrow.parquet import ParquetWriter
 
-        schema = table_of([]).schema
+        schema = make_table([]).schema
         self._files = {
             split: stack.enter_context(ParquetWriter(folder / f"{split}.parquet", schema, compression="zstd"))
             for split in SPLITS
         }
-        self._waiting = {split: [table_of([])] for split in SPLITS}
+        self._waiting = {split: [make_table([])] for split in SPLITS}
         self.counts: Counter[tuple[str, ...]] = Counter()  # values of the columns COUNTED → rows
 
     def add(self, rows: pyarrow.Table) -> None:
@@ -238,7 +238,7 @@ def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Ite
 
     Raises DataError for a set of other columns.
     """
-    names = column_names(folder, split)
+    names = read_column_names(folder, split)
     if other := set(names) ^ set(COLUMNS):
         raise DataError(
             f"a set of another release: the columns differ by {min(other)}",
@@ -282,13 +282,13 @@ def sample_rows(rows: Sequence[Row], each: int) -> list[Row]:
 # Reading sets of earlier releases, whose columns may differ
 
 
-def column_names(folder: Path, split: str) -> list[str]:
+def read_column_names(folder: Path, split: str) -> list[str]:
     return _open(folder, split).schema_arrow.names
 
 
 def read_columns(folder: Path, split: str, names: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
     """Some columns of a split, `ROW_GROUP` rows at a time. Raises DataError when one is not there."""
-    if missing := set(names) - set(column_names(folder, split)):
+    if missing := set(names) - set(read_column_names(folder, split)):
         raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
     yield from _open(folder, split).iter_batches(ROW_GROUP, columns=list(names))
 

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.text import Text
 from rich.tree import Tree
 
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 from revelator.trace import Node, Passage, Trace, join_answers
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
@@ -24,16 +24,16 @@ OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
 DOCUMENTS_SHOWN = 5
 
 
-def show(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
+def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
     """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node.
 
     Control characters in any text are shown as dots.
     """
-    console.print(growing(trace, documents=documents))
+    console.print(build_view(trace, documents=documents))
     console.print(_answer(_printable_trace(trace)))
 
 
-def growing(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
+def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
     """Route, expression and tree of a trace that may still be written."""
     trace = _printable_trace(trace)
     return Group(*_head(trace), tree(trace, documents=documents))
@@ -45,7 +45,7 @@ def _printable_trace(trace: Trace) -> Trace:
 
 def _printable(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value)
+        return mask_controls(value)
     if isinstance(value, dict):
         return {key: _printable(item) for key, item in value.items()}
     return [_printable(item) for item in value] if isinstance(value, list) else value

@@ -81,8 +81,8 @@ def build_request(
     """
     earlier = reuse.to_json() if reuse else None
     wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
-    options = text_input("options", json.dumps(wanted, ensure_ascii=False))
-    request = {"model_name": MODEL, "inputs": [text_input("question", question), options]}
+    options = make_text_input("options", json.dumps(wanted, ensure_ascii=False))
+    request = {"model_name": MODEL, "inputs": [make_text_input("question", question), options]}
     if deadline_ms is None:
         return {**request, "client_timeout": timeout}
     deadline_ms = math.ceil(check_bounds("deadline_ms", deadline_ms, 1000 * DAY))
@@ -93,7 +93,7 @@ def build_request(
     }
 
 
-def text_input(name: str, text: str) -> grpc_client.InferInput:
+def make_text_input(name: str, text: str) -> grpc_client.InferInput:
     try:
         value = np.array([text.encode()], dtype=np.object_)
     except UnicodeEncodeError as error:
@@ -153,7 +153,7 @@ _PLACE = ("code", "start", "end", "line", "column", "excerpt")
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
 
 
-def grpc_code(error: RevelatorError) -> str:
+def choose_grpc_code(error: RevelatorError) -> str:
     """The gRPC status name that an error travels under."""
     if isinstance(error, ExpressionError | PlanError):
         return "INVALID_ARGUMENT"
@@ -166,7 +166,7 @@ def write_error(error: RevelatorError) -> str:
     whole would be larger than `MOST_BYTES`."""
     value: dict[str, Any] = {
         "error": type(error).__name__,
-        "code": grpc_code(error),
+        "code": choose_grpc_code(error),
         "message": error.message,
         "where": error.where,
         "hint": error.hint,

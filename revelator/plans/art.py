@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from revelator.plans.faults import Diagnostic, fault
-from revelator.plans.grammar import grammar_text
+from revelator.plans.grammar import read_grammar_file
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
@@ -189,7 +189,7 @@ Path = tuple[str | int, ...]
 
 def schema() -> dict[str, Any]:
     """The JSON schema of the form."""
-    return json.loads(grammar_text("art.schema.json"))
+    return json.loads(read_grammar_file("art.schema.json"))
 
 
 def parse(text: str) -> Art:

@@ -21,7 +21,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from revelator.plans.bnf import Atomic, Dependent, Expression, children, leaves, without_names
+from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, children, leaves
 
 NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
@@ -87,7 +87,7 @@ class _Producer(NamedTuple):
 
     @classmethod
     def of(cls, leaf: Atomic) -> _Producer:
-        words = _words(without_names(leaf.text))
+        words = _words(blank_placeholders(leaf.text))
         stems = _stems(words)
         clause = next((i for i in range(2, len(words)) if words[i] in CLAUSE), None)
         asks = next((word for word in words[:4] if word in ASKED), None)

@@ -20,8 +20,8 @@ from lark import Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import Span, fault
-from revelator.plans.grammar import lalr_parser
-from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokens
+from revelator.plans.grammar import make_lalr_parser
+from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokenise
 
 MAX_CHARACTERS = 1_000_000
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
@@ -157,7 +157,7 @@ def placeholders(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(text))) if "{" in text else ()
 
 
-def without_names(text: str) -> str:
+def blank_placeholders(text: str) -> str:
     """The text with each `{name}` replaced by a space; other braces stay."""
     return _PLACEHOLDER.sub(" ", text) if "{" in text else text
 
@@ -175,7 +175,7 @@ def substituted_size(text: str, values: Mapping[str, str]) -> int:
     return len(text) + sum(len(values.get(name, "")) for _, name, _ in _BRACED.findall(text))
 
 
-def without_placeholders(text: str) -> str:
+def unbrace_placeholders(text: str) -> str:
     """The text as a leaf that nothing gives a value to: names lose their braces."""
     while names := placeholders(text):
         text = substitute(text, {name: name for name in names})
@@ -199,7 +199,7 @@ def parse(text: str) -> Expression:
     if len(text) >= MAX_CHARACTERS:
         message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one is not"
         raise fault(text, "too-long", message, 0, len(text), "split it into several expressions")
-    found = tokens(text)
+    found = tokenise(text)
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:
@@ -274,7 +274,7 @@ def _too_deep_error(start: int, end: int) -> _UnusableError:
 
 @cache
 def _parser() -> Callable[[list[Token]], _Part]:
-    return lalr_parser("bnf.lark", _Builder())
+    return make_lalr_parser("bnf.lark", _Builder())
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
@@ -321,9 +321,9 @@ def quote(text: str) -> str:
     """The text of a leaf as it stands in an expression: itself, or a JSON string where it would read otherwise."""
     if reads_as_itself(text) and not _RAW.search(text):
         return text
-    return json_text(text)
+    return quote_json(text)
 
 
-def json_text(text: str) -> str:
+def quote_json(text: str) -> str:
     """A JSON string on one line."""
     return _RAW.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from revelator.errors import ExpressionError
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 
 EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
 
@@ -55,7 +55,7 @@ def excerpt(text: str, start: int, end: int) -> str:
     window = text[first : first + EXCERPT_WIDTH].partition("\n")[0]
     last = first + len(window)
     before, after = "…" * (first > line_start), "…" * (text[last : last + 1] not in ("", "\n"))
-    shown = printable(window)
+    shown = mask_controls(window)
     indent = " " * cell_len(before + shown[: start - first])
     carets = "^" * max(1, cell_len(shown[start - first : end - first]))
     return f"  {before}{shown}{after}\n  {indent}{carets}"

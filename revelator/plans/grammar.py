@@ -44,7 +44,7 @@ def structured_outputs(grammar: Grammar) -> dict[str, Any]:
 
 
 @cache
-def grammar_text(file: str) -> str:
+def read_grammar_file(file: str) -> str:
     """A grammar file of this package: `bnf.lark`, `logic.lark` or `art.schema.json`."""
     return files("revelator.plans").joinpath(file).read_text(encoding="utf-8")
 
@@ -59,14 +59,14 @@ class _TokensAsGiven(Lexer):
         return data
 
 
-def lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
+def make_lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
     """The parser of a grammar file, from tokens (anything with a `type`) to what `builder` makes of the rule `start`.
 
     It raises UnexpectedToken, with `END` where a token is missing at the end. Lark reads the grammar and makes the
     table. The walk over the table is our own: a plan of four leaves is parsed in 25 µs and not in 39
     (`benchmarks/language.py`), because Lark's walk also serves lexers, error recovery and interactive use.
     """
-    made: Any = Lark(grammar_text(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder)
+    made: Any = Lark(read_grammar_file(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder)
     parser = made.parser.parser.parser
     table, build = parser.parse_table, parser.callbacks
     actions: dict[int, dict[str, Any]] = {  # by state and symbol: the next state, or (how many parts, of what, to what)
@@ -102,7 +102,7 @@ def lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], An
     return parse
 
 
-def explicit(pattern: str) -> str:
+def expand_classes(pattern: str) -> str:
     r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
     words, spaces = character_class(r"\w"), character_class(r"\s")
     inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)

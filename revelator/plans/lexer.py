@@ -44,7 +44,7 @@ class Token:
     end_column: ClassVar[None] = None
 
 
-def tokens(text: str) -> list[Token]:
+def tokenise(text: str) -> list[Token]:
     """The tokens of `text`. Raises ExpressionError."""
     return _Reader(text).read()
 
@@ -56,7 +56,7 @@ def reads_as_itself(text: str) -> bool:
     if ODD.search(text) or ('"' in text and "\\" in text) or any(m[0] in OPERATORS for m in MARK.finditer(text)):
         return False
     try:
-        found = tokens(text)
+        found = tokenise(text)
     except ExpressionError:
         return False
     return len(found) == 1 and found[0].type == "WORD" and found[0].value == text

@@ -19,9 +19,9 @@ from typing import Any
 from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
-from revelator.plans.bnf import json_text
+from revelator.plans.bnf import quote_json
 from revelator.plans.faults import Diagnostic, Span, fault
-from revelator.plans.grammar import lalr_parser
+from revelator.plans.grammar import make_lalr_parser
 from revelator.plans.lexer import MAX_DEPTH
 
 MAX_CHARACTERS = 100_000
@@ -116,10 +116,10 @@ def terms(query: Query) -> tuple[str, ...]:
 
 def negations(query: Query) -> int:
     """How many terms stand under an odd number of NOTs, as often as they stand there."""
-    return sum(negated for _, negated in literals(query))
+    return sum(negated for _, negated in list_literals(query))
 
 
-def literals(query: Query) -> tuple[tuple[str, bool], ...]:
+def list_literals(query: Query) -> tuple[tuple[str, bool], ...]:
     """(text, stands under an odd number of NOTs) of each term, left to right, repeats kept."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[Query, bool]] = [(query, False)]
@@ -144,14 +144,16 @@ def holds(query: Query, truth: Mapping[str, bool]) -> bool:
     return over([holds(operand, truth) for operand in query.operands])
 
 
-def normal_form(query: Query, negated: bool = False) -> Query:
+def move_negations_inwards(query: Query, negated: bool = False) -> Query:
     """The same query with NOT on terms alone: carried inwards by De Morgan's laws, double ones removed."""
     if isinstance(query, Term):
         return Not(query) if negated else query
     if isinstance(query, Not):
-        return normal_form(query.operand, not negated)
+        return move_negations_inwards(query.operand, not negated)
     conjunctive = isinstance(query, And) is not negated
-    return join_queries(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
+    return join_queries(
+        And if conjunctive else Or, [move_negations_inwards(operand, negated) for operand in query.operands]
+    )
 
 
 def to_tree(query: Query) -> str:
@@ -186,7 +188,7 @@ def render_spaced(query: Query) -> str:
 
 def _text(query: Query, space: str) -> str:
     if isinstance(query, Term):
-        return json_text(space + query.text)
+        return quote_json(space + query.text)
     if isinstance(query, Not):
         return f"NOT {_group(query.operand, not isinstance(query.operand, Term), space)}"
     if isinstance(query, And):
@@ -294,7 +296,7 @@ def _place(token: Token) -> Span:
 
 @cache
 def _parser() -> Callable[[Sequence[Token]], Query]:
-    return lalr_parser("logic.lark", _Builder())
+    return make_lalr_parser("logic.lark", _Builder())
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
@@ -338,7 +340,7 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "empty-term", "this term holds no word", *node.span, "write what documents should be about"
             )
-    names, times = terms(query), len(literals(query))
+    names, times = terms(query), len(list_literals(query))
     if len(names) > MAX_TERMS or times > MAX_LITERALS:
         message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
         yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
@@ -353,7 +355,7 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
 
 
-def equivalent(one: Query, other: Query) -> bool:
+def are_equivalent(one: Query, other: Query) -> bool:
     """Do both queries hold for the same documents, whatever these are about? False where their terms differ.
 
     Beyond MAX_TABLED terms, where no table is made, queries are equivalent that are equal once NOT is on terms alone.
@@ -362,14 +364,14 @@ def equivalent(one: Query, other: Query) -> bool:
     if names != sorted(terms(other)):
         return False
     if len(names) > MAX_TABLED:
-        return normal_form(one) == normal_form(other)
+        return move_negations_inwards(one) == move_negations_inwards(other)
     table = _truth_columns(names)
     return _truth(one, *table) == _truth(other, *table)
 
 
 def shape_key(query: Query) -> str:
     """The shape without words, up to the order of operands: `(t AND NOT t)`. NOT is carried inwards to the terms."""
-    return _shape(normal_form(query))
+    return _shape(move_negations_inwards(query))
 
 
 def _shape(query: Query) -> str:
