@@ -25,7 +25,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
-from revelator.rows import Row, table_of
+from revelator.rows import Row, make_table
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -115,7 +115,7 @@ class Preparer:
             candidates=tuple(self._prepare_question(question, source, made) for question in questions),
             refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
             skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, SkippedRow)),
-            records=table_of(made),
+            records=make_table(made),
         )
 
     def _place_in_split(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:

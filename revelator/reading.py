@@ -19,6 +19,8 @@ import numpy as np
 from tokenizers import Tokenizer
 
 from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_folder
+from revelator.minilm import DIGESTS, WEIGHTS
 
 KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(KINDS))
@@ -360,3 +362,47 @@ def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]
         if np.abs(step).max() < 1e-8:
             break
     return Calibration(*map(float, weights))
+
+
+# A trained reader's folder
+
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+READER = "reader.safetensors"
+SETTINGS = "reader.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFolder:
+    """What `revelator train reader` has written: weights beside MiniLM's first `layers`, and how they are used."""
+
+    folder: Path
+    layers: int
+    window: int
+    stride: int
+    calibration: Calibration
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / READER
+
+
+def open_folder(folder: Path) -> ReaderFolder:
+    """Raises ArtifactError where files are missing, changed, or belong to other weights of MiniLM."""
+    hint = "give a folder that `revelator train reader` has written"
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        is_known = settings.pop("format") == FORMAT and settings.pop("minilm") == DIGESTS[WEIGHTS]
+        opened = ReaderFolder(folder, **settings | {"calibration": Calibration(**settings["calibration"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"this is no reader: {error!r}", where=str(folder), hint=hint) from error
+    if not is_known:
+        raise ArtifactError("the reader is of another format or of another MiniLM", where=str(folder), hint=hint)
+    if sha256_folder(folder, leave_out=frozenset({MANIFEST})) != manifest:
+        raise ArtifactError("a file of the reader was changed or is missing", where=str(folder), hint="fetch it again")
+    numbers = (opened.calibration.kind, opened.calibration.span, opened.calibration.bias)
+    if not all(math.isfinite(value) for value in numbers):
+        raise ArtifactError("the calibration holds numbers that are none", where=str(folder), hint="train it again")
+    return opened

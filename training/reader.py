@@ -19,7 +19,8 @@ import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -35,18 +36,22 @@ from transformers import BertConfig, BertModel
 
 from revelator import registry
 from revelator.artifact import disk_errors
-from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, sha256_text, staged_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, find_minilm
 from revelator.reading import (
     BEGIN,
     END,
+    FORMAT,
     INSIDE,
     KINDS,
     LIST,
+    MANIFEST,
     NO,
     NONE,
     OUTSIDE,
+    READER,
+    SETTINGS,
     SPAN,
     START,
     YES,
@@ -72,12 +77,8 @@ from training.checkpoints import (
     remove_run,
 )
 from training.config import ReaderConfig, load_config
-from training.tracking import find_commit, list_packages, tracked_run
+from training.tracking import find_commit, list_packages, open_tracked_run
 
-FORMAT = 1
-MANIFEST = "manifest.json"
-READER = "reader.safetensors"
-SETTINGS = "reader.json"
 STATE = "state.safetensors"
 PROGRESS = "progress.json"
 HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
@@ -133,7 +134,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         checkpoint = find_checkpoint(config.work) if run_id else None
         if checkpoint is None:
             remove_run(config.work)
-        with tracked_run(run_id, config.out.name) as run:
+        with open_tracked_run(run_id, config.out.name) as run:
             record_run(config.work, run, identity)
             if run_id is None:
                 _log_inputs(config, digests, train_rows, dev_rows)
@@ -375,13 +376,12 @@ def judge(
     outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in every])
     margins = [(outcome.kind_margin, outcome.span_margin) for outcome in outcomes]
     calibration = calibrate(margins, [row.is_answerable for row in every])
-    reader = Reader(tokenizer, make_forward(model), calibration)
-    figures = {}
-    for name, each in rows.items():
-        if each:
-            found = reader.read_all([(row.question, [(row.title, row.passage)]) for row in each])
-            figures[name] = score_outcomes(each, found)
-            console.print(name, json.dumps(figures[name].to_json()), highlight=False, soft_wrap=True)
+    found = iter(
+        replace(each, probability=calibration.probability(*pair)) for each, pair in zip(outcomes, margins, strict=True)
+    )
+    figures = {name: score_outcomes(each, list(islice(found, len(each)))) for name, each in rows.items() if each}
+    for name, score in figures.items():
+        console.print(name, json.dumps(score.to_json()), highlight=False, soft_wrap=True)
     return figures, calibration
 
 
@@ -424,35 +424,6 @@ def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibrati
         write_bytes(stage / "config.yaml", config.to_yaml().encode())
         write_bytes(stage / "README.md", _write_card(config, figures).encode())
         write_json(stage / MANIFEST, sha256_folder(stage))
-
-
-def load_reader(folder: Path, minilm: str | None = None) -> Reader:
-    """A trained reader. Raises ArtifactError where files are missing, changed, or belong to other weights of MiniLM."""
-    hint = "give a folder that `revelator train reader` has written"
-    try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
-        known = settings["format"] == FORMAT and settings["minilm"] == DIGESTS[WEIGHTS]
-        calibration = Calibration(**settings["calibration"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ArtifactError(f"this is no reader: {error!r}", where=str(folder), hint=hint) from error
-    if not known:
-        raise ArtifactError("the reader is of another format or of another MiniLM", where=str(folder), hint=hint)
-    if sha256_folder(folder, leave_out=frozenset({MANIFEST})) != manifest:
-        raise ArtifactError("a file of the reader was changed or is missing", where=str(folder), hint="fetch it again")
-    if not all(math.isfinite(value) for value in asdict(calibration).values()):
-        raise ArtifactError("the calibration holds numbers that are none", where=str(folder), hint="train it again")
-    place = find_minilm(minilm)
-    model = load_model(place, settings["layers"])
-    try:
-        with torch.no_grad():
-            tensors = load_file(folder / READER)
-            for name, value in model.trained().items():
-                value.copy_(tensors[name])
-    except (KeyError, RuntimeError) as error:
-        raise ArtifactError(f"the weights do not fit MiniLM: {error}", where=str(folder / READER), hint=hint) from error
-    tokenizer = ReadingTokenizer(place / TOKENIZER, settings["window"], settings["stride"])
-    return Reader(tokenizer, make_forward(model), calibration)
 
 
 def read_dev_part(folder: Path) -> int:

@@ -285,7 +285,7 @@ def test_a_number_of_5_000_digits_is_no_number() -> None:
 def arrived(error: errors.RevelatorError) -> errors.RevelatorError:
     text = wire.write_error(error)
     assert wire._size(text) <= wire.MOST_BYTES
-    return wire.read_error(wire.grpc_code(error), text)
+    return wire.read_error(wire.choose_grpc_code(error), text)
 
 
 @given(st.sampled_from(wire._SENT), TEXTS, TEXTS, TEXTS)

@@ -18,17 +18,17 @@ import torch
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from evaluation.reading import reading
-from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import sha256_folder, write_json
+from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, find_minilm
 from revelator.reading import LIST, NONE, SPAN, YES, Answer, ReadingRow, ReadingTokenizer
+from serving.models.reader import load_reader
 from training import reader
 from training.checkpoints import find_checkpoint
 from training.config import ReaderConfig
-from training.reader import compute_loss, draw_batches, is_dev, load_reader, make_examples, schedule_rate
+from training.reader import compute_loss, draw_batches, is_dev, make_examples, schedule_rate
 
 TOKENS = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=20)
 NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
@@ -181,54 +181,6 @@ def test_a_resume_with_other_settings_is_refused(trained: tuple[ReaderConfig, di
     config = trained[0]
     with pytest.raises(ConfigError, match="window: 128, now 160"):
         reader.train(config.model_copy(update={"window": 160}), resume=True)
-
-
-@pytest.fixture
-def copied(trained: tuple[ReaderConfig, dict], tmp_path: Path) -> Path:
-    assert trained[0].out
-    for path in trained[0].out.iterdir():
-        (tmp_path / path.name).write_bytes(path.read_bytes())
-    return tmp_path
-
-
-def remake_manifest(folder: Path) -> None:
-    write_json(folder / reader.MANIFEST, sha256_folder(folder, leave_out=frozenset({reader.MANIFEST})))
-
-
-def test_a_folder_without_manifest_is_no_reader(copied: Path) -> None:
-    (copied / reader.MANIFEST).unlink()
-    with pytest.raises(ArtifactError, match="this is no reader"):
-        load_reader(copied)
-
-
-def test_a_changed_file_is_refused(copied: Path) -> None:
-    (copied / "README.md").write_text("other")
-    with pytest.raises(ArtifactError, match="changed or is missing"):
-        load_reader(copied)
-
-
-def test_weights_that_do_not_fit_are_refused(copied: Path) -> None:
-    weights = load_file(copied / reader.READER)
-    save_file({**weights, "kinds.weight": torch.zeros(2, 7)}, copied / reader.READER)
-    remake_manifest(copied)
-    with pytest.raises(ArtifactError, match="do not fit MiniLM"):
-        load_reader(copied)
-
-
-def test_a_reader_of_another_minilm_is_refused(copied: Path) -> None:
-    settings_ = json.loads((copied / reader.SETTINGS).read_text())
-    write_json(copied / reader.SETTINGS, settings_ | {"minilm": "0" * 64})
-    remake_manifest(copied)
-    with pytest.raises(ArtifactError, match="of another MiniLM"):
-        load_reader(copied)
-
-
-def test_a_calibration_of_no_numbers_is_refused(copied: Path) -> None:
-    settings_ = json.loads((copied / reader.SETTINGS).read_text())
-    write_json(copied / reader.SETTINGS, settings_ | {"calibration": {"kind": math.nan, "span": 0.5, "bias": 0.0}})
-    remake_manifest(copied)
-    with pytest.raises(ArtifactError, match="numbers that are none"):
-        load_reader(copied)
 
 
 def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig, dict]) -> None:

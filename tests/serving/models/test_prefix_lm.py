@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from revelator.plans.decoding import plan_grammar
+from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.decoding import is_complete
 from serving.models.engine import Engine
@@ -53,8 +53,8 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
 
 
 def test_what_its_grammar_does_not_allow_is_degraded_and_the_question_is_asked_as_it_stands(engine: Engine) -> None:
-    rows = engine.generate(PROMPTS, 0.0, 12, [plan_grammar()] * len(PROMPTS))
-    assert [row.degraded for row in rows] == [not is_complete(f" {row.text}", plan_grammar()) for row in rows]
+    rows = engine.generate(PROMPTS, 0.0, 12, [make_plan_grammar()] * len(PROMPTS))
+    assert [row.degraded for row in rows] == [not is_complete(f" {row.text}", make_plan_grammar()) for row in rows]
     answered = complete(engine, "translate_bnf", PROMPTS, max_new_tokens=12)
     for question, completion in zip(QUESTIONS, answered, strict=True):
         assert completion.degraded is False or completion.text == " ".join(question.split())
@@ -71,4 +71,11 @@ def test_what_its_grammar_does_not_allow_is_degraded_and_the_question_is_asked_a
     ],
 )
 def test_a_text_is_complete_when_its_grammar_allows_all_of_it(text: str, allowed: bool) -> None:
-    assert is_complete(text, plan_grammar()) is allowed
+    assert is_complete(text, make_plan_grammar()) is allowed
+
+
+def test_what_is_written_is_spelled_as_the_question_is(engine: Engine) -> None:
+    prompt = TASKS["translate_bnf"].render(TranslateInput("Who wrote Ödegård's 🜁🜂 McCall?"))
+    row = engine.tokenizer("ödegård's 🜁🜂 mccall is who?", add_special_tokens=False)["input_ids"]
+    end = engine.tokenizer.eos_token_id
+    assert engine._written([*row, end, *row], prompt=prompt).text == "Ödegård's 🜁🜂 McCall is who?"
