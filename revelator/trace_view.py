@@ -34,7 +34,7 @@ def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SH
 
 
 def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
-    """Route, expression and tree of a trace that may still be written."""
+    """Builds the view of a trace that may still grow: route, plan and tree."""
     trace = _printable_trace(trace)
     return Group(*_head(trace), tree(trace, documents=documents))
 
@@ -52,7 +52,7 @@ def _printable(value: Any) -> Any:
 
 
 def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
-    """Nodes below the node that encloses them, in the order in which they were opened."""
+    """Builds the tree: nodes below the node that encloses them, in the order in which they were opened."""
     root = Tree(Text(trace.question, "bold"))
     branches: dict[str | None, Tree] = {None: root}
     for node in trace.nodes:
@@ -103,7 +103,7 @@ def _label(node: Node, whole: str) -> Text:
 
 
 def _how(node: Node) -> str:
-    """Where an answer comes from that was not looked up here."""
+    """Says where an answer comes from that this node did not look up."""
     if "shared_from" in node.detail:
         return f"as {node.detail['shared_from']}"
     if "reused_from" in node.detail:
@@ -113,7 +113,7 @@ def _how(node: Node) -> str:
 
 
 def _best(node: Node, count: int) -> list[Passage]:
-    """What was read comes first, then what was judged most relevant."""
+    """Chooses the documents to show: those that were read first, then the most relevant."""
     kept = node.detail.get("kept", [])
     ranked = sorted(node.documents, key=lambda p: (p.id not in kept, -(p.relevance or 0.0)))
     return ranked[:count]

@@ -29,12 +29,12 @@ class Diagnostic:
 
     @classmethod
     def of_error(cls, error: ExpressionError) -> Diagnostic:
-        """What keeps a text from being parsed."""
+        """Makes the diagnostic of an error that keeps a text from being parsed."""
         return cls(error.code, error.message, error.start, error.end, error.hint or "")
 
 
 def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -> ExpressionError:
-    """The error for `text[start:end]`."""
+    """Makes the error for `text[start:end]`."""
     line_start = text.rfind("\n", 0, start) + 1
     return ExpressionError(
         message,
@@ -49,7 +49,7 @@ def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """Two short lines: the source line around `text[start:end]`, and carets under it."""
+    """Returns two short lines: the source line around `text[start:end]`, and carets under it."""
     line_start = text.rfind("\n", 0, start) + 1
     first = max(line_start, start - EXCERPT_WIDTH // 2)
     window = text[first : first + EXCERPT_WIDTH].partition("\n")[0]

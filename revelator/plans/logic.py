@@ -110,17 +110,17 @@ def walk(query: Query) -> Iterator[Query]:
 
 
 def terms(query: Query) -> tuple[str, ...]:
-    """The distinct texts of the terms, in order of first use."""
+    """Lists the distinct texts of the terms, in order of first use."""
     return tuple(dict.fromkeys(node.text for node in walk(query) if isinstance(node, Term)))
 
 
 def negations(query: Query) -> int:
-    """How many terms stand under an odd number of NOTs, as often as they stand there."""
+    """Counts the terms under an odd number of NOTs, with repeats."""
     return sum(negated for _, negated in list_literals(query))
 
 
 def list_literals(query: Query) -> tuple[tuple[str, bool], ...]:
-    """(text, stands under an odd number of NOTs) of each term, left to right, repeats kept."""
+    """Lists (text, is under an odd number of NOTs) of each term, left to right, with repeats."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[Query, bool]] = [(query, False)]
     while stack:
@@ -135,7 +135,7 @@ def list_literals(query: Query) -> tuple[tuple[str, bool], ...]:
 
 
 def holds(query: Query, truth: Mapping[str, bool]) -> bool:
-    """Does the query hold where each term holds as `truth` says? KeyError for a term that it does not name."""
+    """Whether the query holds if each term holds as `truth` says. Raises KeyError for a term that `truth` lacks."""
     if isinstance(query, Term):
         return truth[query.text]
     if isinstance(query, Not):
@@ -145,7 +145,7 @@ def holds(query: Query, truth: Mapping[str, bool]) -> bool:
 
 
 def move_negations_inwards(query: Query, negated: bool = False) -> Query:
-    """The same query with NOT on terms alone: carried inwards by De Morgan's laws, double ones removed."""
+    """Moves NOT inwards to the terms by De Morgan's laws, and removes double negations."""
     if isinstance(query, Term):
         return Not(query) if negated else query
     if isinstance(query, Not):
@@ -157,7 +157,7 @@ def move_negations_inwards(query: Query, negated: bool = False) -> Query:
 
 
 def to_tree(query: Query) -> str:
-    """An indented tree, one operator or term a line."""
+    """Draws an indented tree, one operator or term a line."""
     return "\n".join(_tree_lines(query, "", ""))
 
 
@@ -173,12 +173,12 @@ def _tree_lines(query: Query, first: str, rest: str) -> Iterator[str]:
 
 
 def render(query: Query) -> str:
-    """The one canonical text that parses into `query`; a single line whatever the terms hold."""
+    """Writes the canonical text of a query, on one line."""
     return _text(query, "")
 
 
 def render_spaced(query: Query) -> str:
-    """The same with a space at the start of each term: `" a" AND NOT " b"`.
+    """Writes the query with a space at the start of each term: `" a" AND NOT " b"`.
 
     A byte-level tokenizer cuts a word after a space otherwise than after a quote. With the space the tokens of a term
     are those that stand in the question, and a model copies them.
@@ -208,7 +208,7 @@ _EXAMPLE = 'write it like "a" AND ("b" OR NOT "c")'
 
 
 def parse(text: str) -> Query:
-    """The query that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
+    """Parses `text` into a query with spans, in linear time. Raises ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         message = f"a logical query has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
         raise fault(text, "too-long", message, 0, len(text), "shorten its terms")
@@ -321,7 +321,7 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
 
 
 def check(query: Query) -> tuple[Diagnostic, ...]:
-    """Faults left to right, empty if there is none. Offsets are in the text parsed, else in `render(query)`.
+    """Finds faults, left to right; empty if there are none. Offsets are in the text parsed, else in `render(query)`.
 
     `empty-term`: no letter or digit. `too-many-terms`: more than MAX_TERMS, or MAX_LITERALS
     with repeats. `contradiction`: no document can match.
@@ -356,9 +356,9 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
 
 
 def are_equivalent(one: Query, other: Query) -> bool:
-    """Do both queries hold for the same documents, whatever these are about? False where their terms differ.
+    """Whether both queries hold for the same documents, whatever these say. False if their terms differ.
 
-    Beyond MAX_TABLED terms, where no table is made, queries are equivalent that are equal once NOT is on terms alone.
+    Beyond MAX_TABLED terms no truth table is made: queries are equivalent if they are equal after moving NOT inwards.
     """
     names = sorted(terms(one))
     if names != sorted(terms(other)):

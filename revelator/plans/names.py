@@ -13,7 +13,7 @@ _ENDS = ".'-&"  # what may stand in a name, and is no part of it at its end
 
 
 def find_words(text: str) -> list[str]:
-    """The words of a text as names have them (`O'Neill`, `AT&T`), without a genitive's `'s` and a sentence's end."""
+    """Finds the words of a text as names write them (`O'Neill`, `AT&T`), without a genitive `'s` and a full stop."""
     return [_bare(word) for word in NAME_WORD.findall(text)]
 
 
@@ -36,13 +36,13 @@ def _bare(word: str) -> str:
 
 
 def collect_words(question: str) -> frozenset[str]:
-    """Runs of letters, digits and underscores; each also in lower case and with a capital."""
+    """Collects runs of letters, digits and underscores, each also in lower case and with a capital."""
     return read_function_words() | _spellings(question)
 
 
 @cache
 def read_function_words() -> frozenset[str]:
-    """`function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
+    """Reads `function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
     lines = files("revelator.plans").joinpath("function_words.txt").read_text(encoding="utf-8").splitlines()
     return _spellings(" ".join(line for line in lines if not line.startswith("#")))
 
