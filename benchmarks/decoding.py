@@ -39,9 +39,9 @@ from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import art, check, leaves, logic, parse, substitute
-from revelator.plans.decoding import logic_grammar, plan_grammar
-from revelator.plans.json_decoding import art_grammar
-from revelator.plans.names import WORD, words_of
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.names import WORD, collect_words
 from revelator.registry import home_folder
 from revelator.rows import stream_rows
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
@@ -73,10 +73,10 @@ ASKED = (
 )
 
 
-def questions(count: int, seed: int = 7) -> Iterator[str]:
+def make_questions(count: int, seed: int = 7) -> Iterator[str]:
     """A quarter each: real ones, ones full of signs, 10 KB long ones, empty ones."""
     draw = random.Random(seed)
-    real = list(_real())
+    real = list(_read_real_questions())
     for number in range(count):
         kind = number % 4
         if kind == 0:
@@ -91,7 +91,7 @@ def questions(count: int, seed: int = 7) -> Iterator[str]:
             yield ""
 
 
-def _real() -> Iterator[str]:
+def _read_real_questions() -> Iterator[str]:
     file = Path(os.environ.get("REVELATOR_DATA", "../shared/data")) / "musique" / "musique_decomposed.jsonl.gz"
     if file.exists():
         with gzip.open(file, "rt", encoding="utf-8") as lines:
@@ -100,14 +100,14 @@ def _real() -> Iterator[str]:
         yield from (ASKED, "Who founded the company that distributed UHF?", "Is Aruba larger than Prazeres?")
 
 
-def valid(completion: Completion) -> bool:
+def is_valid(completion: Completion) -> bool:
     try:
         return not check(parse(completion.text))
     except ExpressionError:
         return False
 
 
-def batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]]]:
+def split_batches(prompts: Sequence[str]) -> Iterator[tuple[float, Sequence[str]]]:
     """Temperatures and prompts: of each 32 one half greedily, the other half sampled."""
     for at in range(0, len(prompts), BATCH):
         yield 0.0, prompts[at : at + BATCH : 2]
@@ -118,10 +118,10 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
     for decoding in ("grammar", "free"):
         start, done = time.perf_counter(), []
-        for temperature, own in batches(prompts if decoding == "grammar" else prompts[:128]):
+        for temperature, own in split_batches(prompts if decoding == "grammar" else prompts[:128]):
             fitting = own if decoding == "grammar" else [p for p in own if len(p) < 4000]  # free refuses the others
             done += complete(engine, "translate_bnf", fitting, temperature, TOKENS, decoding)
-        good, degraded = sum(map(valid, done)), sum(c.degraded for c in done)
+        good, degraded = sum(map(is_valid, done)), sum(c.degraded for c in done)
         forced = sum(c.tokens_out > TOKENS - 20 for c in done)
         print(
             f"{name:16} {decoding:8} n={len(done):5}  parse and check {good / len(done):7.2%}  degraded {degraded:4}"
@@ -130,15 +130,15 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
         )
 
 
-def measure_others(name: str, engine: Engine, asked: Sequence[str]) -> None:
+def measure_queries_and_trees(name: str, engine: Engine, asked: Sequence[str]) -> None:
     """What is degraded has no text; of the others it is counted whether they parse and check."""
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
-    for language, module, grammar in (("logic", logic, logic_grammar()), ("art", art, art_grammar())):
+    for language, module, grammar in (("logic", logic, make_logic_grammar()), ("art", art, make_art_grammar())):
         start, done = time.perf_counter(), []
-        for temperature, own in batches(prompts):
+        for temperature, own in split_batches(prompts):
             done += engine.generate(own, temperature, TOKENS, [grammar] * len(own))
         closed = [row.text for row in done if not row.degraded]
-        faults = [fault for text in closed for fault in _faults(module, text)]
+        faults = [fault for text in closed for fault in _find_faults(module, text)]
         print(
             f"{name:16} {language:8} n={len(done):5}  degraded {len(done) - len(closed):4}  of the {len(closed)} others"
             f" {len(faults)} do not parse and check {sorted(set(faults))}  {time.perf_counter() - start:6.0f} s",
@@ -146,7 +146,7 @@ def measure_others(name: str, engine: Engine, asked: Sequence[str]) -> None:
         )
 
 
-def _faults(module: ModuleType, text: str) -> list[str]:
+def _find_faults(module: ModuleType, text: str) -> list[str]:
     """The code of the first fault, none or one."""
     try:
         return [fault.code for fault in module.check(module.parse(text))][:1]
@@ -162,14 +162,14 @@ def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
         shares = []
         for _ in range(repeats + 1):
             for decoding, own in times.items():
-                timed.spent = 0.0
+                ConstraintTimer.spent = 0.0
                 start = time.perf_counter()
-                grammars = [plan_grammar()] * rows if decoding == "grammar" else None
+                grammars = [make_plan_grammar()] * rows if decoding == "grammar" else None
                 written = engine.generate(prompts[:rows], temperature, TOKENS, grammars)
                 seconds = time.perf_counter() - start
                 own.append(seconds * 1e3 / max(row.tokens for row in written))
                 if grammars:
-                    shares.append(timed.spent / (seconds - timed.spent))
+                    shares.append(ConstraintTimer.spent / (seconds - ConstraintTimer.spent))
         held, free = (statistics.median(own[1:]) for own in times.values())
         print(
             f"{rows:3} rows, {'drawn ' if temperature else 'greedy'}  grammar {held:6.2f} ms a step"
@@ -179,7 +179,7 @@ def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
         )
 
 
-class timed:  # noqa: N801
+class ConstraintTimer:
     """Sums the seconds inside `Constraint.__call__`."""
 
     spent = 0.0
@@ -188,8 +188,8 @@ class timed:  # noqa: N801
     def __get__(self, constraint: Constraint, owner: type) -> Callable[..., torch.Tensor]:
         def call(*given: torch.Tensor) -> torch.Tensor:
             start = time.perf_counter()
-            scores = timed.inner(constraint, *given)
-            timed.spent += time.perf_counter() - start
+            scores = ConstraintTimer.inner(constraint, *given)
+            ConstraintTimer.spent += time.perf_counter() - start
             return scores
 
         return call
@@ -245,28 +245,28 @@ def measure_names(adapter: Path, folder: Path, limit: int) -> None:
                 done += complete(engine, "translate_bnf", prompts, decoding=decoding)  # type: ignore[arg-type]
             seconds = time.perf_counter() - start
             values = [score_row(row, c.text) for row, c in zip(own, done, strict=True)]
-            shares = "  ".join(f"{name} {_share([v[name] for v in values])}" for name in values[0])
-            reach = [_reachable(json.loads(row.gold), TASKS["translate_bnf"].question(row.prompt)) for row in own]
+            shares = "  ".join(f"{name} {_format_share([v[name] for v in values])}" for name in values[0])
+            reach = [_is_reachable(json.loads(row.gold), TASKS["translate_bnf"].question(row.prompt)) for row in own]
             print(
-                f"{source:8} {decoding:8} n={len(own)}  {shares}  gold within names {_share(reach)}"
+                f"{source:8} {decoding:8} n={len(own)}  {shares}  gold within names {_format_share(reach)}"
                 f"  {seconds / len(own) * 1e3:.0f} ms a plan",
                 flush=True,
             )
 
 
-def _share(values: Sequence[bool]) -> str:
+def _format_share(values: Sequence[bool]) -> str:
     """With a 95 % bootstrap interval over questions."""
     draw = random.Random(0)
     means = sorted(sum(draw.choices(values, k=len(values))) / len(values) for _ in range(1000))
     return f"{sum(values) / len(values):.3f} [{means[25]:.3f}, {means[974]:.3f}]"
 
 
-def _reachable(gold: str, question: str) -> bool:
+def _is_reachable(gold: str, question: str) -> bool:
     texts = [substitute(leaf.text, dict.fromkeys(leaf.placeholders, " ")) for leaf in leaves(parse(gold))]
-    return set(WORD.findall(" ".join(texts))) <= words_of(question)
+    return set(WORD.findall(" ".join(texts))) <= collect_words(question)
 
 
-def randomly_initialised(base: str) -> Engine:
+def load_random_base(base: str) -> Engine:
     """The base's architecture and tokenizer with new weights, large ones: its logits are far from even."""
     engine = Engine(base, runtime="transformers")
     torch.manual_seed(0)
@@ -291,15 +291,15 @@ def main() -> None:
     if chosen.adapter:
         return measure_names(chosen.adapter, chosen.folder, chosen.questions)
     engine = Engine(chosen.base, runtime=chosen.runtime)
-    Constraint.__call__ = timed()  # type: ignore[assignment, method-assign]
+    Constraint.__call__ = ConstraintTimer()  # type: ignore[assignment, method-assign]
     if chosen.only in (None, "labels"):
         asyncio.run(measure_labels(engine, chosen.url, chosen.home, chosen.repeats))
     if chosen.only in (None, "mask"):
-        measure_mask(engine, list(islice(_real(), 32)), chosen.repeats)
-    for what, measure in (("plans", measure_plans), ("others", measure_others)):
+        measure_mask(engine, list(islice(_read_real_questions(), 32)), chosen.repeats)
+    for what, measure in (("plans", measure_plans), ("others", measure_queries_and_trees)):
         if chosen.only in (None, what):
-            asked = list(questions(chosen.questions))
-            measure("random weights", randomly_initialised(chosen.base), asked)
+            asked = list(make_questions(chosen.questions))
+            measure("random weights", load_random_base(chosen.base), asked)
             measure("tiny", engine, asked)
 
 

@@ -32,10 +32,10 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import click
-from fixed import LIMITS, Fixed, one_after_the_other, plans
-from fixed.concurrency import LEVELS, cancelled, concurrent
+from fixed import LIMITS, FixedServices, list_plans, run_sequentially
+from fixed.concurrency import LEVELS, measure_cancellation, measure_concurrency
 
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, parse
 from revelator.trace import Node
 from serving import pauses
@@ -44,7 +44,7 @@ from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 
 
-async def bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
+async def run_bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
     tasks: list[asyncio.Task[None]] = []
 
     async def leaf(producers: set[int]) -> None:
@@ -57,7 +57,7 @@ async def bare(sources: Sequence[Mapping[str, int]], latency: float) -> None:
     await asyncio.gather(*tasks)
 
 
-async def executed(expression: Expression, latency: float) -> float:
+async def run_plan(expression: Expression, latency: float) -> float:
     """The critical path in milliseconds."""
 
     async def answer(node: Node) -> None:
@@ -80,10 +80,10 @@ class Times:
     processor: list[float]
     path: list[float]  # the critical path, where the way has a trace
 
-    def against(self, nominal: float) -> str:
+    def format_against(self, nominal: float) -> str:
         return f"{min(self.wall) / nominal:8.3f}{statistics.median(self.wall) / nominal:8.3f}"
 
-    def over_path(self) -> str:
+    def format_over_path(self) -> str:
         return f"{statistics.median(w / p for w, p in zip(self.wall, self.path, strict=True)):10.3f}"
 
 
@@ -106,7 +106,7 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
     expression, latency = parse(plan), latency_ms / 1000
     sources = bind(expression).sources
 
-    async def question(services: Fixed) -> float:
+    async def question(services: FixedServices) -> float:
         trace = await Executor(services, services, services, LIMITS).run("q", plan=plan, strategy="compound")
         assert trace.outcome == "complete"
         return trace.critical_path_ms
@@ -114,20 +114,20 @@ async def compare(name: str, plan: str, latency_ms: float, passages: int, repeat
     async def language() -> None:
         check(parse(plan))
 
-    slow, instant = Fixed(latency, passages), Fixed(0.0, passages)
+    slow, instant = FixedServices(latency, passages), FixedServices(0.0, passages)
     walls = await measure(
-        [lambda: bare(sources, latency), lambda: executed(expression, latency), lambda: question(slow)], repeats
+        [lambda: run_bare(sources, latency), lambda: run_plan(expression, latency), lambda: question(slow)], repeats
     )
     began = time.perf_counter()
-    await one_after_the_other(plan, slow)
+    await run_sequentially(plan, slow)
     sequential = time.perf_counter() - began
     busy = await measure(
-        [lambda: bare(sources, 0.0), lambda: executed(expression, 0.0), language, lambda: question(instant)],
+        [lambda: run_bare(sources, 0.0), lambda: run_plan(expression, 0.0), language, lambda: question(instant)],
         repeats,
     )
-    stages, count = depth(expression), len(leaves(expression))
-    ratios = "".join(times.over_path() for times in walls[1:])
-    ratios += "".join(times.against(stages * latency_ms) for times in walls)
+    stages, count = count_stages(expression), len(leaves(expression))
+    ratios = "".join(times.format_over_path() for times in walls[1:])
+    ratios += "".join(times.format_against(stages * latency_ms) for times in walls)
     costs = "".join(f"{min(times.processor) * 1000 / count:12.1f}" for times in busy)
     return (
         f"{name:12}{stages:7}{stages * latency_ms:8.0f}{ratios}{sequential * 1000:12.0f}",
@@ -151,7 +151,7 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     )
     pauses.tune_collector()
     costs = []
-    for name, plan in plans().items():
+    for name, plan in list_plans().items():
         wall, cost = asyncio.run(compare(name, plan, latency, passages, repeats))
         print(wall)
         costs.append(cost)
@@ -163,10 +163,10 @@ def main(latency: float, repeats: int, passages: int, rounds: int) -> None:
     print(f"{'plan':12}{'at a time':>10}{columns}")
     for name in ("1 leaf", "tree of 8"):
         for level in LEVELS:
-            print(asyncio.run(concurrent(name, plans()[name], latency, passages, level, rounds)))
+            print(asyncio.run(measure_concurrency(name, list_plans()[name], latency, passages, level, rounds)))
     print("\nms from cancelling to the end of the last call (best and median of 20)")
     for level in LEVELS:
-        print(asyncio.run(cancelled(plans()["list of 64"], level)))
+        print(asyncio.run(measure_cancellation(list_plans()["list of 64"], level)))
 
 
 if __name__ == "__main__":

@@ -43,13 +43,13 @@ SHAPES: dict[str, dict[str, Any]] = {
 }
 
 
-def bandwidth(device: torch.device) -> float:
+def measure_bandwidth(device: torch.device) -> float:
     """Bytes a second that a copy reads and writes."""
     block = torch.empty(2**30 if device.type == "cuda" else 2**26, dtype=torch.uint8, device=device)
-    return 2 * block.numel() / median_seconds(block.clone, device, 5)
+    return 2 * block.numel() / time_median(block.clone, device, 5)
 
 
-def median_seconds(work: Callable[[], Any], device: torch.device, repeats: int) -> float:
+def time_median(work: Callable[[], Any], device: torch.device, repeats: int) -> float:
     """Seconds; the first run warms up, compiles and captures."""
     times = []
     for _ in range(repeats + 1):
@@ -61,7 +61,7 @@ def median_seconds(work: Callable[[], Any], device: torch.device, repeats: int) 
     return statistics.median(times[1:])
 
 
-def on_transformers(folder: Path, device: torch.device, mode: str) -> tuple[Callable[[int], Any], int]:
+def prepare_transformers(folder: Path, device: torch.device, mode: str) -> tuple[Callable[[int], Any], int]:
     """Writes a plan for each of so many prompts, and the bytes of weights that a token reads."""
     quantised = BitsAndBytesConfig(
         load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True, bnb_4bit_compute_dtype="bfloat16"
@@ -86,7 +86,7 @@ def on_transformers(folder: Path, device: torch.device, mode: str) -> tuple[Call
     return write, weights
 
 
-def on_vllm(folder: Path, batches: list[int]) -> Callable[[int], Any]:
+def prepare_vllm(folder: Path, batches: list[int]) -> Callable[[int], Any]:
     from vllm import LLM, SamplingParams
 
     engine = LLM(str(folder), dtype="bfloat16", skip_tokenizer_init=True, max_model_len=1024, max_num_seqs=max(batches))
@@ -113,7 +113,7 @@ def main() -> None:
         return
     logging.set_verbosity_error()
     logging.disable_progress_bar()
-    reached = bandwidth(device)
+    reached = measure_bandwidth(device)
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU: these are no figures of a GPU"
     print(f"{name}; shape {chosen.shape}; a copy moves {reached / 1e9:.1f} GB/s; n = {chosen.repeats}, median")
     print(f"{'mode':10}{'batch':>6}{'ms a batch':>12}{'plans/s':>10}{'tokens/s':>10}  share of the memory's limit")
@@ -126,9 +126,11 @@ def main() -> None:
             if mode == "vllm" and importlib.util.find_spec("vllm") is None:
                 print("vllm       is not installed")
                 continue
-            write, weights = (on_vllm(folder, batches), 0) if mode == "vllm" else on_transformers(folder, device, mode)
+            write, weights = (
+                (prepare_vllm(folder, batches), 0) if mode == "vllm" else prepare_transformers(folder, device, mode)
+            )
             for batch in batches:
-                seconds = median_seconds(lambda write=write, batch=batch: write(batch), device, chosen.repeats)
+                seconds = time_median(lambda write=write, batch=batch: write(batch), device, chosen.repeats)
                 share = f"{weights * PLAN / seconds / reached:.0%}" if batch == 1 and weights else ""
                 rates = f"{batch / seconds:10.1f}{batch * PLAN / seconds:10.0f}"
                 print(f"{mode:10}{batch:6}{seconds * 1e3:12.1f}{rates}  {share}", flush=True)

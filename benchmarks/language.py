@@ -26,7 +26,7 @@ PLANS = [
 LENGTHS = (62_500, 125_000, 250_000, 500_000, 999_000)
 
 
-def descend(text: str) -> Expression:
+def parse_plainly(text: str) -> Expression:
     pieces = [piece for piece in re.split(r"( \+ | \* |[()])", text) if piece.strip()]
     position = 0
 
@@ -58,7 +58,7 @@ def descend(text: str) -> Expression:
     return listed()
 
 
-def microseconds(work: Callable[[str], object], repeats: int) -> list[float]:
+def time_readings(work: Callable[[str], object], repeats: int) -> list[float]:
     """One time a reading, the plans in turn."""
     times = []
     for _ in range(repeats):
@@ -73,9 +73,9 @@ def main() -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--repeats", type=int, default=2000)
     repeats = options.parse_args().repeats
-    assert all(descend(text) == parse(text) for text in PLANS)
-    ours = microseconds(lambda text: check(parse(text)), repeats)
-    plain = microseconds(descend, repeats)
+    assert all(parse_plainly(text) == parse(text) for text in PLANS)
+    ours = time_readings(lambda text: check(parse(text)), repeats)
+    plain = time_readings(parse_plainly, repeats)
     one, other = statistics.median(ours), statistics.median(plain)
     late = sorted(ours)[len(ours) * 95 // 100]
     print(f"parse + check, 4 leaves        n={len(ours)}  median {one:.1f} µs  95th percentile {late:.1f} µs")

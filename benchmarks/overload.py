@@ -209,10 +209,8 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
         questions = cycle(known)
         print(f"{len(known)} of {len(asked[:TRIED])} questions are complete when asked alone", flush=True)
         full = await steady(asker, questions, given.clients, given.seconds / 2)
-        print(
-            f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time, asking {full.asking:.1%}",
-            flush=True,
-        )
+        print(f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time, ", end="")
+        print(f"asking {full.asking:.1%}", flush=True)
         print(
             "| times | offered | admitted | complete in time | p50, p95 s | goodput/s | asking | of the capacity |",
             end="",
@@ -226,10 +224,8 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
             p50, p95 = (quantile(found.in_time, q) for q in (0.5, 0.95))
             late = quantile(refused, 0.99) if len(refused) > 1 else refused[0]
             print(f"| {times:g} | {len(arrivals)} | {found.admitted} | {share:.1%} | {p50:.2f}, {p95:.2f} ", end="")
-            print(
-                f"| {found.goodput:.2f} | {found.asking:.1%} | {kept:.0%} | {statistics.median(refused):.1f}, {late:.1f} ",
-                end="",
-            )
+            print(f"| {found.goodput:.2f} | {found.asking:.1%} | {kept:.0%} ", end="")
+            print(f"| {statistics.median(refused):.1f}, {late:.1f} ", end="")
             others = ", ".join(f"{count} {name}" for name, count in found.others.items())
             print(f"| {refused[-1]:.0f} | {others} |", flush=True)
             due = min(1.0, len(arrivals) / found.seconds / full.goodput)  # fewer may come than can be answered

@@ -49,7 +49,7 @@ def make_environment(folder: Path) -> Path:
     return python
 
 
-def executor(plan: str, seconds: dict[str, float]) -> Ask:
+def make_executor(plan: str, seconds: dict[str, float]) -> Ask:
     from fixed import LIMITS
 
     from revelator.plans import check, parse
@@ -70,7 +70,7 @@ def executor(plan: str, seconds: dict[str, float]) -> Ask:
     return ask
 
 
-def langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> Ask:
+def make_langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> Ask:
     import operator
     from typing import Annotated, TypedDict
 
@@ -111,7 +111,7 @@ def langgraph(plan: str, seconds: dict[str, float], *, compiled: bool) -> Ask:
     return ask
 
 
-def llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
+def make_llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
     from llama_index.core import Settings, get_response_synthesizer
     from llama_index.core.llms import MockLLM
     from llama_index.core.query_engine import CustomQueryEngine, SubQuestionQueryEngine
@@ -158,7 +158,7 @@ def llama_index(plan: str, seconds: dict[str, float]) -> Ask | None:
     return ask
 
 
-def depth_first(plan: str, seconds: dict[str, float]) -> Ask:
+def make_sequence(plan: str, seconds: dict[str, float]) -> Ask:
     from revelator.plans import leaves, parse
 
     async def ask() -> None:
@@ -168,7 +168,7 @@ def depth_first(plan: str, seconds: dict[str, float]) -> Ask:
     return ask
 
 
-async def median_ms(ways: list[Ask | None], repeats: int) -> list[float]:
+async def measure_medians(ways: list[Ask | None], repeats: int) -> list[float]:
     """Each way once a round, so that what else the machine does meets all alike; two rounds do not count."""
     times: list[list[float]] = [[] for _ in ways]
     for number in range(repeats + 2):
@@ -181,7 +181,7 @@ async def median_ms(ways: list[Ask | None], repeats: int) -> list[float]:
     return [statistics.median(found) for found in times]
 
 
-async def rate(way: Ask, rounds: int) -> float:
+async def measure_rate(way: Ask, rounds: int) -> float:
     async def client() -> None:
         for _ in range(rounds):
             await way()
@@ -193,24 +193,24 @@ async def rate(way: Ask, rounds: int) -> float:
 
 
 async def compare(name: str, plan: str, slow: str, latency: float, repeats: int) -> None:
-    from fixed import critical_path
+    from fixed import compute_critical_path
 
     from revelator.plans import leaves, parse
 
     expression = parse(plan)
     seconds = {leaf.text: latency * (5 if leaf.text == slow else 1) for leaf in leaves(expression)}
     ways = [
-        executor(plan, seconds),
-        langgraph(plan, seconds, compiled=False),
-        langgraph(plan, seconds, compiled=True),
-        llama_index(plan, seconds),
-        depth_first(plan, seconds),
+        make_executor(plan, seconds),
+        make_langgraph(plan, seconds, compiled=False),
+        make_langgraph(plan, seconds, compiled=True),
+        make_llama_index(plan, seconds),
+        make_sequence(plan, seconds),
     ]
-    walls = await median_ms(ways, repeats)
-    path = critical_path(expression, seconds) * 1000
+    walls = await measure_medians(ways, repeats)
+    path = compute_critical_path(expression, seconds) * 1000
     cells = "".join(f"{wall:14.1f}" if way else f"{'—':>14}" for way, wall in zip(ways, walls, strict=True))
     print(f"{name:14}{path:8.0f}{cells}", flush=True)
-    rates = [await rate(way, 3) if way else None for way in ways]
+    rates = [await measure_rate(way, 3) if way else None for way in ways]
     cells = "".join(f"{found:14.1f}" if found else f"{'—':>14}" for found in rates)
     print(f"{'':14}{'req/s':>8}{cells}", flush=True)
 
@@ -229,7 +229,7 @@ def main() -> None:
             raise SystemExit(subprocess.run([python, *sys.argv], check=False).returncode)
         from importlib.metadata import version
 
-        from fixed import plans
+        from fixed import list_plans
 
         versions = ", ".join(f"{name} {version(name)}" for name in ("langgraph", "llama-index-core"))
         machine = f"{platform.machine()}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}"
@@ -239,7 +239,7 @@ def main() -> None:
         slow = "Where is the river?"
         chain = "Who wrote it? * Where was {writer} born? * Who ruled {town}?"
         uneven = f"({chain} + {slow}) * Did {{ruler}} see {{river}}?"
-        for name, plan in {**plans(), "uneven of 5": uneven}.items():
+        for name, plan in {**list_plans(), "uneven of 5": uneven}.items():
             asyncio.run(compare(name, plan, slow, latency / 1000, repeats))
 
     command()

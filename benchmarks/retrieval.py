@@ -28,7 +28,7 @@ from rich.table import Table
 Search = Callable[[str, int], list[str]]
 
 
-def rows(corpus: Path, limit: int) -> Iterator[tuple[str, str, str]]:
+def read_rows(corpus: Path, limit: int) -> Iterator[tuple[str, str, str]]:
     from serving.retrieval.corpora import read_corpus
 
     for number, (_, passage) in enumerate(read_corpus(corpus)):
@@ -37,24 +37,24 @@ def rows(corpus: Path, limit: int) -> Iterator[tuple[str, str, str]]:
         yield passage.id, passage.title, passage.text
 
 
-def own_build(corpus: Path, folder: Path) -> None:
+def build_own(corpus: Path, folder: Path) -> None:
     from serving.retrieval import IndexSettings, build_index
 
     build_index([corpus], folder, IndexSettings(detokenize=True))
 
 
-def own_open(folder: Path) -> Search:
+def open_own(folder: Path) -> Search:
     from serving.retrieval import Index
 
     index = Index.open(folder)
     return lambda query, k: [passage.id for passage in index.search(query, k)]
 
 
-def plain_build(corpus: Path, folder: Path) -> None:
+def build_plain(corpus: Path, folder: Path) -> None:
     import bm25s
     import Stemmer
 
-    texts = [{"id": i, "title": title, "text": text} for i, title, text in rows(corpus, -1)]
+    texts = [{"id": i, "title": title, "text": text} for i, title, text in read_rows(corpus, -1)]
     words = [f"{row['title']} {row['text']}" for row in texts]
     tokens = bm25s.tokenize(words, stemmer=Stemmer.Stemmer("english"), show_progress=False)
     index = bm25s.BM25()
@@ -62,7 +62,7 @@ def plain_build(corpus: Path, folder: Path) -> None:
     index.save(folder, corpus=texts, show_progress=False)
 
 
-def plain_open(folder: Path) -> Search:
+def open_plain(folder: Path) -> Search:
     import bm25s
     import Stemmer
 
@@ -77,8 +77,8 @@ def plain_open(folder: Path) -> Search:
 
 
 WAYS: dict[str, tuple[Callable[[Path, Path], None], Callable[[Path], Search]]] = {
-    "revelator": (own_build, own_open),
-    "bm25s plainly": (plain_build, plain_open),
+    "revelator": (build_own, open_own),
+    "bm25s plainly": (build_plain, open_plain),
 }
 
 
@@ -86,7 +86,7 @@ def measure_build(way: str, corpus: Path, folder: Path) -> dict[str, float]:
     started = time.perf_counter()
     WAYS[way][0](corpus, folder)
     seconds = time.perf_counter() - started
-    return {"build s": seconds, "build peak MiB": memory("VmHWM")}
+    return {"build s": seconds, "build peak MiB": read_memory("VmHWM")}
 
 
 def measure_search(way: str, folder: Path, queries: list[tuple[str, str]]) -> dict[str, float]:
@@ -106,13 +106,13 @@ def measure_search(way: str, folder: Path, queries: list[tuple[str, str]]) -> di
         "open s": opened,
         "p50 ms": float(p50),
         "p99 ms": float(p99),
-        "own memory MiB": memory("RssAnon"),
+        "own memory MiB": read_memory("RssAnon"),
         "recall@1": first / len(queries),
         "recall@10": ten / len(queries),
     }
 
 
-def memory(name: str) -> float:
+def read_memory(name: str) -> float:
     """MiB of this process, by the name of a line of Linux's /proc/self/status."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith(name))
@@ -120,20 +120,20 @@ def memory(name: str) -> float:
 
 def sample_queries(corpus: Path, count: int, seed: int) -> list[tuple[str, str]]:
     rng = random.Random(seed)
-    passages = [(i, title, text.split()) for i, title, text in rows(corpus, -1) if len(text.split()) > 12]
+    passages = [(i, title, text.split()) for i, title, text in read_rows(corpus, -1) if len(text.split()) > 12]
     chosen = rng.sample(passages, min(count, len(passages)))
     return [(f"{title} {' '.join(rng.sample(words, 3))}", i) for i, title, words in chosen]
 
 
-def apart(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
+def run_in_process(function: Callable[..., dict[str, float]], *arguments: Any) -> dict[str, float]:
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as process:
         return process.submit(function, *arguments).result()
 
 
-def cut(corpus: Path, limit: int, into: Path) -> Path:
+def cut_corpus(corpus: Path, limit: int, into: Path) -> Path:
     path = into / "cut.jsonl"
     with path.open("w") as file:
-        for i, title, text in rows(corpus, limit):
+        for i, title, text in read_rows(corpus, limit):
             file.write(json.dumps({"id": i, "title": title, "text": text}) + "\n")
     return path
 
@@ -148,11 +148,11 @@ def main() -> None:
     figures: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        corpus = cut(arguments.corpus, arguments.passages, folder) if arguments.passages else arguments.corpus
+        corpus = cut_corpus(arguments.corpus, arguments.passages, folder) if arguments.passages else arguments.corpus
         queries = sample_queries(corpus, arguments.queries, seed=1)
         for way in WAYS:
-            figures[way] = apart(measure_build, way, corpus, folder / way)
-            figures[way] |= apart(measure_search, way, folder / way, queries)
+            figures[way] = run_in_process(measure_build, way, corpus, folder / way)
+            figures[way] |= run_in_process(measure_search, way, folder / way, queries)
     table = Table("", *figures, title=f"{arguments.corpus.name}: {arguments.passages or 'all'} passages")
     for row in next(iter(figures.values())):
         table.add_row(row, *(f"{figures[way][row]:,.2f}" for way in figures))

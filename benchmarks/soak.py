@@ -21,7 +21,7 @@ from contextlib import aclosing, suppress
 from pathlib import Path
 
 import psutil
-from fixed.server import processes, resident
+from fixed.server import find_processes, measure_memory
 
 from revelator.client import AsyncClient
 from revelator.errors import RevelatorError
@@ -36,46 +36,46 @@ FULL, TIMES = 64, 4  # requests that the server admits at once; how often it is 
 Sample = dict[str, dict[str, float]]
 
 
-def question(chance: random.Random) -> str:
+def make_question(chance: random.Random) -> str:
     return f"Which {chance.choice(TOPICS)} is older than the {chance.choice(TOPICS)} of {chance.randrange(10**6)}?"
 
 
-async def good(client: AsyncClient, chance: random.Random) -> None:
-    plan = f"{question(chance)} * Who wrote about {{it}}?"
-    await client.ask(question(chance), **chance.choice([{"strategy": "single"}, {"plan": plan}]))
+async def ask_good(client: AsyncClient, chance: random.Random) -> None:
+    plan = f"{make_question(chance)} * Who wrote about {{it}}?"
+    await client.ask(make_question(chance), **chance.choice([{"strategy": "single"}, {"plan": plan}]))
 
 
-async def streamed(client: AsyncClient, chance: random.Random) -> None:
-    async for _ in client.stream(question(chance), strategy="single"):
+async def ask_streamed(client: AsyncClient, chance: random.Random) -> None:
+    async for _ in client.stream(make_question(chance), strategy="single"):
         pass
 
 
-async def bad(client: AsyncClient, chance: random.Random) -> None:
+async def ask_bad(client: AsyncClient, chance: random.Random) -> None:
     wrong = [{"plan": "Where was {x} born?"}, {"plan": "A ) B"}, {"strategy": "guess"}, {"limits": {"leaves": -1}}]
-    await client.ask(chance.choice([question(chance), "", "q" * 3000]), **chance.choice(wrong))
+    await client.ask(chance.choice([make_question(chance), "", "q" * 3000]), **chance.choice(wrong))
 
 
-async def cancelled(client: AsyncClient, chance: random.Random) -> None:
+async def ask_and_cancel(client: AsyncClient, chance: random.Random) -> None:
     async with asyncio.timeout(chance.uniform(0.005, 0.5)):
-        await client.ask(question(chance), strategy=chance.choice(["compile", "single"]))
+        await client.ask(make_question(chance), strategy=chance.choice(["compile", "single"]))
 
 
-async def left(client: AsyncClient, chance: random.Random) -> None:
-    async with aclosing(client.stream(question(chance), strategy="single")) as events:
+async def leave_stream(client: AsyncClient, chance: random.Random) -> None:
+    async with aclosing(client.stream(make_question(chance), strategy="single")) as events:
         async for event in events:
             if event.kind == "retrieved":
                 return
 
 
-async def slow(client: AsyncClient, chance: random.Random) -> None:
-    plan = " + ".join(question(chance) for _ in range(6))
-    await client.ask(question(chance), plan=plan, deadline_ms=chance.choice([300, 20_000]))
+async def ask_slow(client: AsyncClient, chance: random.Random) -> None:
+    plan = " + ".join(make_question(chance) for _ in range(6))
+    await client.ask(make_question(chance), plan=plan, deadline_ms=chance.choice([300, 20_000]))
 
 
-KINDS = (good, streamed, bad, cancelled, left, slow)
+KINDS = (ask_good, ask_streamed, ask_bad, ask_and_cancel, leave_stream, ask_slow)
 
 
-async def ask(client: AsyncClient, chance: random.Random, outcomes: Counter[str]) -> None:
+async def ask_one(client: AsyncClient, chance: random.Random, outcomes: Counter[str]) -> None:
     kind = chance.choice(KINDS)
     try:
         await kind(client, chance)
@@ -87,8 +87,8 @@ async def ask(client: AsyncClient, chance: random.Random, outcomes: Counter[str]
     outcomes[f"{kind.__name__}: {outcome}"] += 1
 
 
-async def fill(client: AsyncClient, chance: random.Random) -> None:
-    for kind in (good, streamed, slow) * TIMES:
+async def fill_server(client: AsyncClient, chance: random.Random) -> None:
+    for kind in (ask_good, ask_streamed, ask_slow) * TIMES:
         await asyncio.gather(*(kind(client, chance) for _ in range(FULL)), return_exceptions=True)
 
 
@@ -96,37 +96,37 @@ async def soak(url: str, pid: int, shared: str, minutes: float, rate: float) -> 
     chance, outcomes, samples = random.Random(1), Counter[str](), list[Sample]()
     asked: set[asyncio.Task[None]] = set()
     async with AsyncClient(url) as client:
-        await fill(client, chance)
+        await fill_server(client, chance)
         began = time.monotonic()
         while (now := time.monotonic() - began) < minutes * 60:
             if now >= 60 * len(samples):
-                samples.append(held(pid, shared))
-                print(f"{now / 60:5.1f} min {row(samples[-1])}  {outcomes.total()} asked", flush=True)
-            task = asyncio.create_task(ask(client, chance, outcomes))
+                samples.append(measure_resources(pid, shared))
+                print(f"{now / 60:5.1f} min {format_sample(samples[-1])}  {outcomes.total()} asked", flush=True)
+            task = asyncio.create_task(ask_one(client, chance, outcomes))
             asked.add(task)
             task.add_done_callback(asked.discard)
             await asyncio.sleep(chance.expovariate(rate))
         await asyncio.gather(*asked)
-    samples.append(held(pid, shared))
+    samples.append(measure_resources(pid, shared))
     return samples, outcomes
 
 
-def held(pid: int, shared: str) -> Sample:
+def measure_resources(pid: int, shared: str) -> Sample:
     found: Sample = {}
-    for name, process in processes(pid).items():
+    for name, process in find_processes(pid).items():
         with suppress(psutil.Error):
             counts = {"files": process.num_fds(), "threads": process.num_threads()}
-            found[name] = {"MB": resident(process), **counts}
+            found[name] = {"MB": measure_memory(process), **counts}
     regions = list(SHARED_MEMORY.glob(f"{shared}*"))
     found["/dev/shm"] = {"MB": sum(region.stat().st_size for region in regions) / 2**20, "files": len(regions)}
     return found
 
 
-def row(sample: Sample) -> str:
+def format_sample(sample: Sample) -> str:
     return ", ".join(f"{name} {values['MB']:.1f} MB {values['files']:.0f} files" for name, values in sample.items())
 
 
-def judge(samples: list[Sample]) -> bool:
+def print_growth(samples: list[Sample]) -> bool:
     """Prints what was held early and late, and whether that is flat."""
     warm = samples[int(len(samples) * WARM_UP) :]
     share = max(1, len(warm) // 5)
@@ -150,7 +150,7 @@ def main() -> None:
     with serve_home(given.home, read_ports("auto"), Settings()) as (server, running):
         samples, outcomes = asyncio.run(soak(running.grpc, server.pid, server.regions, given.minutes, given.rate))
         children = psutil.Process(server.pid).children(recursive=True)
-    flat = judge(samples)
+    flat = print_growth(samples)
     left_over = [region.name for region in SHARED_MEMORY.glob(f"{server.regions}*")]
     _, alive = psutil.wait_procs(children, timeout=10)
     print("\n".join(f"{count:7} {name}" for name, count in sorted(outcomes.items())))

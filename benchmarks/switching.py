@@ -47,7 +47,7 @@ QUESTION = "Who directed Lantern Row?"
 
 
 @dataclass(frozen=True)
-class Asked:
+class AskedQuestion:
     """Seconds on `time.monotonic`, from when the question was due; the versions that answered, or the error."""
 
     due: float
@@ -79,7 +79,7 @@ def make_home(home: Path) -> str:
     return store
 
 
-async def ask_at_a_rate(url: str, rate: float, asked: list[Asked], enough: asyncio.Event) -> None:
+async def ask_at_a_rate(url: str, rate: float, asked: list[AskedQuestion], enough: asyncio.Event) -> None:
     """Questions due every 1/rate seconds, each with a client call of its own, until `enough` is set."""
     async with AsyncClient(url, 60) as client, asyncio.TaskGroup() as questions:
 
@@ -91,7 +91,7 @@ async def ask_at_a_rate(url: str, rate: float, asked: list[Asked], enough: async
                 error = "" if answer.outcome == "complete" else answer.outcome
             except RevelatorError as failed:
                 error = f"{type(failed).__name__}: {failed.message}"
-            asked.append(Asked(due, time.monotonic(), version, error))
+            asked.append(AskedQuestion(due, time.monotonic(), version, error))
 
         due = time.monotonic()
         while not enough.is_set():
@@ -100,28 +100,28 @@ async def ask_at_a_rate(url: str, rate: float, asked: list[Asked], enough: async
             await asyncio.sleep(max(0.0, due - time.monotonic()))
 
 
-def put(home: Path, store: str, version: int) -> None:
+def deploy_version(home: Path, store: str, version: int) -> None:
     registry.connect(store, home)
     deploy(home, registry.resolve(registry.NAME, version))
 
 
-async def switch_to_and_fro(home: Path, store: str, switches: int, rest: float, end: float) -> list[Switch]:
+async def switch_repeatedly(home: Path, store: str, switches: int, rest: float, end: float) -> list[Switch]:
     """Deploys by another process, with `rest` seconds before each and after the last."""
     loop, done = asyncio.get_running_loop(), []
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
-        await loop.run_in_executor(process, put, home, store, 1)  # its imports; version 1 is in service
+        await loop.run_in_executor(process, deploy_version, home, store, 1)  # its imports; version 1 is in service
         for number in range(switches):
             if time.monotonic() > end:
                 break
             await asyncio.sleep(rest)
             version, began = 2 - number % 2, time.monotonic()
-            await loop.run_in_executor(process, put, home, store, version)
+            await loop.run_in_executor(process, deploy_version, home, store, version)
             done.append(Switch(began, time.monotonic(), str(version)))
         await asyncio.sleep(rest)
     return done
 
 
-async def killed(home: Path, store: str, kills: int, seed: int, seconds: float) -> list[dict]:
+async def kill_and_repeat(home: Path, store: str, kills: int, seed: int, seconds: float) -> list[dict]:
     command = [sys.executable, kill_deploys.__file__, str(home), store, str(kills), str(seed), str(seconds)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     said, _ = await process.communicate()
@@ -130,7 +130,7 @@ async def killed(home: Path, store: str, kills: int, seed: int, seconds: float) 
     return [json.loads(line) for line in said.splitlines()]
 
 
-def times(found: list[Asked]) -> str:
+def format_times(found: list[AskedQuestion]) -> str:
     ms = sorted(a.ms for a in found)
     if len(ms) < 2:
         return f"n {len(ms)}"
@@ -138,7 +138,7 @@ def times(found: list[Asked]) -> str:
     return f"n {len(ms):5d}  p50 {statistics.median(ms):7.0f} ms  p99 {p99:7.0f} ms  worst {ms[-1]:7.0f} ms"
 
 
-def misrouted(asked: list[Asked], switches: list[Switch]) -> list[Asked]:
+def find_misrouted(asked: list[AskedQuestion], switches: list[Switch]) -> list[AskedQuestion]:
     """Questions wholly between two deploys that the version of the earlier one did not answer."""
     found, served = [], "1"
     for before, after in zip([None, *switches], [*switches, None], strict=True):
@@ -148,13 +148,13 @@ def misrouted(asked: list[Asked], switches: list[Switch]) -> list[Asked]:
     return found
 
 
-def report(asked: list[Asked], switches: list[Switch]) -> bool:
+def print_report(asked: list[AskedQuestion], switches: list[Switch]) -> bool:
     """Prints the figures; whether no question failed and none was answered by a version that it should not be."""
     during = [a for a in asked if any(a.due < s.ended and s.began < a.ended for s in switches)]
     rest = [a for a in asked if a not in set(during)]
     failed = [a for a in asked if a.error]
     mixed = [a for a in asked if "," in a.version]
-    wrong = misrouted(asked, switches)
+    wrong = find_misrouted(asked, switches)
     lasted = [s.ended - s.began for s in switches]
     print(
         f"switches          {len(switches)}, each {statistics.median(lasted):.1f} s (median), worst {max(lasted):.1f} s"
@@ -162,29 +162,29 @@ def report(asked: list[Asked], switches: list[Switch]) -> bool:
     print(f"questions         {len(asked)}, failed {len(failed)}, answered by two versions {len(mixed)}")
     print(f"wrong version     {len(wrong)} of the questions that no switch touched")
     print(f"by version        { {v: sum(a.version == v for a in asked) for v in sorted({a.version for a in asked})} }")
-    print(f"at rest           {times(rest)}")
-    print(f"during a switch   {times(during)}")
+    print(f"at rest           {format_times(rest)}")
+    print(f"during a switch   {format_times(during)}")
     for a in failed[:5]:
         print(f"  failed: {a.error}")
     return not failed and not wrong
 
 
-async def run(
+async def measure(
     home: Path, store: str, url: str, switches: int, rate: float, rest: float, kills: int, seed: int, seconds: float
 ) -> bool:
     good = True
     for part in ("switches", "kills"):
-        asked: list[Asked] = []
+        asked: list[AskedQuestion] = []
         enough = asyncio.Event()
         load = asyncio.create_task(ask_at_a_rate(url, rate, asked, enough))
         if part == "switches" and switches:
-            done = await switch_to_and_fro(home, store, switches, rest, time.monotonic() + seconds)
+            done = await switch_repeatedly(home, store, switches, rest, time.monotonic() + seconds)
         elif part == "kills" and kills:
-            rows = await killed(home, store, kills, seed, seconds)
+            rows = await kill_and_repeat(home, store, kills, seed, seconds)
         enough.set()
         await load
         if part == "switches" and switches:
-            good &= report(asked, done)
+            good &= print_report(asked, done)
         elif part == "kills" and kills:
             hit = [row for row in rows if row["killed"]]
             failed = [a for a in asked if a.error]
@@ -193,7 +193,7 @@ async def run(
             )
             for step in sorted({row["step"] for row in hit}):
                 print(f"  {sum(row['step'] == step for row in hit):3d} in the step: {step}")
-            print(f"questions         {len(asked)}, failed {len(failed)}; {times(asked)}")
+            print(f"questions         {len(asked)}, failed {len(failed)}; {format_times(asked)}")
             for a in failed[:5]:
                 print(f"  failed: {a.error}")
             good &= not failed
@@ -218,7 +218,7 @@ def main(switches: int, rate: float, rest: float, kills: int, seed: int, seconds
         store = make_home(home)
         settings = Settings(index=home / "indexes" / "bm25", generator="embedded")
         with serve_home(home, read_ports("auto"), settings) as (_, running):
-            good = asyncio.run(run(home, store, running.grpc, switches, rate, rest, kills, seed, seconds))
+            good = asyncio.run(measure(home, store, running.grpc, switches, rate, rest, kills, seed, seconds))
     sys.exit(not good)
 
 

@@ -69,7 +69,7 @@ def build_set(folder: Path) -> Path:
     return folder / "set"
 
 
-def ours(config: Any, folder: Path) -> Any:
+def make_our_trainer(config: Any, folder: Path) -> Any:
     from rich.console import Console
 
     from training import sft
@@ -80,7 +80,7 @@ def ours(config: Any, folder: Path) -> Any:
     return trainer
 
 
-def plain(config: Any, folder: Path) -> Any:
+def make_plain_trainer(config: Any, folder: Path) -> Any:
     """What TRL's documentation shows: a model by its name, a data set of prompts and completions, LoRA."""
     import torch
     from datasets import Dataset
@@ -128,14 +128,14 @@ def measure(way: str, config: Any, folder: Path) -> dict[str, float]:
                 torch.cuda.synchronize()
             clocks.append((time.perf_counter(), time.process_time()))
 
-    trainer = (ours if way == "ours" else plain)(config, folder)
+    trainer = (make_our_trainer if way == "ours" else make_plain_trainer)(config, folder)
     trainer.add_callback(Clock())
     trainer.train()
     read = [entry["num_tokens"] for entry in trainer.state.log_history if "num_tokens" in entry]
     tokens = read[-1] - read[0]
     wall, processor = (last - first for first, last in zip(clocks[0], clocks[-1], strict=True))
     peak = torch.cuda.max_memory_allocated() if cuda else resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    rate = matrix_rate(trainer.model, int(tokens / (config.steps - 1)), cuda)
+    rate = measure_matrix_rate(trainer.model, int(tokens / (config.steps - 1)), cuda)
     seconds = wall if cuda else processor
     return {
         "tokens": tokens,
@@ -143,17 +143,17 @@ def measure(way: str, config: Any, folder: Path) -> dict[str, float]:
         "processor": tokens / processor,
         "GiB": peak / 2**30,
         "rate": rate / 1e9,
-        "share": needed(trainer.model) * tokens / seconds / rate,
+        "share": count_operations(trainer.model) * tokens / seconds / rate,
     }
 
 
-def needed(model: Any) -> float:
+def count_operations(model: Any) -> float:
     """Floating point operations for a token that is read, the output layer apart."""
     matrices = [(name, p) for name, p in model.named_parameters() if p.ndim == 2 and "embed" not in name]
     return sum(p.numel() * (6 if "lora_" in name else 4) for name, p in matrices if "lm_head" not in name)
 
 
-def matrix_rate(model: Any, tokens: int, cuda: bool) -> float:
+def measure_matrix_rate(model: Any, tokens: int, cuda: bool) -> float:
     """Operations a second of (tokens, width) times (width, inner): bf16 on a GPU, fp32 by processor time on a CPU."""
     import torch
 
@@ -229,10 +229,10 @@ def main(
                 if done.returncode:
                     raise click.ClickException(done.stderr)
                 figures.append(json.loads(done.stdout.splitlines()[-1]))
-    report(found)
+    print_report(found)
 
 
-def report(found: dict[str, list[dict[str, float]]]) -> None:
+def print_report(found: dict[str, list[dict[str, float]]]) -> None:
     names = {"wall": "tokens/s", "processor": "by processor time", "GiB": "peak GiB", "rate": "matrix Gop/s"}
     names |= {"share": "share of it"}
     middle = {way: {n: statistics.median(f[n] for f in figures) for n in names} for way, figures in found.items()}

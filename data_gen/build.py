@@ -20,9 +20,9 @@ import yaml
 from data_gen.config import SetConfig, SourceConfig
 from data_gen.engines import Engine, keep_chunks, run_here
 from data_gen.leakage import Gate
-from data_gen.prepare import COPY, Candidate, Prepared, Preparer
+from data_gen.prepare import COPY, Candidate, PreparedChunk, Preparer
 from data_gen.questions import QUESTIONS
-from data_gen.sources.rows import Refused
+from data_gen.sources.rows import RefusedRow
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
 from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
@@ -40,9 +40,9 @@ class Build:
     gate: Gate = field(default_factory=Gate)
     questions: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     dropped: Counter[str] = field(default_factory=Counter)
-    refused: list[Refused] = field(default_factory=list)
+    refused: list[RefusedRow] = field(default_factory=list)
 
-    def take(self, prepared: Prepared) -> None:
+    def take(self, prepared: PreparedChunk) -> None:
         """Lets through what is new among the prepared questions."""
         self.dropped.update(prepared.skipped)
         if prepared.refused:
@@ -54,7 +54,7 @@ class Build:
         self.writer.add(prepared.records if kept.all() else prepared.records.filter(pyarrow.array(kept)))
 
     def _admit(self, candidate: Candidate, kept: np.ndarray) -> None:
-        if reason := candidate.fault or self.gate.admit(candidate.identity, candidate.text):
+        if reason := candidate.fault or self.gate.find_repeat(candidate.identity, candidate.text):
             self.dropped[candidate.kind + reason] += 1
             return
         if candidate.kind != COPY:
@@ -83,11 +83,11 @@ def build(
     about: dict[str, Any] = {
         "config": config.model_dump(mode="json"),
         "grammar_hash": grammar_hash(),
-        "inputs": _inputs(config),
+        "inputs": _hash_inputs(config),
         "teaching": teaching or {},
     }
     with ExitStack() as stack:
-        if all(str(_file(source)) in about["inputs"] for source in config.sources):
+        if all(str(_find_file(source)) in about["inputs"] for source in config.sources):
             engine = stack.enter_context(
                 keep_chunks(engine, target, {name: about[name] for name in ("config", "inputs")})
             )
@@ -104,14 +104,14 @@ def build(
     return read_manifest(target)
 
 
-def _inputs(config: SetConfig) -> dict[str, str]:
+def _hash_inputs(config: SetConfig) -> dict[str, str]:
     """Digest of each input file; a missing one is reported when it is read."""
-    paths = [_file(source) for source in config.sources]
+    paths = [_find_file(source) for source in config.sources]
     paths += [Path(name) for name in (config.held_out, config.augment and config.augment.names) if name]
     return {str(path): sha256_file(path) for path in paths if path.is_file()}
 
 
-def _file(source: SourceConfig) -> Path:
+def _find_file(source: SourceConfig) -> Path:
     """The file that is read of a source: of a world's folder its questions, or the documents to ask about."""
     path = Path(source.path)
     return path / ("passages.jsonl" if source.format == "logic" else QUESTIONS) if path.is_dir() else path

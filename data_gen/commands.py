@@ -15,7 +15,7 @@ import click
 
 from revelator.errors import DataError
 from revelator.tasks import TASKS
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -67,7 +67,7 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
         TextColumn("{task.completed:,} rows"),
         TimeElapsedColumn(),
     )
-    with writing(out), Progress(*columns, console=console) as bars:
+    with _explain_write_errors(out), Progress(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
 
         def progress(source: str, rows: int) -> None:
@@ -135,11 +135,11 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     """
     from rich.console import Console
 
-    from data_gen.inspection import compare_sets as differences
+    from data_gen.inspection import compare_sets
     from data_gen.tables import show_diff
 
     try:
-        found = differences(old, new, count)
+        found = compare_sets(old, new, count)
     except DataError as error:
         error.exit_status = 2
         raise
@@ -177,34 +177,9 @@ def world(
       revelator data world --route compound --size 60000 --dev 8000 --test 2000 --out runs/compound
       revelator data world --size 50000 --seed 1 --out runs/large --json
     """
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
-
     from data_gen.world.generate import generate
 
-    columns = (
-        TextColumn("questions"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-    )
-    bar = Progress(*columns, console=Console(stderr=True))
-    task = bar.add_task("questions", total=size)
-    with writing(out), ExitStack() as drawn:
-
-        def progress(made: int) -> None:
-            if not bar.live.is_started:
-                drawn.enter_context(bar)
-            bar.update(task, advance=made)
-
+    with _explain_write_errors(out), _count_questions(size) as progress:
         manifest = generate(
             size,
             seed,
@@ -243,8 +218,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     from rich.progress import track
 
     from data_gen.inspection import read_place
-    from data_gen.leakage import find_leak as find_leak
-    from data_gen.leakage import load_held_out
+    from data_gen.leakage import find_leak, load_held_out
 
     held, looked, console = load_held_out(held_out), Counter(records=0, texts=0), Console(stderr=True)
     if not held:
@@ -259,7 +233,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
                 if held_by := find_leak(held, text):
                     found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
                     if not as_json:  # at once: a later row may end the command
-                        click.echo(printable(f"{place}: {name}: {held_by}: {text}"))
+                        click.echo(mask_controls(f"{place}: {name}: {held_by}: {text}"))
     if as_json:
         click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
     else:
@@ -283,23 +257,12 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
       revelator data compose data_gen/configs/compose/single-step.yaml --out runs/composed
       revelator data build data_gen/configs/pretrain-composed.yaml --out runs/sets/composed
     """
-    from rich.console import Console
-    from rich.progress import Progress
-
     from data_gen.compose import ComposeConfig, list_counts
     from data_gen.compose import compose as compose_questions
     from revelator.config import read_config
 
     settings = read_config(config, ComposeConfig)
-    bar = Progress(console=Console(stderr=True))
-    task = bar.add_task("questions", total=settings.size)
-    with writing(out), ExitStack() as drawn:
-
-        def progress() -> None:
-            if not bar.live.is_started:
-                drawn.enter_context(bar)
-            bar.advance(task)
-
+    with _explain_write_errors(out), _count_questions(settings.size) as progress:
         manifest = compose_questions(settings, out, force, progress)
     if manifest["questions"] < settings.size:
         click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
@@ -347,17 +310,17 @@ def _annotate(settings: TeachConfig, out: Path, as_json: bool) -> None:
     from data_gen.teacher.teach import count_questions
     from data_gen.teacher.teach import teach as run
 
-    with _shown("questions", count_questions(settings), lambda work: work.asked) as progress:
+    with _show_calls("questions", count_questions(settings), lambda work: work.asked) as progress:
         manifest, work = run(settings, out, progress)
     _report(out, manifest, work, as_json)
 
 
 def _write_compound(settings: CompoundConfig, out: Path, as_json: bool) -> None:
-    from data_gen.teacher.compound import compound as run
+    from data_gen.teacher.compound import write_compound
 
     wanted = dict(settings.sizes)
-    with _shown("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
-        manifest, work = run(settings, out, progress)
+    with _show_calls("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
+        manifest, work = write_compound(settings, out, progress)
     _report(out, manifest, work, as_json)
     made = {split: sum(n.values()) for split, n in manifest["questions"].items()}
     if short := [f"{made[split]} of {size} in {split}" for split, size in wanted.items() if made[split] < size]:
@@ -365,7 +328,7 @@ def _write_compound(settings: CompoundConfig, out: Path, as_json: bool) -> None:
 
 
 @contextmanager
-def _shown(what: str, total: int | None, done: Callable[[Work], int]) -> Iterator[Callable[[Work], None]]:
+def _show_calls(what: str, total: int | None, done: Callable[[Work], int]) -> Iterator[Callable[[Work], None]]:
     """A bar with rate and remaining time, and a line below it that says what the calls have come to."""
     from rich.console import Console
     from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
@@ -420,7 +383,34 @@ def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> N
 
 
 @contextmanager
-def writing(out: Path) -> Iterator[None]:
+def _count_questions(total: int) -> Iterator[Callable[[int], None]]:
+    """A function that is told how many more questions were made. Its first call draws the bar, so that an error before
+    it stands alone."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bar = Progress(*columns, console=Console(stderr=True))
+    task = bar.add_task("questions", total=total)
+    with ExitStack() as drawn:
+
+        def count(made: int) -> None:
+            if not bar.live.is_started:
+                drawn.enter_context(bar)
+            bar.update(task, advance=made)
+
+        yield count
+
+
+@contextmanager
+def _explain_write_errors(out: Path) -> Iterator[None]:
     """Turns whatever keeps files from being written to `out` into one clear error."""
     try:
         yield

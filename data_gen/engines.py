@@ -32,13 +32,13 @@ import pyarrow.parquet as parquet
 
 import data_gen
 import revelator
-from data_gen.prepare import Candidate, Chunk, Prepared, Preparer, read_chunks
-from data_gen.sources.rows import Refused
+from data_gen.prepare import Candidate, Chunk, PreparedChunk, Preparer, read_chunks
+from data_gen.sources.rows import RefusedRow
 from revelator.errors import ConfigError, DataError
 from revelator.files import code_digest, work_folder, write_bytes
-from revelator.rows import table_of
+from revelator.rows import make_table
 
-Engine = Callable[[Preparer, int], Iterator[Prepared]]
+Engine = Callable[[Preparer, int], Iterator[PreparedChunk]]
 
 AHEAD = 3  # chunks a process that are prepared or under way before the gate takes the first: they bound the memory
 
@@ -62,13 +62,13 @@ def choose_local(workers: int = 1) -> Engine:
     return run_here if workers == 1 else partial(_run_in_processes, workers)
 
 
-def run_here(prepare: Preparer, first: int) -> Iterator[Prepared]:
+def run_here(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
     return map(prepare, read_chunks(prepare.config, first))
 
 
-def _run_in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[Prepared]:
+def _run_in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
     context = multiprocessing.get_context("spawn")
-    waiting: deque[Future[Prepared]] = deque()
+    waiting: deque[Future[PreparedChunk]] = deque()
     try:
         with ProcessPoolExecutor(workers, context, _start_worker, (prepare,)) as pool:
             for chunk in read_chunks(prepare.config, first):
@@ -103,7 +103,7 @@ def _start_worker(prepare: Preparer) -> None:
     threading.Thread(target=end_with_parent, daemon=True).start()
 
 
-def _prepare_chunk(chunk: Chunk) -> Prepared:
+def _prepare_chunk(chunk: Chunk) -> PreparedChunk:
     return _prepare(chunk)
 
 
@@ -124,7 +124,7 @@ def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator
 
 
 def _resume_from(engine: Engine, folder: Path) -> Engine:
-    def prepared(prepare: Preparer, first: int = 0) -> Iterator[Prepared]:
+    def prepared(prepare: Preparer, first: int = 0) -> Iterator[PreparedChunk]:
         while chunk := _read_chunk(folder, first):
             yield chunk
             first += 1
@@ -135,8 +135,8 @@ def _resume_from(engine: Engine, folder: Path) -> Engine:
     return prepared
 
 
-def _write_chunk(folder: Path, prepared: Prepared) -> None:
-    about = asdict(replace(prepared, records=table_of([])))
+def _write_chunk(folder: Path, prepared: PreparedChunk) -> None:
+    about = asdict(replace(prepared, records=make_table([])))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})
@@ -149,7 +149,7 @@ def _short_digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:16]
 
 
-def _read_chunk(folder: Path, number: int) -> Prepared | None:
+def _read_chunk(folder: Path, number: int) -> PreparedChunk | None:
     """A kept chunk; None where there is none that is whole."""
     path = next(folder.glob(f"{number:08}.*.parquet"), None)
     if path is None or _short_digest(content := path.read_bytes()) != path.suffixes[0][1:]:
@@ -157,9 +157,9 @@ def _read_chunk(folder: Path, number: int) -> Prepared | None:
     table = parquet.read_table(pyarrow.BufferReader(content))
     about = json.loads(table.schema.metadata[ABOUT])
     about["candidates"] = tuple(map(_read_candidate, about["candidates"]))
-    about["refused"] = tuple(Refused(**row) for row in about["refused"])
+    about["refused"] = tuple(RefusedRow(**row) for row in about["refused"])
     about["skipped"] = tuple(about["skipped"])
-    return Prepared(**about, records=table.replace_schema_metadata(None))
+    return PreparedChunk(**about, records=table.replace_schema_metadata(None))
 
 
 def _read_candidate(row: dict[str, Any]) -> Candidate:

@@ -23,10 +23,20 @@ import pandas
 
 from data_gen.leakage import digest_question, digest_text
 from data_gen.questions import QUESTIONS
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.files import MalformedRow, read_file_rows
 from revelator.errors import DataError
 from revelator.files import sha256_text
-from revelator.rows import COLUMNS, SPLITS, Row, column_names, read_columns, read_manifest, read_values, stream_rows
+from revelator.rows import (
+    COLUMNS,
+    MANIFEST,
+    SPLITS,
+    Row,
+    read_column_names,
+    read_columns,
+    read_manifest,
+    read_values,
+    stream_rows,
+)
 from revelator.tasks import TASKS
 
 
@@ -50,8 +60,8 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    columns = [name for name in COLUMNS if all(name in column_names(folder, SPLITS[0]) for folder in (old, new))]
-    a, b = _index(old, columns), _index(new, columns)
+    columns = [name for name in COLUMNS if all(name in read_column_names(folder, SPLITS[0]) for folder in (old, new))]
+    a, b = _index_records(old, columns), _index_records(new, columns)
     both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
     is_changed = both.content_old != both.content_new
     both["kind"] = np.select([both.side == "right_only", both.side == "left_only", is_changed], KINDS, "")
@@ -66,7 +76,7 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
         "shapes": _list_changes(_sum_counts(before, "shape"), _sum_counts(after, "shape")),
         "licences": _list_changes(_sum_counts(before, "licence"), _sum_counts(after, "licence")),
         "left_out": _list_changes(before["dropped"], after["dropped"]),
-        "questions": {"added": _count_beyond(b, a), "removed": _count_beyond(a, b)},
+        "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
         "moved": {f"{was} → {now}": len(rows) for (was, now), rows in moved.groupby(["was", "split"])},
     }
     found["same"] = not (found["config"] or found["hashes"] or found["left_out"] or len(both))
@@ -78,12 +88,12 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     return found
 
 
-def _index(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
+def _index_records(folder: Path, columns: Sequence[str]) -> pandas.DataFrame:
     """One row a record: digests of its id, its content, its question and group; its names; its place in its split."""
-    return pandas.concat(_index_of_batches(folder, columns), ignore_index=True)
+    return pandas.concat(_index_batches(folder, columns), ignore_index=True)
 
 
-def _index_of_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
+def _index_batches(folder: Path, columns: Sequence[str]) -> Iterator[pandas.DataFrame]:
     text_digest = lru_cache(maxsize=1024)(digest_question)
     for split in SPLITS:
         first = 0
@@ -112,7 +122,7 @@ def _find_moved(a: pandas.DataFrame, b: pandas.DataFrame) -> pandas.DataFrame:
     return moved[moved.split != moved.was].drop_duplicates("question")
 
 
-def _count_beyond(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
+def _count_missing(these: pandas.DataFrame, those: pandas.DataFrame) -> int:
     """How many questions of `these` are not among `those`."""
     return int((~these.question.drop_duplicates().isin(those.question)).sum())
 
@@ -171,12 +181,10 @@ def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) ->
     return shown
 
 
-MANIFEST = "manifest.json"
-
-ASKING = ["question", "prompt", "completion"]
+TEXT_COLUMNS = ["question", "prompt", "completion"]
 LABEL = re.compile(r"^[A-Z][a-z]+: ", re.MULTILINE)  # how a line of a prompt says what it holds
-ASKED = re.compile(r"(?<![^?\n*+()])[^?\n*+()]++\?")  # each run is looked at once, from its start
-BEFORE = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
+QUESTION_PART = re.compile(r"(?<![^?\n*+()])[^?\n*+()]++\?")  # each run is looked at once, from its start
+LEAD_IN = re.compile(r"^.*[.:!\"“]")  # what may stand before a question in its line: a sentence, a quote, a number
 
 
 def split_text(written: str) -> Iterator[str]:
@@ -185,9 +193,9 @@ def split_text(written: str) -> Iterator[str]:
     yield written
     yield from written.splitlines()
     yield from LABEL.sub("", written).splitlines()
-    for part in ASKED.findall(written):
+    for part in QUESTION_PART.findall(written):
         yield part.strip()
-        yield BEFORE.sub("", part).strip()
+        yield LEAD_IN.sub("", part).strip()
 
 
 def list_texts(row: Any) -> Iterator[str]:
@@ -207,23 +215,15 @@ def list_texts(row: Any) -> Iterator[str]:
 
 def read_file(path: Path) -> Iterator[tuple[str, Iterator[str]]]:
     """Id (or line) and texts of each row. Raises DataError with the line of a row that cannot be read."""
-    for line, row in file_rows(str(path)):
-        if isinstance(row, Malformed):
+    for line, row in read_file_rows(str(path)):
+        if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{path}, line {line}", hint="mend the row, then look again")
         name = row.get("id") if isinstance(row, dict) else None
         yield str(name or f"line {line}"), list_texts(row)
 
 
-def read_set(folder: Path) -> Iterator[dict[str, str]]:
-    """The records of a set of this release or an earlier one."""
-    for split in SPLITS:
-        for batch in read_columns(folder, split, ["id", *ASKING]):
-            yield from batch.to_pylist()
-
-
 def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | None]:
     """Id and texts of each record, and how many there are where that is known, of a set, a world or a file of rows."""
-
     if not place.is_dir():
         return read_file(place), None
     if (place / QUESTIONS).is_file():
@@ -232,5 +232,10 @@ def read_place(place: Path) -> tuple[Iterator[tuple[str, Iterator[str]]], int | 
         hint = "name a set, a world, a teacher's folder, or a file of rows"
         raise DataError(f"neither {MANIFEST} of a set nor {QUESTIONS} of a world", where=str(place), hint=hint)
     manifest = read_manifest(place)
-    records = ((record["id"], list_texts([record[name] for name in ASKING])) for record in read_set(place))
+    records = (
+        (record.pop("id"), list_texts([*record.values()]))
+        for split in SPLITS
+        for batch in read_columns(place, split, ["id", *TEXT_COLUMNS])
+        for record in batch.to_pylist()
+    )
     return records, sum(manifest["records"].values())

@@ -57,6 +57,12 @@ def find_leak(held_out: dict[str, str], *texts: str) -> str | None:
     return next((held_out[h] for text in texts if (h := hash_question(text)) in held_out), None)
 
 
+def find_held_out(held_out: dict[str, str], question: AnnotatedQuestion) -> str | None:
+    """The reason against a question that would teach a held-out one, None for any other."""
+    found = find_leak(held_out, *question.list_taught())
+    return f"held out ({found})" if found else None
+
+
 def digest_text(text: str) -> int:
     """64 bits of sha256."""
     return int(sha256_text(text)[:16], 16)
@@ -90,7 +96,7 @@ class Digests:
 
 
 class Gate:
-    """Lets each question through once, whichever split it went to.
+    """Knows a question that came before, whichever split it went to.
 
     It remembers 8 bytes of the id's digest and 8 of the text's. Two of n different ones are the same with a probability
     of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
@@ -100,10 +106,10 @@ class Gate:
         self._ids = Digests()
         self._texts = Digests()
 
-    def admit(self, identity: int, text: int) -> str | None:
-        """None if the question is new (it is remembered then), or the reason why it is not.
+    def find_repeat(self, identity: int, text: int) -> str | None:
+        """The reason against a question that came before; None for a new one, which is remembered.
 
-        `identity` is the `digest` of its id, `text` the `question_digest` of its text.
+        `identity` is the `digest_text` of its id, `text` the `digest_question` of its text.
         """
         if identity in self._ids:
             return "id seen before"
@@ -121,15 +127,15 @@ class Admission:
         self._held_out = load_held_out(Path(held_out)) if held_out else {}
         self._gate = Gate()
 
-    def fault(self, question: AnnotatedQuestion) -> str | None:
-        """None if the question is new, or the reason why it is not wanted."""
-        if found := find_leak(self._held_out, *question.list_taught()):
-            return f"held out ({found})"
-        return self._gate.admit(digest_text(question.id), digest_question(question.question))
+    def find_fault(self, question: AnnotatedQuestion) -> str | None:
+        """The reason against a question that is held out or came before; None for a new one, which is remembered."""
+        return find_held_out(self._held_out, question) or self._gate.find_repeat(
+            digest_text(question.id), digest_question(question.question)
+        )
 
     def admits(self, question: AnnotatedQuestion, dropped: Counter[str]) -> bool:
         """Whether a question is let through; a reason against it is counted."""
-        reason = self.fault(question)
+        reason = self.find_fault(question)
         if reason:
             dropped[reason] += 1
         return reason is None

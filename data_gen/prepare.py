@@ -7,7 +7,7 @@ concerns the whole set, that no question comes twice, `data_gen.build` decides a
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -18,16 +18,14 @@ from data_gen.annotate.validation import find_fault
 from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
-from data_gen.leakage import digest_question, digest_text, find_leak, load_held_out
+from data_gen.leakage import digest_question, digest_text, find_held_out, load_held_out
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import hash_fraction, make_records, make_sub_questions
 from data_gen.sources.formats import READERS
-from data_gen.sources.logic_questions import (
-    read_logic,
-)
-from data_gen.sources.rows import Outcome, Refused, Skipped
+from data_gen.sources.logic_questions import read_logic
+from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
-from revelator.rows import Row, table_of
+from revelator.rows import Row, make_table
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -48,7 +46,7 @@ class Chunk:
 class Candidate:
     """A question that goes into the set unless it has a fault, or its id or its text is there already.
 
-    `kind` begins the reasons under which it is counted if it does not. `records` are its rows in `Prepared.records`,
+    `kind` begins the reasons under which it is counted if it does not. `records` are its rows in the chunk's records,
     the first and the one past the last. `others` are the questions made from it: they go in only if it does.
     """
 
@@ -63,19 +61,16 @@ class Candidate:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedChunk:
     """What became of a chunk; `records` has the columns of an instruction set."""
 
     chunk: int
     source: int
     rows: int
     candidates: tuple[Candidate, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedRow, ...]
     skipped: tuple[str, ...]
     records: pyarrow.Table
-
-
-Prepare = Callable[[Chunk], Prepared]
 
 
 def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
@@ -85,7 +80,7 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
     """
     number = 0
     for place, source in enumerate(config.sources):
-        rows, first = islice(_rows(source, config), source.limit), number
+        rows, first = islice(_read_source(source, config), source.limit), number
         while outcomes := tuple(islice(rows, CHUNK)):
             if number >= start:
                 yield Chunk(number, place, outcomes)
@@ -94,9 +89,9 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
             raise DataError("the source has no rows", where=source.path)
 
 
-def _rows(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
+def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
     if source.format == "logic":
-        return read_logic(Path(source.path), source.size, config.seed, config.split.dev, config.split.test)
+        return read_logic(Path(source.path), source.size, config.seed, config.split)
     return READERS[source.format](source.path)
 
 
@@ -108,47 +103,48 @@ class Preparer:
         self.held_out = load_held_out(Path(config.held_out)) if config.held_out else {}
         self.names = load_names(Path(config.augment.names)) if config.augment else []
 
-    def __call__(self, chunk: Chunk) -> Prepared:
+    def __call__(self, chunk: Chunk) -> PreparedChunk:
         made: list[Row] = []
         source = self.config.sources[chunk.source]
-        questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
-        return Prepared(
+        read = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
+        questions = [self._place_in_split(question, source) for question in read]
+        return PreparedChunk(
             chunk=chunk.number,
             source=chunk.source,
             rows=len(chunk.outcomes),
-            candidates=tuple(self._with_others(self._placed(question, source), source, made) for question in questions),
-            refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, Refused)),
-            skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, Skipped)),
-            records=table_of(made),
+            candidates=tuple(self._prepare_question(question, source, made) for question in questions),
+            refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
+            skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, SkippedRow)),
+            records=make_table(made),
         )
 
-    def _placed(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
+    def _place_in_split(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
         question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
         if question.split:
             return question
-        place, split = hash_fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
-        name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
-        return replace(question, split=name)
+        place = hash_fraction(f"split:{self.config.seed}:{question.id}")
+        return replace(question, split=self.config.split.choose(place))
 
-    def _with_others(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
+    def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""
-        candidate = self._with_copies(question, source, question.id, "", made)
+        candidate = self._prepare_with_copies(question, source, question.id, "", made)
         if candidate.fault:
             return candidate
         singles = make_sub_questions(question, source.sub_questions, self.config.seed)
-        others = [self._with_copies(single, source, question.id, SUB_QUESTION, made) for single in singles]
+        others = [self._prepare_with_copies(single, source, question.id, SUB_QUESTION, made) for single in singles]
         return replace(candidate, others=(*candidate.others, *others))
 
-    def _with_copies(
+    def _prepare_with_copies(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
-        candidate = self._candidate(question, source, group, kind, made)
+        candidate = self._make_candidate(question, source, group, kind, made)
         if candidate.fault or self.config.augment is None:
             return candidate
-        copies = self._copies(question, self.config.augment)
-        return replace(candidate, others=tuple(self._candidate(copy, source, group, COPY, made) for copy in copies))
+        copies = self._make_copies(question, self.config.augment)
+        others = tuple(self._make_candidate(copy, source, group, COPY, made) for copy in copies)
+        return replace(candidate, others=others)
 
-    def _copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
+    def _make_copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
         """Training questions under other names, some of them in other words."""
         rng = random.Random(f"{self.config.seed}:{question.id}")
         for number in range(augment.copies if question.split == "train" else 0):
@@ -159,10 +155,11 @@ class Preparer:
             words = f"words:{self.config.seed}:{copy.id}"
             yield reword(copy, random.Random(words)) if hash_fraction(words) < augment.reworded else copy
 
-    def _candidate(
+    def _make_candidate(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
     ) -> Candidate:
-        fault, first = self._fault(question), len(made)
+        fault = find_held_out(self.held_out, question) or find_fault(question, self.config.entity_coverage)
+        first = len(made)
         if fault is None:
             augment = self.config.augment if kind == COPY else None
             own = make_records(question, self.config, group, source.tasks)
@@ -176,9 +173,3 @@ class Preparer:
             source=question.source,
             records=(first, len(made)),
         )
-
-    def _fault(self, question: AnnotatedQuestion) -> str | None:
-        """Why the question is not wanted."""
-        if held := find_leak(self.held_out, *question.list_taught()):
-            return f"held out ({held})"
-        return find_fault(question, self.config.entity_coverage)

@@ -55,7 +55,7 @@ class AnnotatedStep:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class AnnotatedPassage:
     """A passage beside a question; `relevant` says whether a step's answer is read from it."""
 
     title: str
@@ -88,7 +88,7 @@ class AnnotatedQuestion:
     parts: tuple[str, ...] = ()
     steps: tuple[AnnotatedStep, ...] = ()
     answers: tuple[str, ...] = ()
-    passages: tuple[Evidence, ...] = ()
+    passages: tuple[AnnotatedPassage, ...] = ()
     entities: tuple[str, ...] = ()
     operation: str = ""
     query: str = ""
@@ -145,7 +145,7 @@ class AnnotatedQuestion:
                     "parts": tuple(row.get("parts", ())),
                     "steps": tuple(_read_step(step) for step in row.get("steps", ())),
                     "answers": tuple(row.get("answers", ())),
-                    "passages": tuple(Evidence(**passage) for passage in row.get("passages", ())),
+                    "passages": tuple(AnnotatedPassage(**passage) for passage in row.get("passages", ())),
                     "entities": tuple(row.get("entities", ())),
                 }
             )
@@ -201,7 +201,7 @@ def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
         if name == "agreement":
             continue
         for item in value if name in LISTS else (value,):
-            if isinstance(item, AnnotatedStep | Evidence):
+            if isinstance(item, AnnotatedStep | AnnotatedPassage):
                 for part, inner in vars(item).items():
                     for value in inner if part == "answers" else (inner,):
                         yield f"{name}.{part}", value, bool if part == "relevant" else str

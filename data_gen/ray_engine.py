@@ -20,7 +20,7 @@ from ray.data import DataContext, Dataset, Datasource, ReadTask, read_datasource
 from ray.data.block import BlockMetadata
 
 from data_gen.config import SetConfig
-from data_gen.prepare import Prepared, Preparer, read_chunks
+from data_gen.prepare import PreparedChunk, Preparer, read_chunks
 from revelator.errors import DataError, RevelatorError
 
 READING = 0.01  # of a CPU: so that reading and preparing are two tasks, and fit on one CPU
@@ -53,7 +53,7 @@ class _Chunks(Datasource):
             yield pyarrow.table({"chunk": [pickle.dumps(error)]})
 
 
-def run_on_ray(prepare: Preparer, first: int) -> Iterator[Prepared]:
+def run_on_ray(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
     """The engine `ray`: on the cluster that RAY_ADDRESS names, one of this machine, or one made for the build."""
     connected = ray.is_initialized()
     if not connected:

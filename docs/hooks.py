@@ -26,6 +26,7 @@ MODELS = {
     "Fine-tuning (`revelator train`, `stage: sft`)": "training.config:TrainConfig",
     "GRPO (`revelator train`, `stage: grpo`)": "training.config:GrpoConfig",
     "Pre-training (`revelator train`, `stage: pretrain`)": "training.config:PretrainConfig",
+    "Reader (`revelator train`, `stage: reader`)": "training.config:ReaderConfig",
     "The promotion gate (`revelator model promote --rules`)": "evaluation.gate.rules:Rules",
     "Evaluation (`revelator eval run`)": "evaluation.harness.config:RunConfig",
     "Knowledge sources (`--sources`)": "serving.knowledge.config:SourcesFile",

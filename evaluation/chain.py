@@ -1,8 +1,8 @@
-"""A chain of commands, told step by step, that goes on where it stopped; and a server for the length of a block.
+"""Runs a chain of commands that can be resumed, and serves for the length of a block.
 
-A step is whole when the ledger `steps.json` says that it was made by this command line from these inputs (by sha256)
-with these prompts, and the file that it writes last is as it was then. Anything else runs again. Steps are child
-processes: what is printed is what a person would type, and torch stays out of this one.
+A step is skipped when the ledger `steps.json` records the same command line, inputs (by sha256) and prompts, and the
+file that the step writes last has not changed since. Any other step runs again. Steps are child processes: the chain
+prints what a person would type, and torch stays out of this process.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from revelator.tasks import prompt_hash
 
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
-WAITING = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
+PASSIVE_WAIT = {"OMP_WAIT_POLICY": os.environ.get("OMP_WAIT_POLICY", "PASSIVE")}
 STOP_SECONDS = 20  # what a command that is told to stop may take before it is killed
 SERVER_START_SECONDS = 120
 SERVER_STOP_SECONDS = 40
@@ -40,11 +40,10 @@ PROGRAM = Path(sys.executable).with_name("revelator")
 
 @dataclass(frozen=True)
 class Step:
-    """One command. `arguments` follow `revelator`, or `python -m` where the first is a module's name with a dot.
+    """One command. `arguments` follow `revelator`, or `python -m` if the first one is a dotted module name.
 
-    `makes` is the file written last, None for a step that leaves none of its own; `needs` are files that it is made
-    from, `digest` stands for what else decides it (a base's weights, an index's format); `resume` is added when an
-    earlier run of the same step was broken off.
+    `makes` is the file that the step writes last, or None. `needs` are its input files; `digest` stands for any other
+    input (the weights of a base, the format of an index). `resume` is added to the arguments after an interruption.
     """
 
     name: str
@@ -61,14 +60,15 @@ def command_line(arguments: Sequence[str]) -> list[str]:
     return [sys.executable, "-m", *arguments] if "." in arguments[0] else [str(PROGRAM), *arguments]
 
 
-def show_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
-    """The line that a person would type."""
+def format_command(arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> str:
+    """Returns the line that a person would type."""
     start = "python -m" if "." in arguments[0] else "revelator"
     return " ".join([*(f"{name}={shlex.quote(value)}" for name, value in environment), start, shlex.join(arguments)])
 
 
 def run_group(command: Sequence[str], environment: Mapping[str, str]) -> int:
-    """Exit status of a command in a process group of its own: Ctrl-C or SIGTERM here ends it with all its children."""
+    """Runs a command in a process group of its own and returns its exit status. Ctrl-C or SIGTERM here ends the command
+    with all its children."""
     process = subprocess.Popen(command, env=environment, process_group=0)
     try:
         return process.wait()
@@ -86,12 +86,13 @@ def describe_ending(status: int) -> str:
 
 
 class Chain:
-    """Runs steps below one home folder; `total` is how many headings there will be, `again` the command to go on."""
+    """Runs steps below one home folder. `total` is the number of headings; `resume_command` is what a person types to
+    resume the chain."""
 
-    def __init__(self, home: Path, total: int, again: str, console: Console) -> None:
+    def __init__(self, home: Path, total: int, resume_command: str, console: Console) -> None:
         self.home = home
         self.total = total
-        self.again = again
+        self.resume_command = resume_command
         self.console = console
         self.began = time.monotonic()
         self.number = 0
@@ -104,24 +105,25 @@ class Chain:
         """Seconds since the chain began."""
         return time.monotonic() - self.began
 
-    def heading(self, title: str) -> None:
+    def print_heading(self, title: str) -> None:
         self.number += 1
         since = time.strftime("%M:%S", time.gmtime(self.elapsed()))
         self.console.print(
             f"\n[bold reverse] {self.number}/{self.total} [/] [bold]{title}[/]  [dim]{since}[/]", highlight=False
         )
 
-    def say_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
-        line = f"$ {show_command(arguments, environment)}"
+    def print_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
+        line = f"$ {format_command(arguments, environment)}"
         self.console.print(line, style="dim", highlight=False, markup=False, soft_wrap=True)
 
     def run(self, step: Step) -> bool:
-        """Runs `step` unless it is whole; whether it ran. Raises RevelatorError when its command fails."""
-        self.heading(step.title)
-        self.say_command(step.arguments, step.environment)
+        """Runs `step` unless it is complete, and returns whether it ran. Raises RevelatorError when its command
+        fails."""
+        self.print_heading(step.title)
+        self.print_command(step.arguments, step.environment)
         key, place = self._key(step), step.makes.parent if step.makes else self.home
         entry = self.ledger.get(step.name, {})
-        if entry.get("key") == key and entry["made"] == _digest(step.makes):
+        if entry.get("key") == key and entry["made"] == _digest_file(step.makes):
             self.console.print(
                 f"[green]already done[/] (it took {entry['seconds']:.0f} s), reused: {place}", highlight=False
             )
@@ -129,23 +131,23 @@ class Chain:
             return False
         self._record(step.name, {"begun": key})
         began = time.monotonic()
-        self.call(step.arguments + (step.resume if entry.get("begun") == key else ()), step.environment)
+        self.run_command(step.arguments + (step.resume if entry.get("begun") == key else ()), step.environment)
         if step.makes and not step.makes.exists():
             raise RevelatorError(f"step {self.number} ({step.name}) ended without its result", where=str(step.makes))
         seconds = time.monotonic() - began
         self.times.append((step.name, seconds))
-        self._record(step.name, {"key": key, "made": _digest(step.makes), "seconds": seconds})
+        self._record(step.name, {"key": key, "made": _digest_file(step.makes), "seconds": seconds})
         self.console.print(f"[green]done[/] in {seconds:.0f} s: {place}", highlight=False)
         return True
 
-    def call(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
+    def run_command(self, arguments: Sequence[str], environment: Sequence[tuple[str, str]] = ()) -> None:
         """Runs one command. Raises RevelatorError when it fails."""
-        variables = os.environ | {"REVELATOR_HOME": str(self.home)} | WAITING | dict(environment)
+        variables = os.environ | {"REVELATOR_HOME": str(self.home)} | PASSIVE_WAIT | dict(environment)
         if status := run_group(command_line(arguments), variables):
             raise RevelatorError(
                 f"step {self.number} {describe_ending(status)}",
-                where=show_command(arguments),
-                hint=f"its message above says why; once that is mended, `{self.again}` goes on from this step",
+                where=format_command(arguments),
+                hint=f"its message above says why; once that is mended, `{self.resume_command}` goes on from this step",
             )
 
     def _key(self, step: Step) -> str:
@@ -159,7 +161,7 @@ class Chain:
         write_json(self.ledger_path, self.ledger)
 
 
-def _digest(path: Path | None) -> str:
+def _digest_file(path: Path | None) -> str:
     return sha256_file(path) if path and path.exists() else ""
 
 
@@ -167,15 +169,15 @@ def _digest(path: Path | None) -> str:
 def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
     """Starts `revelator serve` with `arguments` and yields the gRPC address of the ready server.
 
-    What it says goes to `logs/serve.log` below `home`. It is stopped when the block ends, however it ends, and by the
-    kernel when this process is killed. Raises Unavailable with the end of its log when it does not become ready.
+    Its output goes to `logs/serve.log` below `home`. The server stops when the block ends for any reason, or when this
+    process is killed. Raises Unavailable with the end of the log if the server does not become ready.
     """
     log, ready = home / "logs" / "serve.log", home / "serve.json"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
             [PROGRAM, *arguments],
-            env=os.environ | WAITING,
+            env=os.environ | PASSIVE_WAIT,
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -183,24 +185,24 @@ def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
         )
     try:
-        yield _wait(process, ready, log, tuple(arguments))
+        yield _wait_until_ready(process, ready, log, tuple(arguments))
     finally:
-        _stop(process)
+        _stop_server(process)
 
 
-def _wait(process: subprocess.Popen[bytes], ready: Path, log: Path, arguments: tuple[str, ...]) -> str:
+def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path, arguments: tuple[str, ...]) -> str:
     end = time.monotonic() + SERVER_START_SECONDS
     while time.monotonic() < end and process.poll() is None:
-        if (address := _address(ready, process.pid)) is not None:
+        if (address := _read_address(ready, process.pid)) is not None:
             return address
         time.sleep(0.1)
     said = "\n".join(log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
     raise Unavailable(
-        f"the server did not become ready\n{said}", where=show_command(arguments), hint=f"all it said: {log}"
+        f"the server did not become ready\n{said}", where=format_command(arguments), hint=f"all it said: {log}"
     )
 
 
-def _address(ready: Path, pid: int) -> str | None:
+def _read_address(ready: Path, pid: int) -> str | None:
     try:
         state = json.loads(ready.read_text())
     except (FileNotFoundError, json.JSONDecodeError):
@@ -208,7 +210,7 @@ def _address(ready: Path, pid: int) -> str | None:
     return state["grpc"] if state["pid"] == pid else None
 
 
-def _stop(process: subprocess.Popen[bytes]) -> None:
+def _stop_server(process: subprocess.Popen[bytes]) -> None:
     process.terminate()
     try:
         process.wait(SERVER_STOP_SECONDS)

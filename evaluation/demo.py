@@ -20,14 +20,14 @@ from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
 from evaluation.harness.formats import FORMATS, KINDS
 from evaluation.harness.question_scores import score_answers
-from evaluation.metrics.answers import AnswerScore
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
+from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
-from revelator.trace_view import show
+from revelator.trace_view import print_trace
 from serving.retrieval import INDEX
 from training.config import CONFIGS
 
@@ -38,7 +38,7 @@ ASK_SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Asked:
+class AnsweredQuestion:
     kind: str
     question: AnnotatedQuestion
     trace: Trace
@@ -107,7 +107,7 @@ def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
 
 
 def read_questions(path: Path) -> list[AnnotatedQuestion]:
-    """All rows of a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
+    """Reads a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
     rows = []
     with path.open(encoding="utf-8") as file:
         for number, line in enumerate(file, 1):
@@ -121,7 +121,7 @@ def read_questions(path: Path) -> list[AnnotatedQuestion]:
 def choose_one_of_each_kind(
     questions: Iterable[AnnotatedQuestion], split: str = "test"
 ) -> dict[str, AnnotatedQuestion]:
-    """For each kind its first question of `split` in the order of sha256(id). Raises DataError for a missing kind."""
+    """Chooses the first question of each kind, in the order of sha256(id). Raises DataError for a missing kind."""
     ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
     chosen = {}
     for kind, fits in KINDS.items():
@@ -132,21 +132,21 @@ def choose_one_of_each_kind(
     return chosen
 
 
-def ask_each(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[Asked]:
-    """Puts each question to the server and shows what happened to it."""
+def ask_questions(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[AnsweredQuestion]:
+    """Asks the server each question and prints its trace."""
     asked = []
     with Client(url, timeout=ASK_SECONDS) as client:
         for kind, question in chosen.items():
             chain.console.print(f"\n[bold cyan]{kind}[/]")
-            chain.say_command(("ask", question.question, "--home", str(chain.home)))
+            chain.print_command(("ask", question.question, "--home", str(chain.home)))
             try:
                 trace = client.ask(question.question).trace
-                show(trace, chain.console)
+                print_trace(trace, chain.console)
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)
             points = score_answer(question, trace.answers)
-            asked.append(Asked(kind, question, trace, points))
+            asked.append(AnsweredQuestion(kind, question, trace, points))
             chain.console.print(
                 f"gold answer: {join_answers(question.answers)} · {mark_score(points)}", highlight=False
             )
@@ -157,14 +157,14 @@ def score_answer(question: AnnotatedQuestion, answers: Sequence[str]) -> AnswerS
     """Score `answers` by the rule of the question's benchmark: of a list every gold value is wanted, elsewhere gold
     values are aliases of one answer."""
     how, text = FORMATS[question.source], join_answers(answers)
-    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.lists))
+    return AnswerScore(**score_answers(text, answers, question.answers, how.normaliser, is_list=how.has_list_answers))
 
 
 def mark_score(points: AnswerScore) -> str:
     return "[green]met[/]" if points.em else "[yellow]partly met[/]" if points.f1 else "[red]not met[/]"
 
 
-def summarise(asked: list[Asked]) -> Table:
+def summarise(asked: list[AnsweredQuestion]) -> Table:
     table = Table("kind", "route", "shape", "answer", "gold", "", "ms", title="Six questions", show_lines=True)
     for row in asked:
         trace, gold = row.trace, join_answers(row.question.answers)
@@ -197,14 +197,14 @@ The demo left everything below `{home}`. First put the command on your path: `so
 """
 
 
-def write_next(home: Path, asked: list[Asked]) -> Path:
+def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
     example = next(row.question for row in asked if row.kind == "complex")
     page = NEXT.format(home=home, question=example.question, plan=example.expression)
     write_bytes(home / "NEXT.md", page.encode())
     return home / "NEXT.md"
 
 
-def show_times(chain: Chain) -> str:
+def format_times(chain: Chain) -> str:
     return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
 
 
@@ -232,15 +232,15 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
     for step in todo:
         chain.run(step)
     chosen = choose_one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
-    chain.heading("start the Triton server")
+    chain.print_heading("start the Triton server")
     serve = ("serve", "--home", str(home), "--ports", "auto")
-    chain.say_command(serve)
+    chain.print_command(serve)
     with serve_locally(home, serve) as url:
         console.print(f"[green]ready[/] at {url}", highlight=False)
-        chain.heading("ask six questions: of each kind the first by hash of its id")
-        asked = ask_each(chosen, url, chain)
+        chain.print_heading("ask six questions: of each kind the first by hash of its id")
+        asked = ask_questions(chosen, url, chain)
     console.print("\nthe server has stopped\n")
     console.print(summarise(asked))
     page = write_next(home, asked)
     console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
-    console.print(f"Took {chain.elapsed():.0f} s: {show_times(chain)}", highlight=False)
+    console.print(f"Took {chain.elapsed():.0f} s: {format_times(chain)}", highlight=False)

@@ -1,4 +1,4 @@
-"""Options that several commands share, and the adapter that they name."""
+"""Options that several commands share, and the adapter that their arguments name."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON to st
 
 @dataclass(frozen=True)
 class Adapter:
-    """An adapter as it was named: no `folder` for the base alone, no `version` for a folder."""
+    """The adapter that a command names. `folder` is None for the base alone, `version` is None for a plain folder."""
 
     folder: Path | None
     version: Version | None = None
@@ -37,12 +37,12 @@ class Adapter:
 
     @property
     def base_name(self) -> str:
-        """The base that it was trained on; the embedded one where there is no adapter."""
+        """The base that the adapter was trained on; without an adapter, the embedded base."""
         return read_manifest(self.folder).base_name if self.folder else "tiny"
 
 
 def find_adapter(adapter: str, home: Path, name: str = NAME, tracking_uri: str | None = None) -> Adapter:
-    """What ADAPTER of a command names: a folder, a version number, `latest`, an alias, or `base`."""
+    """Finds what ADAPTER names: a folder, a version number, `latest`, an alias, or `base`."""
     if Path(adapter).is_dir():
         return Adapter(Path(adapter))
     if adapter == "base":
@@ -52,13 +52,13 @@ def find_adapter(adapter: str, home: Path, name: str = NAME, tracking_uri: str |
 
 
 def fetch_version(version: Version, home: Path) -> Adapter:
-    """The files of a registered version, below the home folder."""
+    """Downloads a registered version into the home folder."""
     folder = home / "adapters" / f"{version.name}-{version.version}"
     return Adapter(registry.download(version, folder), version)
 
 
 def open_engine(adapter: Adapter, base: str | None = None, threads: int | None = None) -> Engine:
-    """The adapter on its base, or on `base`."""
+    """Loads the adapter on its base, or on `base`."""
     from serving.models.engine import Engine
 
     return Engine(base or adapter.base_name, adapter.folder, threads=threads)

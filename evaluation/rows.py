@@ -1,4 +1,4 @@
-"""Measured rows as JSON lines, appended as they come, so that a measurement that was broken off goes on."""
+"""Measured rows as JSON lines, appended one by one, so that an interrupted measurement can continue."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from revelator.files import append_lines, hold_lock, read_lines
 Row = TypeVar("Row")
 
 
-def sole_writer(folder: Path) -> AbstractContextManager[None]:
-    """Holds `folder`, made where it is not there, for this process (`revelator.files.hold_lock`). Raises ConfigError
-    while another process holds it, because two that append there write every row twice."""
+def lock_folder(folder: Path) -> AbstractContextManager[None]:
+    """Creates `folder` if needed and locks it for this process. Raises ConfigError while another process holds the
+    lock, because two processes that append there would write every row twice."""
     if folder.exists() and not folder.is_dir():
         raise ConfigError("this is a file", where=str(folder), hint="name a folder: --out DIR")
     folder.mkdir(parents=True, exist_ok=True)
@@ -29,8 +29,8 @@ def sole_writer(folder: Path) -> AbstractContextManager[None]:
 
 
 def read_rows(path: Path, kind: type[Row]) -> list[Row]:
-    """All rows; none where there is no file. A last line that a kill cut short is removed from the file. Raises
-    ConfigError for rows with other fields."""
+    """Reads all rows; a missing file has none. Removes a last line that a kill cut short. Raises ConfigError for rows
+    with other fields."""
     try:
         return [kind(**json.loads(line)) for line in read_lines(path)]
     except TypeError as error:
@@ -39,7 +39,7 @@ def read_rows(path: Path, kind: type[Row]) -> list[Row]:
 
 
 def append_rows(path: Path, rows: Iterable[Any]) -> None:
-    """Adds dataclass rows, one line each."""
+    """Appends dataclass rows, one line each."""
     append_lines(path, (json.dumps(asdict(row), ensure_ascii=False) for row in rows))
 
 

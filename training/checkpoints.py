@@ -22,7 +22,16 @@ MOVABLE = {
     "save_minutes",
     "accelerate",
 }  # may change between a run and its resumption
-PLACES = {"base", "set_folder", "adapter", "world", "sets", "text"}  # what lies there is known by its digest
+PLACES = {  # what lies there is known by its digest
+    "base",
+    "set_folder",
+    "adapter",
+    "world",
+    "sets",
+    "text",
+    "rows",
+    "minilm",
+}
 
 
 def mark_whole(checkpoint: Path) -> None:

@@ -15,13 +15,23 @@ import click
 
 from revelator.artifact import base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
+from revelator.minilm import find_minilm
 from revelator.registry import home_folder
 from revelator.rows import verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
-from training.config import AnyConfig, PretrainConfig, find_config, load_config
+from training.config import (
+    AnyConfig,
+    GrpoConfig,
+    PretrainConfig,
+    ReaderConfig,
+    TrainConfig,
+    find_config,
+    load_config,
+)
 from training.launch import launch
 
 FOLDER = click.Path(path_type=Path)
+PLACES = {"sft": "adapters", "grpo": "adapters", "pretrain": "bases", "reader": "readers"}  # below HOME, by stage
 OTHER_PLACE = "name another folder, or remove it"
 
 
@@ -30,12 +40,17 @@ OTHER_PLACE = "name another folder, or remove it"
 @click.option(
     "--set", "sets", type=FOLDER, multiple=True, help="Instruction set (pretrain: several); overrides the file's."
 )
+@click.option(
+    "--rows", type=FOLDER, multiple=True, help="stage: reader: files of rows for reading; override the file's."
+)
 @click.option("--base", help="`tiny`, a folder, or a Hub id; overrides the file's.")
 @click.option("--adapter", type=FOLDER, help="stage: grpo: the adapter that it begins with; overrides the file's.")
 @click.option("--world", type=FOLDER, help="stage: grpo: the world whose answers reward plans; overrides the file's.")
 @click.option("--seed", type=int, help="Overrides the file's.")
 @click.option(
-    "--out", type=FOLDER, help="Folder of what is trained.  [default: HOME/adapters/CONFIG or HOME/bases/CONFIG]"
+    "--out",
+    type=FOLDER,
+    help="Folder of what is trained.  [default: HOME/adapters/CONFIG, HOME/bases/CONFIG or HOME/readers/CONFIG]",
 )
 @click.option("--steps", type=click.IntRange(1), help="Overrides the file's.")
 @click.option("--processes", type=click.IntRange(1), help="Processes, one a GPU; overrides the file's.")
@@ -49,6 +64,7 @@ OTHER_PLACE = "name another folder, or remove it"
 def train(
     config: str,
     sets: tuple[Path, ...],
+    rows: tuple[Path, ...],
     out: Path | None,
     resume: bool,
     home: Path,
@@ -56,14 +72,14 @@ def train(
     as_json: bool,
     **changes: Any,
 ) -> None:
-    """Train by what the configuration says: `stage: sft` (if none is named), `grpo` or `pretrain`.
+    """Train by what the configuration says: `stage: sft` (if none is named), `grpo`, `pretrain` or `reader`.
 
     CONFIG.yaml is a file, or the name of one that ships: demo, real, tiny-cpu, world, logic, tiny-gpu, qwen2.5-0.5b,
     llama-3.2-1b, llama-3.2-3b, qwen2.5-7b-qlora, and for four GPUs qwen2.5-0.5b-ddp, llama-3.2-3b-fsdp,
     qwen2.5-7b-qlora-ddp: LoRA on an instruction set, tracked in MLflow; the adapter of the step with the best mean
     score of the tasks on dev rows becomes a registered version. With `stage: grpo` (grpo-tiny) a training goes on from
     an adapter, by rewards for the plans that it writes itself. With `stage: pretrain` (pretrain-tiny, pretrain-minilm)
-    it makes a small base, which is a folder and no version.
+    it makes a small base, and with `stage: reader` (reader) what reads answers from passages: folders and no versions.
 
     \b
     Examples:
@@ -73,16 +89,24 @@ def train(
       revelator train llama-3.2-1b --set DIR --processes 2 --accelerate ddp
       revelator train grpo-tiny --set DIR --adapter runs/adapters/demo --world runs/demo/world
       revelator train pretrain-tiny --set DIR --set OTHER --out runs/bases/mine
+      revelator train reader --rows runs/reading/squad2_dev.jsonl.gz --out runs/readers/mine
       revelator train demo --set DIR --tracking-uri http://127.0.0.1:5000
     """
     if find_spec("accelerate") is None:  # training runs in a process of its own, whose error would be a traceback
         raise ModuleNotFoundError(name="accelerate")
-    settings = _resolve(config, sets, out, home, changes)
+    settings = _resolve(config, sets, rows, out, home, changes)
     began = time.monotonic()
     result = _train_in_work_folder(settings, resume, home, tracking_uri)
     result |= {"seconds": round(time.monotonic() - began, 1)}
     if as_json:
         click.echo(json.dumps(result))
+    elif isinstance(settings, ReaderConfig):
+        for name, score in result["figures"].items():
+            click.echo(
+                f"{name}: " + ", ".join(f"{key} {value:.3g}" for key, value in score.items() if value is not None)
+            )
+        click.echo(f"reader {result['reader']}: {result['steps']:,} steps, {result['seconds']:.0f} s")
+        click.echo(f"next: revelator eval reading {settings.rows[0]} --reader {result['reader']} --dev")
     elif isinstance(settings, PretrainConfig):
         click.echo(
             f"base {result['base']}: {result['steps']:,} steps, {result['tokens']:,} tokens, {result['seconds']:.0f} s"
@@ -96,18 +120,41 @@ def train(
         click.echo(f"next: revelator model promote --home {home} --version {result['version']}{store}")
 
 
-def _resolve(config: str, sets: tuple[Path, ...], out: Path | None, home: Path, changes: dict[str, Any]) -> AnyConfig:
-    """The configuration with the command's options in it, once sets, base and place are checked."""
+def _resolve(
+    config: str,
+    sets: tuple[Path, ...],
+    rows: tuple[Path, ...],
+    out: Path | None,
+    home: Path,
+    changes: dict[str, Any],
+) -> AnyConfig:
+    """The configuration with the command's options in it, once what it reads and its place are checked."""
     path = find_config(config)
     plain = load_config(path)
-    if isinstance(plain, PretrainConfig):
+    if isinstance(plain, ReaderConfig):
+        changes = {**changes, "rows": rows or None, "set_folder": next(iter(sets), None)}
+    elif rows:
+        raise ConfigError(f"stage {plain.stage} reads no rows for reading", where="--rows", hint="leave it out")
+    elif isinstance(plain, PretrainConfig):
         changes = {**changes, "sets": sets or None}
     elif len(sets) > 1:
         raise ConfigError(f"stage {plain.stage} trains on one set", where="--set", hint="name one")
     else:
         changes = {**changes, "set_folder": next(iter(sets), None)}
-    kind = "bases" if plain.stage == "pretrain" else "adapters"
-    settings = load_config(path, **changes, out=out or plain.out or home / kind / path.stem)
+    settings = load_config(path, **changes, out=out or plain.out or home / PLACES[plain.stage] / path.stem)
+    if isinstance(settings, ReaderConfig):
+        if not settings.rows:
+            raise ConfigError("no rows for reading are named", where=str(path), hint="give --rows FILE")
+        if missing := next((file for file in settings.rows if not file.is_file()), None):
+            raise ConfigError("no such file", where=f"rows: {missing}", hint="`revelator data reading` makes it")
+        find_minilm(settings.minilm)
+    else:
+        _check_sets(settings, path)
+    _check_place(settings)
+    return settings
+
+
+def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path) -> None:
     used = settings.sets if isinstance(settings, PretrainConfig) else filter(None, [settings.set_folder])
     if not (folders := list(used)):
         raise ConfigError("no instruction set is named", where=str(path), hint="give --set DIR")
@@ -115,8 +162,6 @@ def _resolve(config: str, sets: tuple[Path, ...], out: Path | None, home: Path, 
         verify_set(folder)
     if settings.base and not (isinstance(settings, PretrainConfig) and settings.starts_from_minilm):
         base_folder(settings.base)
-    _check_place(settings)
-    return settings
 
 
 def _check_place(settings: AnyConfig) -> None:
@@ -125,10 +170,11 @@ def _check_place(settings: AnyConfig) -> None:
     assert out is not None
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if isinstance(settings, PretrainConfig):
-        if (out / "training.json").is_file():
+    if isinstance(settings, PretrainConfig | ReaderConfig):
+        mark, kind = ("training.json", "base") if isinstance(settings, PretrainConfig) else ("reader.json", "reader")
+        if (out / mark).is_file():
             return
-        raise ConfigError("something stands there that is no base of ours", where=f"--out {out}", hint=OTHER_PLACE)
+        raise ConfigError(f"something stands there that is no {kind} of ours", where=f"--out {out}", hint=OTHER_PLACE)
     try:
         read_manifest(out)
     except (ArtifactError, OSError) as error:

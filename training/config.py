@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, field_validator, model_validator
@@ -30,7 +30,7 @@ PRETRAINING_SHARES = {
 }
 
 
-def accelerate_file(name: str) -> Path:
+def find_accelerate_file(name: str) -> Path:
     shipped = ACCELERATE / f"{name}.yaml"
     return shipped if shipped.is_file() else Path(name)
 
@@ -65,7 +65,7 @@ class Settings(Strict):
     @classmethod
     def _find_accelerate_file(cls, name: str | None) -> str | None:
         shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
-        if name is not None and not accelerate_file(name).is_file():
+        if name is not None and not find_accelerate_file(name).is_file():
             raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
         return name
 
@@ -204,8 +204,39 @@ class PretrainConfig(Settings):
         return self.base is None or any(self.shares.get(kind) for kind in ("text", "copy"))
 
 
-AnyConfig = TrainConfig | GrpoConfig | PretrainConfig
-STAGES: dict[str, type[AnyConfig]] = {"sft": TrainConfig, "grpo": GrpoConfig, "pretrain": PretrainConfig}
+class ReaderConfig(Settings):
+    """Training of the reader on MiniLM, on one CPU (training.reader).
+
+    `rows` are files of rows for reading; `shares` weighs them by their names (1 unless given). `minilm` is a folder or
+    Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used. `window`
+    and `stride` are in tokens, `batch_tokens` counts padding. One of `dev_part` articles is read on dev, whichever file
+    it stands in, up to `dev_rows` of a file.
+    """
+
+    stage: Literal["reader"]
+    processes: Literal[1] = 1
+    rows: tuple[Path, ...] = ()
+    shares: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    minilm: str | None = None
+    layers: int = Field(6, ge=1, le=6)
+    window: int = Field(384, ge=128, le=512)
+    stride: int = Field(192, ge=16)
+    batch_tokens: int = Field(6144, ge=512)
+    learning_rate: float = Field(2e-4, gt=0, le=1)
+    precision: Literal["fp32", "bf16"] = "bf16"
+    dev_part: int = Field(10, ge=2)
+    dev_rows: int = Field(1000, ge=1)
+    log_every: int = Field(20, ge=1)
+    save_every: int = Field(200, ge=1)
+
+
+AnyConfig = TrainConfig | GrpoConfig | PretrainConfig | ReaderConfig
+STAGES: dict[str, type[AnyConfig]] = {
+    "sft": TrainConfig,
+    "grpo": GrpoConfig,
+    "pretrain": PretrainConfig,
+    "reader": ReaderConfig,
+}
 
 
 def find_config(name: str) -> Path:

@@ -14,7 +14,7 @@ from serving.protocols import Completion, GenerateRequest, Reading
 LIMITS = Limits(leaves=64, depth=64, concurrency=64)
 
 
-class Fixed:
+class FixedServices:
     """Services that take `latency` seconds a leaf, all of it in retrieval, and give one answer each."""
 
     def __init__(self, latency: float, passages: int) -> None:
@@ -33,7 +33,7 @@ class Fixed:
         return Reading("", (f"value of {request.question[:20]}",))
 
 
-def plans() -> dict[str, str]:
+def list_plans() -> dict[str, str]:
     tree = "(Who wrote book{n}? * Where was {{writer}} born? + Where is river{n}?) * Who knows {{writer}}?"
     return {
         "1 leaf": "Who wrote book?",
@@ -45,7 +45,7 @@ def plans() -> dict[str, str]:
     }
 
 
-async def one_after_the_other(plan: str, services: Fixed) -> None:
+async def run_sequentially(plan: str, services: FixedServices) -> None:
     """The plan in depth-first order, each leaf after the one before it."""
     expression = parse(plan)
     sources = bind(expression).sources
@@ -57,7 +57,7 @@ async def one_after_the_other(plan: str, services: Fixed) -> None:
         answers.append(node.answers[0])
 
 
-def critical_path(expression: Expression, seconds: Mapping[str, float]) -> float:
+def compute_critical_path(expression: Expression, seconds: Mapping[str, float]) -> float:
     """Seconds of the longest chain of leaves, each of which waits for its own producers only."""
     ends: list[float] = []
     for leaf, source in zip(leaves(expression), bind(expression).sources, strict=True):

@@ -7,8 +7,8 @@ import statistics
 import time
 from collections.abc import Awaitable, Callable
 
-from fixed import LIMITS, Fixed, one_after_the_other
-from revelator.limits import depth
+from fixed import LIMITS, FixedServices, run_sequentially
+from revelator.limits import count_stages
 from revelator.plans import parse
 from revelator.trace import Passage
 from serving.executor import Executor
@@ -16,7 +16,7 @@ from serving.executor import Executor
 LEVELS = (1, 16, 64)
 
 
-async def rate(ask: Callable[[], Awaitable[object]], level: int, rounds: int) -> float:
+async def measure_rate(ask: Callable[[], Awaitable[object]], level: int, rounds: int) -> float:
     """Requests a second of `level` clients, each of which asks `rounds` times."""
 
     async def client() -> None:
@@ -28,7 +28,7 @@ async def rate(ask: Callable[[], Awaitable[object]], level: int, rounds: int) ->
     return level * rounds / (time.perf_counter() - began)
 
 
-async def paced(ask: Callable[[], Awaitable[object]], spacing: float, count: int) -> None:
+async def ask_evenly(ask: Callable[[], Awaitable[object]], spacing: float, count: int) -> None:
     """`count` questions that begin `spacing` seconds apart, however long each takes."""
     loop = asyncio.get_running_loop()
     began, asked = loop.time(), []
@@ -38,8 +38,8 @@ async def paced(ask: Callable[[], Awaitable[object]], spacing: float, count: int
     await asyncio.gather(*asked)
 
 
-async def concurrent(name: str, plan: str, latency_ms: float, passages: int, level: int, rounds: int) -> str:
-    services = Fixed(latency_ms / 1000, passages)
+async def measure_concurrency(name: str, plan: str, latency_ms: float, passages: int, level: int, rounds: int) -> str:
+    services = FixedServices(latency_ms / 1000, passages)
     executor = Executor(services, services, services, LIMITS)
     ratios: list[float] = []
 
@@ -48,18 +48,18 @@ async def concurrent(name: str, plan: str, latency_ms: float, passages: int, lev
         assert trace.outcome == "complete"
         ratios.append(trace.wall_ms / trace.critical_path_ms)
 
-    await rate(ask, level, 1)
+    await measure_rate(ask, level, 1)
     ratios.clear()
-    ours = await rate(ask, level, rounds)
+    ours = await measure_rate(ask, level, rounds)
     at_once = statistics.median(ratios)
     ratios.clear()
-    await paced(ask, depth(parse(plan)) * latency_ms / 1000 / level, 4 * level * rounds)
-    sequential = await rate(lambda: one_after_the_other(plan, services), level, 1)
+    await ask_evenly(ask, count_stages(parse(plan)) * latency_ms / 1000 / level, 4 * level * rounds)
+    sequential = await measure_rate(lambda: run_sequentially(plan, services), level, 1)
     over_path = f"{at_once:13.3f}{statistics.median(ratios):13.3f}"
     return f"{name:12}{level:10}{ours:12.1f}{over_path}{sequential:19.1f}{ours / sequential:8.2f}"
 
 
-class Endless(Fixed):
+class EndlessServices(FixedServices):
     """Searches that end only when they are cancelled; `all_live` is set once `wanted` of them are under way."""
 
     def __init__(self, wanted: int) -> None:
@@ -80,11 +80,11 @@ class Endless(Fixed):
             self.last_end = time.perf_counter()
 
 
-async def cancelled(plan: str, level: int) -> str:
+async def measure_cancellation(plan: str, level: int) -> str:
     took: list[float] = []
     leaves = plan.count(" + ") + 1
     for _ in range(20):
-        services = Endless(level * leaves)
+        services = EndlessServices(level * leaves)
         executor = Executor(services, services, services, LIMITS)
         questions = [asyncio.create_task(executor.run("q", plan=plan, strategy="compound")) for _ in range(level)]
         await services.all_live.wait()

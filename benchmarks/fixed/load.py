@@ -63,7 +63,7 @@ class Caller:
         load.answered.append((ended - began) * 1000)
         load.ends.append(ended)
 
-    async def steady(self, clients: int, seconds: float) -> Load:
+    async def ask_steadily(self, clients: int, seconds: float) -> Load:
         """`clients` that each ask again as soon as they are answered."""
         load, began = Load(), time.perf_counter()
 
@@ -75,7 +75,7 @@ class Caller:
         load.seconds = time.perf_counter() - began
         return load
 
-    async def offered(self, rate: float, seconds: float) -> Load:
+    async def ask_at_rate(self, rate: float, seconds: float) -> Load:
         """`rate` questions a second, evenly spaced, whatever becomes of them."""
         load, began, sent = Load(), time.perf_counter(), 0
         asked: set[asyncio.Task[None]] = set()

@@ -31,7 +31,7 @@ BATCHING = {
 
 
 @contextmanager
-def serving(
+def serve_models(
     models: Mapping[str, tuple[str, Mapping[str, object]]], instances: Mapping[str, int] | None = None
 ) -> Iterator[TritonServer]:
     """A server of `models`: by name, the file of fixed/models and its parameters; one instance of each, or as many as
@@ -64,7 +64,7 @@ def serving(
             yield server
 
 
-def processes(pid: int) -> dict[str, psutil.Process]:
+def find_processes(pid: int) -> dict[str, psutil.Process]:
     """The server with process id `pid`, and the process of each model."""
     server = psutil.Process(pid)
     found = {"server": server}
@@ -75,7 +75,7 @@ def processes(pid: int) -> dict[str, psutil.Process]:
     return found
 
 
-def resident(process: psutil.Process) -> float:
+def measure_memory(process: psutil.Process) -> float:
     """Megabytes of its own: files and memory that it shares with others are not counted."""
     info = process.memory_info()
     return (info.rss - info.shared) / 2**20

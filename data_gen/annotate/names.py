@@ -41,10 +41,10 @@ def _in_word(character: str) -> bool:
 @lru_cache(maxsize=4096)
 def fold(text: str) -> str:
     """`text` without case and accents, character by character: offsets stay as they are."""
-    return "".join(_plain(character) for character in text.translate(PUNCTUATION))
+    return "".join(_simplify(character) for character in text.translate(PUNCTUATION))
 
 
-def _plain(character: str) -> str:
+def _simplify(character: str) -> str:
     base = unicodedata.normalize("NFKD", character)[0].casefold()
     return base if len(base) == 1 else character
 
@@ -55,15 +55,15 @@ def recase(text: str, question: str) -> str:
     small = {word for word in written if word.islower()}
     capital = {word.casefold(): word for word in written if word[0].isupper() and word.casefold() not in small}
 
-    def spelt(match: re.Match[str]) -> str:
-        if match[0] in SMALL and not _stands_so(match, text, question.casefold()):
+    def spell(match: re.Match[str]) -> str:
+        if match[0] in SMALL and not _has_same_neighbour(match, text, question.casefold()):
             return match[0]  # "the first album" of a question that writes "The Boarding House"
         return capital.get(match[0], match[0])
 
-    return re.sub(r"(?<![{\w])[^\W_]+", spelt, text)
+    return re.sub(r"(?<![{\w])[^\W_]+", spell, text)
 
 
-def _stands_so(match: re.Match[str], text: str, question: str) -> bool:
+def _has_same_neighbour(match: re.Match[str], text: str, question: str) -> bool:
     """Whether the question has the word beside the same neighbour."""
     before = re.search(r"(?<!\w)\w++\W++$", text[: match.start()])
     after = re.match(r"\W+\w+", text[match.end() :])
@@ -76,13 +76,13 @@ def introduce(subjects: list[str], question: str) -> list[str]:
 
     All of them or none, so that the parts of a comparison are asked alike.
     """
-    types = [_type(subject, question) for subject in subjects]
+    types = [_find_type(subject, question) for subject in subjects]
     if not all(types):
         return subjects
     return [f"the {kind} {subject}" for kind, subject in zip(types, subjects, strict=True)]
 
 
-def _type(subject: str, question: str) -> str | None:
+def _find_type(subject: str, question: str) -> str | None:
     name, text = re.escape(fold(subject)), fold(question)
     match = re.search(rf"\b({TYPES})s?:?,? [\"']?{name}", text) or re.search(rf"\b({TYPES})s\b.+ and {name}", text)
     return match[1] if match else None

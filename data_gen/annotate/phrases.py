@@ -6,9 +6,9 @@ import itertools
 import re
 from collections.abc import Sequence
 
+from data_gen.annotate.plan import REFERENCE
 from data_gen.annotate.wording import STOP_WORDS, is_plural, name_answer, tidy, to_singular
 
-REFERENCE = re.compile(r"#(\d+)(s?)")
 AUXILIARY = r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must)"
 VERB = (
     r"[a-z]{3,}(?:ed|es|(?<!s)s)|won|wrote|made|became|took|led|went|sang|held|ran|began|built|met|left|lost|got|gave"

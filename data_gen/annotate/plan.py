@@ -16,7 +16,7 @@ from itertools import islice
 
 from data_gen.annotate import trees
 from data_gen.annotate.names import find_mention, fold, introduce, recase
-from data_gen.annotate.wording import Worded, ask, name_answer, tidy, to_plural
+from data_gen.annotate.wording import WordedStep, ask, name_answer, tidy, to_plural
 from data_gen.questions import AnnotatedStep
 from revelator import plans
 from revelator.errors import RevelatorError
@@ -56,7 +56,7 @@ class GoldStep:
 
 
 @dataclass(frozen=True)
-class Planned:
+class GoldPlan:
     """A gold plan: canonical text, its steps in the order of its leaves with answers filled in, and these leaves as the
     nodes of a tree.
 
@@ -70,7 +70,7 @@ class Planned:
     order: tuple[int, ...]
 
 
-def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
+def plan(question: str, steps: Sequence[GoldStep], seed: str) -> GoldPlan:
     """The expression of a gold decomposition. `seed` (the question's id) decides between equal wordings.
 
     Raises UnplannableError when references point forward or nowhere, or when no naming binds as annotated.
@@ -99,7 +99,7 @@ def plan(question: str, steps: Sequence[GoldStep], seed: str) -> Planned:
     answered = tuple(_answer_step(steps, worded, index) for index in order) if known else ()
     calls = [_build_relate(mentioned[i], order) for i in order]
     nodes = tuple(trees.build_nodes(expression, calls))
-    return Planned(plans.render(expression), answered, entities, nodes, tuple(order))
+    return GoldPlan(plans.render(expression), answered, entities, nodes, tuple(order))
 
 
 def _spell_names(step: GoldStep, question: str) -> GoldStep:
@@ -115,7 +115,7 @@ def _introduce_subjects(steps: Sequence[GoldStep], question: str) -> list[GoldSt
     return [replace(step, subject=known.get(step.subject, step.subject)) for step in steps]
 
 
-def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Worded]:
+def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[WordedStep]:
     """A question for every step.
 
     A chain is spoken of from its end: the last step stands at the question's start, the first beside the name that it
@@ -124,11 +124,11 @@ def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wor
     said = fold(question)
     named = [said.find(fold(step.subject)) for step in steps if step.subject and not step.references]
     start = len(said[: max(named, default=len(said))].split())
-    worded: list[Worded] = []
+    worded: list[WordedStep] = []
     for index, step in enumerate(steps):
         if not step.relation:
             text = tidy(step.text)
-            worded.append(Worded(text, step.names or name_answer(text)))
+            worded.append(WordedStep(text, step.names or name_answer(text)))
             continue
         own = said.find(fold(step.subject))
         place = start * (len(steps) - 1 - index) / max(len(steps) - 1, 1) if own < 0 else len(said[:own].split())
@@ -138,7 +138,7 @@ def _word_steps(steps: Sequence[GoldStep], question: str, seed: str) -> list[Wor
     return worded
 
 
-Namings = Callable[[Sequence[Worded]], Iterator[Sequence[str]]]
+Namings = Callable[[Sequence[WordedStep]], Iterator[Sequence[str]]]
 # A tree of step indices: an index, a list (independent), or a pair (left, right) where right uses left.
 Tree = int | list["Tree"] | tuple["Tree", "Tree"]
 
@@ -185,7 +185,7 @@ def _reorder(tree: Tree, mentions: Sequence[int]) -> Tree:
 
 
 def _name_placeholders(
-    tree: Tree, steps: Sequence[GoldStep], worded: Sequence[Worded], namings: Namings
+    tree: Tree, steps: Sequence[GoldStep], worded: Sequence[WordedStep], namings: Namings
 ) -> plans.Expression | None:
     """The expression under the first naming that binds as annotated."""
     order = list_leaves(tree)
@@ -205,15 +205,15 @@ def _name_placeholders(
 
 def _map_placeholders(question: str, names: Sequence[str], leaf_of: Mapping[int, int]) -> dict[str, int]:
     """The leaf that each placeholder of a question stands for."""
-    return {_placeholder_name(match, names): leaf_of[int(match[1]) - 1] for match in REFERENCE.finditer(question)}
+    return {_name_placeholder(match, names): leaf_of[int(match[1]) - 1] for match in REFERENCE.finditer(question)}
 
 
-def _placeholder_name(match: re.Match[str], names: Sequence[str]) -> str:
+def _name_placeholder(match: re.Match[str], names: Sequence[str]) -> str:
     name = names[int(match[1]) - 1]
     return to_plural(name) if match[2] else name
 
 
-def _try_best_names(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
+def _try_best_names(worded: Sequence[WordedStep]) -> Iterator[Sequence[str]]:
     """The best name of every step; where names meet, numbered as later steps mention them or as the steps stand."""
     best = [w.names[0] for w in worded]
     yield best
@@ -221,7 +221,7 @@ def _try_best_names(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
     yield _number_names(best, range(len(best)))
 
 
-def _try_other_names(worded: Sequence[Worded]) -> Iterator[Sequence[str]]:
+def _try_other_names(worded: Sequence[WordedStep]) -> Iterator[Sequence[str]]:
     """Other names: first of the steps whose best names meet, then of all."""
     best = [w.names[0] for w in worded]
     meeting = [w.names if best.count(name) > 1 else w.names[:1] for w, name in zip(worded, best, strict=True)]
@@ -241,7 +241,7 @@ def _number_names(choice: Sequence[str], order: Sequence[int]) -> list[str]:
     return numbered
 
 
-def _order_by_mention(worded: Sequence[Worded]) -> list[int]:
+def _order_by_mention(worded: Sequence[WordedStep]) -> list[int]:
     """The steps in the order in which others first mention them, then the rest."""
     mentioned = [int(match[1]) - 1 for w in worded for match in REFERENCE.finditer(w.question)]
     return list(dict.fromkeys([*mentioned, *range(len(worded))]))
@@ -257,7 +257,7 @@ def _build_expression(tree: Tree, texts: Sequence[str]) -> plans.Expression:
 
 
 def _fill_references(question: str, names: Sequence[str]) -> str:
-    return REFERENCE.sub(lambda match: "{" + _placeholder_name(match, names) + "}", question)
+    return REFERENCE.sub(lambda match: "{" + _name_placeholder(match, names) + "}", question)
 
 
 def _build_relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
@@ -266,7 +266,7 @@ def _build_relate(step: GoldStep, order: Sequence[int]) -> Relate | None:
     return Relate(head, step.relation) if step.relation else None
 
 
-def _answer_step(steps: Sequence[GoldStep], worded: Sequence[Worded], index: int) -> AnnotatedStep:
+def _answer_step(steps: Sequence[GoldStep], worded: Sequence[WordedStep], index: int) -> AnnotatedStep:
     """The step as it is asked once earlier answers are known."""
     asked = REFERENCE.sub(lambda match: join_answers(steps[int(match[1]) - 1].answers), worded[index].question)
     return AnnotatedStep(asked, steps[index].answers, steps[index].title)

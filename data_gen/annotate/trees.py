@@ -15,7 +15,7 @@ from dataclasses import replace
 from data_gen.annotate.wording import STOP_WORDS
 from revelator.plans import Expression, bind, leaves
 from revelator.plans import Sequence as ListOf
-from revelator.plans import substitute as filled
+from revelator.plans import substitute as fill
 from revelator.plans.art import (
     Art,
     Call,
@@ -53,7 +53,7 @@ SAID = re.compile(rf"\b((?:(?:{LEADING})\b(?: [a-z]+){{0,3}}? )?(?:{EXTREME}))\b
 def build_nodes(expression: Expression, calls: Sequence[Call | None]) -> list[Art]:
     """The leaves of a plan that binds, as nodes; `calls` has the operator of each, None to read it from the words."""
     texts = [
-        filled(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
+        fill(escape(leaf.text), {name: f"[{producer + 1}]" for name, producer in needs.items()})
         for leaf, needs in zip(leaves(expression), bind(expression).sources, strict=True)
     ]
     return [Art(text, call or read_call(text)) for text, call in zip(texts, calls, strict=True)]

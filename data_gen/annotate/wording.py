@@ -98,7 +98,7 @@ HEAD_END = re.compile(
 
 
 @dataclass(frozen=True)
-class Worded:
+class WordedStep:
     """A question about `{x}` and names for its answer, best first."""
 
     question: str
@@ -107,7 +107,7 @@ class Worded:
 
 def ask(
     relation: str, subject: str, answer: str, question: str, place: float, taken: Sequence[str], seed: str
-) -> Worded:
+) -> WordedStep:
     """The question for (subject, relation, answer) in the words of the whole `question`.
 
     `place` is where in the question (in words) this step is likely to be spoken of, `taken` are the names that earlier
@@ -117,7 +117,7 @@ def ask(
     ways = _load_wordings().get(relation)
     if ways is None:
         head = re.findall(r"[a-z]+", relation.casefold())
-        return Worded(f"What is the {relation} of {subject}?", (head[-1] if head else "answer",))
+        return WordedStep(f"What is the {relation} of {subject}?", (head[-1] if head else "answer",))
     said = split_words(question)
     kin = {_stem(word) for word in said}
     kinds = DIVISIONS & set(split_words(answer))
@@ -130,7 +130,7 @@ def ask(
         return score + 0.6 * exhausted + 0.3 * unsaid + 0.9 * wrong, far, sha256_text(f"{seed}|{way[1]}")
 
     name, template = min(ways, key=rank)
-    return Worded(template.replace("{x}", subject), tuple(dict.fromkeys([name, *name_answer(template)])))
+    return WordedStep(template.replace("{x}", subject), tuple(dict.fromkeys([name, *name_answer(template)])))
 
 
 def _distance(template: str, said: Sequence[str], place: float) -> tuple[float, float]:

@@ -15,7 +15,7 @@ from typing import Any
 
 from data_gen.annotate.names import find_capitalised, find_mention
 from data_gen.annotate.phrases import find_head
-from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
 from data_gen.annotate.wording import name_answer, to_singular
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
@@ -30,9 +30,9 @@ OWN = re.compile(r"\b(?:his|her|its|their)\b")
 MOSTLY = 0.6  # part of the questions about the members that has to be worded alike
 
 
-def read_fan_out(path: Path | str, source: str = "fanoutqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
+def read_fan_out(path: Path | str) -> Iterator[Outcome]:
     """Complex questions with plan and steps, the fan-out written out."""
-    return read_annotated(path, lambda row: _annotate(row, source, licence))
+    return read_annotated(path, _annotate)
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,9 @@ class _Leaf:
         return tuple(dict.fromkeys(value for call in self.calls for value in call.values))
 
 
-def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    question = fields.question(row)
-    identity = fields.identity(row, source, question, "id")
+def _annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+    question = fields.read_question(row)
+    identity = fields.make_id(row, "fanoutqa", question, "id")
     found: list[_Leaf] = []
     _collect(row["decomposition"], found)
     if any(_names_answer_early(leaf.text, question, found[:place]) for place, leaf in enumerate(found)):
@@ -68,19 +68,19 @@ def _annotate(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
     single = len(found) == 1
     return AnnotatedQuestion(
         id=identity,
-        source=source,
-        licence=licence,
+        source="fanoutqa",
+        licence="CC-BY-SA-4.0",
         split="",
         question=question,
         route="single" if single else "complex",
         expression=plans.render(plans.Atomic(question)) if single else planned.expression,
-        steps=tuple(_steps(planned, found)),
+        steps=tuple(_list_steps(planned, found)),
         answers=_read_answers(row["answer"]),
         entities=planned.entities,
     )
 
 
-def _steps(planned: Planned, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
+def _list_steps(planned: GoldPlan, found: list[_Leaf]) -> Iterator[AnnotatedStep]:
     """Every call in the order of the leaves, its question filled in."""
     expression = plans.parse(planned.expression)
     sources = plans.bind(expression).sources

@@ -13,7 +13,7 @@ from revelator.errors import DataError
 ITEM_END = re.compile(r"(?<!\s)\s*+,\s*+(?=['\"])|(?<=['\"])\s*+,\s*+|,\s*+(?=['\"])")
 
 
-def text(row: dict[str, Any], *names: str) -> str:
+def read_text(row: dict[str, Any], *names: str) -> str:
     """The non-empty text in the first of the fields that the row has."""
     name = next((name for name in names if name in row), names[0])
     value = row[name]
@@ -22,28 +22,28 @@ def text(row: dict[str, Any], *names: str) -> str:
     return value
 
 
-def question(row: dict[str, Any], *names: str) -> str:
+def read_question(row: dict[str, Any], *names: str) -> str:
     """The question in one line."""
-    return " ".join(text(row, *(names or ("question",))).split())
+    return " ".join(read_text(row, *(names or ("question",))).split())
 
 
-def texts(row: dict[str, Any], *names: str) -> tuple[str, ...]:
+def read_texts(row: dict[str, Any], *names: str) -> tuple[str, ...]:
     """A field that holds a text or a list of texts, each once; a list may also be written out as a text."""
     name = next((name for name in names if name in row), names[0])
-    value = _items(row[name]) if isinstance(row[name], str) else row[name]
+    value = _split_items(row[name]) if isinstance(row[name], str) else row[name]
     if not isinstance(value, list) or not value or not all(isinstance(item, str) and item.strip() for item in value):
         raise DataError(f"field {name!r} must be a text or a list of texts, found {row[name]!r:.60}")
     return tuple(dict.fromkeys(" ".join(item.split()) for item in value))
 
 
-def _items(value: str) -> list[str]:
+def _split_items(value: str) -> list[str]:
     """A text, or the items of one that a list was written into: copies exist in which its quotes are damaged."""
     if not (value.startswith("[") and value.endswith("]")):
         return [value]
     return [item.strip(" '\"`") for item in ITEM_END.split(value[1:-1]) if item.strip(" '\"`")]
 
 
-def nested(row: dict[str, Any], name: str, default: Any = None) -> Any:
+def read_nested(row: dict[str, Any], name: str, default: Any = None) -> Any:
     """A field that holds a list or object, or one that was written into a text as JSON or as a Python literal."""
     value = row[name] if default is None else row.get(name, default)
     if not isinstance(value, str):
@@ -58,20 +58,20 @@ def nested(row: dict[str, Any], name: str, default: Any = None) -> Any:
         raise DataError(f"field {name!r} must be a list, found {value!r:.60}") from error
 
 
-def objects(value: Any) -> list[dict[str, Any]]:
+def list_objects(value: Any) -> list[dict[str, Any]]:
     """A list of objects; the Hub keeps one as an object of lists."""
     if isinstance(value, dict):
         return [dict(zip(value, items, strict=True)) for items in zip(*value.values(), strict=True)]
     return list(value)
 
 
-def pairs(value: Any) -> list[tuple[Any, Any]]:
+def list_pairs(value: Any) -> list[tuple[Any, Any]]:
     """A list of pairs; the Hub keeps one as an object of two lists."""
     found = zip(*value.values(), strict=True) if isinstance(value, dict) else value
     return [(first, second) for first, second in found]
 
 
-def identity(row: dict[str, Any], source: str, asked: str, *names: str) -> str:
+def make_id(row: dict[str, Any], source: str, asked: str, *names: str) -> str:
     """`source:id`, or `source:` and the hash of the question where the row has no id: the same one in every copy."""
     found = next((row[name] for name in names if row.get(name) not in (None, "")), None)
     return f"{source}:{hash_question(asked)[:16] if found is None else found}"

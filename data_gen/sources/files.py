@@ -2,8 +2,8 @@
 
 A file holds JSON lines, a JSON array, CSV or parquet, compressed (gzip, bzip2) or not. It is a path, or an address that
 fsspec opens (`https://…`, `hf://datasets/OWNER/NAME/FILE`). A data set of the Hugging Face Hub, or a folder in its
-layout, streams through `datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as `Malformed`; a
-file that cannot be read raises DataError.
+layout, streams through `datasets`. A line that holds no row, or a row that is not UTF-8, is handed on as
+`MalformedRow`; a file that cannot be read raises DataError.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ DECODER = json.JSONDecoder()
 
 
 @dataclass(frozen=True)
-class Malformed:
+class MalformedRow:
     """A line that holds no row, and why; `is_row` where it is one but for bytes that are not UTF-8."""
 
     reason: str
     is_row: bool = False
 
 
-def not_utf8(text: str) -> str | None:
+def find_encoding_fault(text: str) -> str | None:
     """Why `text`, which was read with `surrogateescape`, is not UTF-8; None if it is."""
     try:
         text.encode()
@@ -47,7 +47,7 @@ def not_utf8(text: str) -> str | None:
     return None
 
 
-def json_rows(file: IO[str], path: str, member: str = "") -> Iterator[tuple[int, Any]]:
+def read_json_rows(file: IO[str], path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     """Line and value of each row. Raises DataError when an array ends before its bracket."""
     line, start = 1, file.read(1)
     while start.isspace():
@@ -79,9 +79,9 @@ def _decode(text: str) -> Any:
     try:
         row = json.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is JSON, and no value of Python's
-        return Malformed(not_utf8(text) or f"not JSON: {error}")
-    reason = not_utf8(text)
-    return Malformed(reason, is_row=True) if reason else row
+        return MalformedRow(find_encoding_fault(text) or f"not JSON: {error}")
+    reason = find_encoding_fault(text)
+    return MalformedRow(reason, is_row=True) if reason else row
 
 
 def _find_member(text: str, file: IO[str], name: str) -> tuple[str, int | None]:
@@ -121,8 +121,8 @@ def _read_array(text: str, file: IO[str], path: str, line: int) -> Generator[tup
         except (ValueError, RecursionError) as error:
             raise DataError(f"no value: {error}", where=f"{path}, line {line}", hint="mend or remove it") from error
         if end:
-            reason = not_utf8(text[:end])
-            yield line, Malformed(reason, is_row=True) if reason else value
+            reason = find_encoding_fault(text[:end])
+            yield line, MalformedRow(reason, is_row=True) if reason else value
             line += text[:end].count("\n")
             text = text[end:]
         elif more := file.read(max(CHUNK, len(text))):
@@ -136,7 +136,7 @@ def _read_array(text: str, file: IO[str], path: str, line: int) -> Generator[tup
 BATCH = 256  # rows of a parquet file that are decoded at a time
 
 
-def file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
+def read_file_rows(path: str, member: str = "") -> Iterator[tuple[int, Any]]:
     """Line and value of each row; of a parquet file, the number of the row. Blank lines are no rows.
 
     `member` names the list of rows in a file that is one JSON object (SQuAD's "data"); it may hold lines, too.
@@ -182,7 +182,7 @@ def _read_rows(path: str, member: str) -> Iterator[tuple[int, Any]]:
         yield from (
             _read_csv(file, "\t" if name.endswith(".tsv") else ",")
             if name.endswith((".csv", ".tsv"))
-            else json_rows(file, path, member)
+            else read_json_rows(file, path, member)
         )
 
 
@@ -194,7 +194,7 @@ def _open_text(path: str) -> IO[str]:
         bytes_read = gzip.GzipFile(fileobj=buffered)
     elif buffered.peek(3)[:3] == b"BZh":
         bytes_read = bz2.BZ2File(buffered)
-    # a byte that is not UTF-8 goes through as a surrogate, so that it is found in its own line: see `not_utf8`
+    # a byte that is not UTF-8 goes through as a surrogate: `find_encoding_fault` then finds it in its own line
     return io.TextIOWrapper(bytes_read, encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
@@ -218,15 +218,15 @@ def _read_csv(file: IO[str], delimiter: str) -> Iterator[tuple[int, Any]]:
         except csv.Error as error:
             if "expected after" not in str(error):  # the file ends, or a field, within a quote that nothing closes
                 raise
-            yield before + 1, Malformed(f"not CSV: {error}")
+            yield before + 1, MalformedRow(f"not CSV: {error}")
             before = reader.line_num
             continue
-        if reason := not_utf8("".join(values)):
-            yield before + 1, Malformed(reason)
+        if reason := find_encoding_fault("".join(values)):
+            yield before + 1, MalformedRow(reason)
         elif len(values) == len(header):
             yield before + 1, dict(zip(header, values, strict=True))
         elif values:
-            yield before + 1, Malformed(f"the header has {len(header)} columns, the row {len(values)}")
+            yield before + 1, MalformedRow(f"the header has {len(header)} columns, the row {len(values)}")
         before = reader.line_num
 
 
@@ -249,7 +249,7 @@ def is_dataset(place: str) -> bool:
     return HUB.fullmatch(place) is not None or Path(place.partition("?")[0]).is_dir()
 
 
-def hub_rows(place: str) -> Iterator[tuple[int, Any]]:
+def read_hub_rows(place: str) -> Iterator[tuple[int, Any]]:
     """Number and value of each row of one split (`train` unless named). Raises DataError if it cannot be read."""
     name, _, query = place.partition("?")  # of the Hub with `hf://`: no folder of that name is read in its stead
     wanted = parse_qs(query)

@@ -18,18 +18,12 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from data_gen.config import SplitConfig
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.records import hash_fraction
-from data_gen.sources.logic_topics import (
-    LITTLE,
-    Topic,
-    read_topics,
-)
-from data_gen.sources.logic_wording import (
-    list_phrases,
-    word,
-)
+from data_gen.sources.logic_topics import LITTLE, Topic, read_topics
+from data_gen.sources.logic_wording import list_phrases, word_query
 from data_gen.sources.rows import Outcome
 from revelator.errors import DataError
 from revelator.plans.logic import And, Not, Or, Query, Term, holds, parse, render, terms
@@ -40,6 +34,7 @@ LIMIT = 3  # matching combinations, and hard negatives, of a query
 Truth = tuple[bool, ...]
 
 
+@cache
 def list_templates(size: int = 3) -> list[str]:
     """t1 op t2 op … with each op AND or OR and each term plain or negated, in a fixed order: of three terms 4 x 8."""
     found = []
@@ -52,7 +47,7 @@ def list_templates(size: int = 3) -> list[str]:
 
 def fill_template(template: str, texts: Sequence[str]) -> Query:
     """The query of a template for its terms."""
-    return _with_terms(_parse_template(template), texts)
+    return _fill_terms(_parse_template(template), texts)
 
 
 @cache
@@ -60,33 +55,33 @@ def _parse_template(template: str) -> Query:
     return parse(re.sub(r"\{(\d+)\}", r'"\1"', template))
 
 
-def _with_terms(query: Query, texts: Sequence[str]) -> Query:
+def _fill_terms(query: Query, texts: Sequence[str]) -> Query:
     """The query with `texts` for the terms, whose texts are their numbers."""
     if isinstance(query, Term):
         return Term(texts[int(query.text)])
     if isinstance(query, Not):
-        return Not(_with_terms(query.operand, texts))
-    return type(query)(tuple(_with_terms(part, texts) for part in query.operands))
+        return Not(_fill_terms(query.operand, texts))
+    return type(query)(tuple(_fill_terms(part, texts) for part in query.operands))
 
 
 def draw_query(texts: Sequence[str], rng: random.Random) -> Query:
     """A query with NOT on terms alone over four or more terms: AND and OR by turns, at most three deep."""
     if rng.random() < FLAT:
-        return rng.choice((And, Or))(tuple(_literal(text, rng) for text in texts))
-    return _group(list(texts), rng.choice((And, Or)), 3, rng)
+        return rng.choice((And, Or))(tuple(_draw_literal(text, rng) for text in texts))
+    return _draw_group(list(texts), rng.choice((And, Or)), 3, rng)
 
 
-def _group(texts: list[str], kind: type[And] | type[Or], depth: int, rng: random.Random) -> Query:
+def _draw_group(texts: list[str], kind: type[And] | type[Or], depth: int, rng: random.Random) -> Query:
     if len(texts) == 1:
-        return _literal(texts[0], rng)
+        return _draw_literal(texts[0], rng)
     if depth == 1:
-        return kind(tuple(_literal(text, rng) for text in texts))
+        return kind(tuple(_draw_literal(text, rng) for text in texts))
     cuts = sorted(rng.sample(range(1, len(texts)), rng.choice((1, 2)) if len(texts) > 2 else 1))
     parts = [texts[a:b] for a, b in itertools.pairwise([0, *cuts, len(texts)])]
-    return kind(tuple(_group(part, Or if kind is And else And, depth - 1, rng) for part in parts))
+    return kind(tuple(_draw_group(part, Or if kind is And else And, depth - 1, rng) for part in parts))
 
 
-def _literal(text: str, rng: random.Random) -> Query:
+def _draw_literal(text: str, rng: random.Random) -> Query:
     return Not(Term(text)) if rng.random() < NEGATED else Term(text)
 
 
@@ -99,11 +94,11 @@ def draw_combinations(query: Query, rng: random.Random) -> tuple[list[Truth], li
     rows: list[Truth] = list(itertools.product((True, False), repeat=len(names)))
     matches = {row: holds(query, dict(zip(names, row, strict=True))) for row in rows}
     positives = [row for row in rows if matches[row]]
-    near = [row for row in rows if not matches[row] and any(matches[other] for other in _flips(row))]
+    near = [row for row in rows if not matches[row] and any(matches[other] for other in _flip_each(row))]
     return rng.sample(positives, min(LIMIT, len(positives))), rng.sample(near, min(LIMIT, len(near)))
 
 
-def _flips(row: Truth) -> list[Truth]:
+def _flip_each(row: Truth) -> list[Truth]:
     return [(*row[:i], not row[i], *row[i + 1 :]) for i in range(len(row))]
 
 
@@ -117,30 +112,21 @@ PATIENCE = 50  # draws before a question has one topic less
 ROOM = 560  # characters of a document: what a relevance prompt shows of one
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Parts of topics and questions outside training."""
-
-    dev: float
-    test: float
-
-
 def make_logical_questions(
-    topics: Sequence[Topic], size: int, seed: int, shares: Shares, name: str
+    topics: Sequence[Topic], size: int, seed: int, splits: SplitConfig, name: str
 ) -> Iterator[AnnotatedQuestion]:
     """`size` questions; the same arguments give the same ones. `name` tells corpora apart in their ids.
 
     Raises DataError when a split that is to have questions has fewer than FEWEST topics.
     """
-    pools = _split_topics(topics, seed, shares)
+    pools = _split_topics(topics, seed, splits)
     for number in range(size):
         rng = random.Random(f"logic/{seed}/{name}/{number}")
-        place = rng.random()
-        split = "test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"
+        split = splits.choose(rng.random())
         free = split != "train" and rng.random() < 0.5
         chosen = _draw_topics(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
         query = _make_query([topic.text for topic in chosen], rng)
-        worded = word(query, rng, free)
+        worded = word_query(query, rng, free)
         spelt = dict(zip(map(str.lower, terms(query)), chosen, strict=True))
         ordered = [spelt[text.lower()] for text in terms(worded.query)]
         yield AnnotatedQuestion(
@@ -163,13 +149,12 @@ class _Pool:
     common: list[Topic]
 
 
-def _split_topics(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Pool]:
+def _split_topics(topics: Sequence[Topic], seed: int, splits: SplitConfig) -> dict[str, _Pool]:
     found = {split: _Pool([], []) for split in ("train", "dev", "test")}
     for topic in topics:
-        place = hash_fraction(f"topic:{seed}:{normalise(topic.text)}")
-        pool = found["test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"]
+        pool = found[splits.choose(hash_fraction(f"topic:{seed}:{normalise(topic.text)}"))]
         (pool.common if topic.text[0].islower() else pool.names).append(topic)
-    for split, share in (("train", 1.0), ("dev", shares.dev), ("test", shares.test)):
+    for split, share in (("train", 1.0), ("dev", splits.dev), ("test", splits.test)):
         count = len(found[split].names) + len(found[split].common)
         if share and count < FEWEST:
             raise DataError(
@@ -189,12 +174,12 @@ def _draw_topics(pool: _Pool, count: int, rng: random.Random, free: bool) -> lis
         attempt += 1
         count -= attempt % PATIENCE == 0 and count > 1
         chosen = [_draw_aspect(_draw_topic(pool, rng), rng, free) for _ in range(count)]
-        words = [word for topic in chosen for word in _content_words(topic.text)]
+        words = [word for topic in chosen for word in _find_content_words(topic.text)]
         said = [topic.said.casefold() for topic in chosen]
         inside = any(
             topic.text.casefold() in text for i, topic in enumerate(chosen) for j, text in enumerate(said) if i != j
         )
-        if len(words) == len(set(words)) and not inside and all(_content_words(topic.text) for topic in chosen):
+        if len(words) == len(set(words)) and not inside and all(_find_content_words(topic.text) for topic in chosen):
             return chosen
 
 
@@ -210,26 +195,23 @@ def _draw_aspect(topic: Topic, rng: random.Random, free: bool) -> Topic:
     return Topic(text, f"{text[0].upper()}{text[1:]}: {topic.said}")
 
 
-def _content_words(text: str) -> list[str]:
+def _find_content_words(text: str) -> list[str]:
     return list({word for word in normalise(text).split() if word not in LITTLE})
 
 
 def _make_query(texts: Sequence[str], rng: random.Random) -> Query:
-    return fill_template(rng.choice(_templates(len(texts))), texts) if len(texts) <= 3 else draw_query(texts, rng)
+    return fill_template(rng.choice(list_templates(len(texts))), texts) if len(texts) <= 3 else draw_query(texts, rng)
 
 
-@cache
-def _templates(size: int) -> list[str]:
-    return list_templates(size)
-
-
-def _write_documents(query: Query, topics: Sequence[Topic], pool: _Pool, rng: random.Random) -> Iterator[Evidence]:
+def _write_documents(
+    query: Query, topics: Sequence[Topic], pool: _Pool, rng: random.Random
+) -> Iterator[AnnotatedPassage]:
     """For each combination drawn a document; `topics` stand in the order of the query's terms."""
     positives, negatives = draw_combinations(query, rng)
     numbers = rng.sample(range(100, 1000), len(positives) + len(negatives))
     for number, truth in zip(numbers, positives + negatives, strict=True):
         text = _write_document(topics, truth, pool, rng)
-        yield Evidence(f"Digest {number}", text, relevant=truth in positives)
+        yield AnnotatedPassage(f"Digest {number}", text, relevant=truth in positives)
 
 
 def _write_document(topics: Sequence[Topic], truth: Truth, pool: _Pool, rng: random.Random) -> str:
@@ -257,6 +239,6 @@ def _cut_sentence(topic: Topic, room: int) -> str:
     return f"{cut} …"
 
 
-def read_logic(path: Path, size: int, seed: int, dev: float, test: float) -> Iterator[Outcome]:
+def read_logic(path: Path, size: int, seed: int, splits: SplitConfig) -> Iterator[Outcome]:
     """`size` questions over the documents of `path`, a JSON-lines corpus or the folder of a world."""
-    yield from make_logical_questions(read_topics(path), size, seed, Shares(dev, test), path.name.partition(".")[0])
+    return make_logical_questions(read_topics(path), size, seed, splits, path.name.partition(".")[0])

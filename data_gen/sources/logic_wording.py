@@ -36,7 +36,7 @@ NUMBER = {
 
 
 @dataclass(frozen=True)
-class Worded:
+class WordedQuery:
     """A question, its query in the order in which the question names the topics, and its form without the topics."""
 
     question: str
@@ -44,12 +44,12 @@ class Worded:
     form: str
 
 
-def word(query: Query, rng: random.Random, free: bool = False) -> Worded:
+def word_query(query: Query, rng: random.Random, free: bool = False) -> WordedQuery:
     """Words for `query`, whose NOTs stand on terms alone. `free`: at least one of them is of no training question."""
     texts = terms(query)
     while True:
         words = _Words(rng, free)
-        form = _Asking(words, texts).ask(query)
+        form = _Question(words, texts).write(query)
         if words.new == free:
             break
     lower = rng.random() < LOWER
@@ -58,7 +58,7 @@ def word(query: Query, rng: random.Random, free: bool = False) -> Worded:
     order = list(dict.fromkeys(int(number) for number in MARK.findall(form)))
     question = MARK.sub(lambda match: shown[int(match[1])], form.lower() if lower else form)
     renamed = dict(zip(terms(query), texts, strict=True))
-    return Worded(question, _order_query(query, renamed, [texts[i] for i in order]), MARK.sub("{}", form))
+    return WordedQuery(question, _order_query(query, renamed, [texts[i] for i in order]), MARK.sub("{}", form))
 
 
 def _quote_topic(text: str, rng: random.Random) -> str:
@@ -81,7 +81,7 @@ class _Words:
     def __init__(self, rng: random.Random, free: bool) -> None:
         self.rng, self._free, self.new = rng, free, False
 
-    def one(self, name: str, allowed: Callable[[Any], bool] = lambda entry: True) -> Any:
+    def draw(self, name: str, allowed: Callable[[Any], bool] = lambda entry: True) -> Any:
         lists = _load_lists()
         for key in name.split("."):
             lists = lists[key]
@@ -94,18 +94,18 @@ class _Words:
         return self.rng.choice(free)
 
 
-class _Asking:
+class _Question:
     """One question under way: its style, its head, and the topics by number."""
 
     def __init__(self, words: _Words, texts: Sequence[str]) -> None:
         self.words, self.rng, self.texts = words, words.rng, texts
-        self.style = words.one("styles")
+        self.style = words.draw("styles")
         self.bare = self.style["heads"] == "bare"
-        head = words.one(f"heads.{self.style['heads']}")
-        self.head = head.replace("{docs}", words.one("docs")) if "{docs}" in head else head
+        head = words.draw(f"heads.{self.style['heads']}")
+        self.head = head.replace("{docs}", words.draw("docs")) if "{docs}" in head else head
         self.number = NUMBER[bool(SINGULAR.search(self.head))]
 
-    def ask(self, query: Query) -> str:
+    def write(self, query: Query) -> str:
         before = after = ""
         if isinstance(query, And):
             denied = [part for part in query.operands if isinstance(part, Not)]
@@ -114,10 +114,10 @@ class _Asking:
             if denied and rest and place < 0.3:
                 kept = rest[0] if len(rest) == 1 else And(tuple(rest))
                 if place < 0.15:
-                    before, query = self._without("before", denied), kept
+                    before, query = self._word_exclusion("before", denied), kept
                 else:
-                    after, query = self._without("after", denied), kept
-        text = self.head.replace("{x}", self._phrase(query, 0))
+                    after, query = self._word_exclusion("after", denied), kept
+        text = self.head.replace("{x}", self._word(query, 0))
         if before and not before.endswith(". ") and not re.match(r"I\b|I'", text):
             text = text[0].lower() + text[1:]
         if after and text[-1] not in ".?!":
@@ -125,102 +125,110 @@ class _Asking:
         text = (before + text + after).replace(",,", ",").replace(",.", ".").replace(",?", "?").replace(",;", ";")
         return text[0].upper() + text[1:] if self.rng.random() < 0.7 else text
 
-    def _phrase(self, query: Query, level: int) -> str:
+    def _word(self, query: Query, level: int) -> str:
         """What is said of the documents. Above level 0 the phrase stands inside another one and must not run over."""
         if isinstance(query, Term):
-            return self._said("pos", self._topic(query))
+            return self._fill_style("pos", self._mark_topic(query))
         if isinstance(query, Not):
-            return self._said("neg", self._topic(query.operand))
+            return self._fill_style("neg", self._mark_topic(query.operand))
         parts = self.rng.sample(query.operands, len(query.operands))
         plain = [part for part in parts if isinstance(part, Term)]
         denied = [part for part in parts if isinstance(part, Not)]
         groups = [part for part in parts if isinstance(part, And | Or)]
         if isinstance(query, And):
-            return self._all(plain, denied, groups, level)
-        return self._any(plain, denied, groups, level)
+            return self._word_and(plain, denied, groups, level)
+        return self._word_or(plain, denied, groups, level)
 
-    def _all(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
+    def _word_and(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         if not groups:
             if not denied:
-                return self._said("pos", self._joined("all", plain, self._closed_all if level and self.bare else None))
+                return self._fill_style(
+                    "pos", self._join_topics("all", plain, self._is_closed_and if level and self.bare else None)
+                )
             if not plain:
                 if level == 0 and self.rng.random() < 0.3:
-                    return " and ".join(self._phrase(part, 1) for part in denied)
-                return self._said("pos", self._joined("none", denied))
-            said = self._said("pos", self._joined("all", plain, self._closed_all if level and self.bare else None))
-            return said + self._without("whole" if level == 0 and self.rng.random() < 0.5 else "without", denied)
-        closed = [self._phrase(group, level + 1) for group in groups]
+                    return " and ".join(self._word(part, 1) for part in denied)
+                return self._fill_style("pos", self._join_topics("none", denied))
+            said = self._fill_style(
+                "pos", self._join_topics("all", plain, self._is_closed_and if level and self.bare else None)
+            )
+            return said + self._word_exclusion("whole" if level == 0 and self.rng.random() < 0.5 else "without", denied)
+        closed = [self._word(group, level + 1) for group in groups]
         if not plain and len(groups) == 1 and level == 0 and self.rng.random() < 0.5:
-            return closed[0] + self._without("whole", denied) if denied else closed[0]
-        cores = [self._all(plain, denied, [], 1)] if plain else [self._all([], denied, [], 1)] if denied else []
-        return self._listed("and" if level == 0 else "and_inner", [*cores, *closed], " and also ")
+            return closed[0] + self._word_exclusion("whole", denied) if denied else closed[0]
+        cores = (
+            [self._word_and(plain, denied, [], 1)] if plain else [self._word_and([], denied, [], 1)] if denied else []
+        )
+        return self._join_phrases("and" if level == 0 else "and_inner", [*cores, *closed], " and also ")
 
-    def _any(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
+    def _word_or(self, plain: Sequence[Query], denied: Sequence[Query], groups: Sequence[Query], level: int) -> str:
         pair = len(plain) == len(denied) == 1 and not groups and level == 0 and self.style["heads"] == "verb"
         if pair and self.rng.random() < CONDITION:
-            x, y = self._phrase(plain[0], 1), self._said("pos", self._topic(denied[0]))
-            deny = self._said("deny", self._topic(denied[0]))
-            return self.words.one("unless").format(x=x, y=y, deny=deny)
+            x, y = self._word(plain[0], 1), self._fill_style("pos", self._mark_topic(denied[0]))
+            deny = self._fill_style("deny", self._mark_topic(denied[0]))
+            return self.words.draw("unless").format(x=x, y=y, deny=deny)
         parts = []
         if plain:
             open_ = level == 0 and not denied and not groups
-            parts.append(self._said("pos", self._joined("any", plain, None if open_ else self._closed_any)))
+            parts.append(
+                self._fill_style("pos", self._join_topics("any", plain, None if open_ else self._is_closed_or))
+            )
         if len(denied) > 1 and self.rng.random() < 0.8:
-            closed = self._both if self.style["heads"] != "verb" else None
-            parts.append(self._said("deny", self._joined("not_all", denied, closed)))
+            closed = self._is_together if self.style["heads"] != "verb" else None
+            parts.append(self._fill_style("deny", self._join_topics("not_all", denied, closed)))
         else:
-            parts += [self._phrase(part, 1) for part in denied]
-        parts += [self._phrase(group, level + 1) for group in groups]
+            parts += [self._word(part, 1) for part in denied]
+        parts += [self._word(group, level + 1) for group in groups]
         if len(parts) == 1:
             return parts[0]
         self.rng.shuffle(parts)
-        return self._listed("or" if level == 0 else "or_inner", parts, ", or ")
+        return self._join_phrases("or" if level == 0 else "or_inner", parts, ", or ")
 
-    def _listed(self, name: str, parts: list[str], between: str) -> str:
+    def _join_phrases(self, name: str, parts: list[str], between: str) -> str:
         """Whole phrases joined; of more than two, all but the last by `between`."""
-        return self.words.one(name).format(x=between.join(parts[:-1]), y=parts[-1])
+        return self.words.draw(name).format(x=between.join(parts[:-1]), y=parts[-1])
 
-    def _joined(self, name: str, parts: Sequence[Query], allowed: Callable[[str], bool] | None = None) -> str:
+    def _join_topics(self, name: str, parts: Sequence[Query], allowed: Callable[[str], bool] | None = None) -> str:
         """Topics under one word that joins them."""
-        topics = [self._topic(part) for part in parts]
+        topics = [self._mark_topic(part) for part in parts]
         if len(topics) == 1:
             return topics[0]
-        form = self.words.one(f"{name}_{'two' if len(topics) == 2 else 'more'}", allowed or (lambda form: True))
+        form = self.words.draw(f"{name}_{'two' if len(topics) == 2 else 'more'}", allowed or (lambda form: True))
         between = " nor " if form.startswith("neither {list}") else ", "
         return form.format(a=topics[0], list=between.join(topics[:-1]), b=topics[-1])
 
     @staticmethod
-    def _closed_any(form: str) -> bool:
+    def _is_closed_or(form: str) -> bool:
         return not form.startswith("{")
 
     @staticmethod
-    def _closed_all(form: str) -> bool:
+    def _is_closed_and(form: str) -> bool:
         return not form.startswith("{") or "together" in form or "combination" in form
 
     @staticmethod
-    def _both(form: str) -> bool:
+    def _is_together(form: str) -> bool:
         return form.startswith(("both", "all", "every"))
 
-    def _without(self, place: str, denied: Sequence[Query]) -> str:
+    def _word_exclusion(self, place: str, denied: Sequence[Query]) -> str:
         """What leaves `denied` out, before, after, or behind the words for the rest."""
 
         def fits(form: str) -> bool:
             return not (self.bare and ("{th" in form or "mention" in form or "say" in form))
 
         denied = self.rng.sample(denied, len(denied))
-        form = self.words.one(f"{place}_{'one' if len(denied) == 1 else 'more'}", fits)
-        topics = [self._topic(part) for part in denied]
+        form = self.words.draw(f"{place}_{'one' if len(denied) == 1 else 'more'}", fits)
+        topics = [self._mark_topic(part) for part in denied]
         said = {"n": ", ".join(topics[:-1]) or topics[0], "m": topics[-1]}
         if " nor {m}" in form:
             said["n"] = " nor ".join(topics[:-1])
-        refused = [self._said("neg", topic) for topic in topics]
+        refused = [self._fill_style("neg", topic) for topic in topics]
         said |= {"deny": ", ".join(refused[:-1]) or refused[0], "refuse": refused[-1]}
         return form.format(**said, **self.number)
 
-    def _said(self, how: str, topics: str) -> str:
+    def _fill_style(self, how: str, topics: str) -> str:
         return self.style.get(how, self.style["neg"]).format(a=topics)
 
-    def _topic(self, part: Query) -> str:
+    def _mark_topic(self, part: Query) -> str:
         term = part.operand if isinstance(part, Not) else part
         assert isinstance(term, Term)
         return f"\ufdd0{self.texts.index(term.text)}\ufdd1"

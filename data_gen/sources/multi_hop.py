@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_gen.annotate import qdmr
 from data_gen.annotate.names import find_mention
-from data_gen.annotate.plan import GoldStep, Planned, UnplannableError, plan
+from data_gen.annotate.plan import GoldPlan, GoldStep, UnplannableError, plan
 from data_gen.annotate.trees import compare_answers, render_tree
-from data_gen.questions import AnnotatedQuestion, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator import plans
@@ -19,47 +19,47 @@ from revelator.errors import DataError
 from revelator.plans import parse
 
 
-def read_musique(path: Path | str, source: str = "musique", licence: str = "CC-BY-4.0") -> Iterator[Outcome]:
+def read_musique(path: Path | str) -> Iterator[Outcome]:
     """Complex questions with plan, steps, answers and, where there are paragraphs, their relevance."""
-    return read_annotated(path, lambda row: _musique(row, source, licence))
+    return read_annotated(path, _annotate_musique)
 
 
-def _musique(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    question = fields.question(row)
+def _annotate_musique(row: dict[str, Any]) -> AnnotatedQuestion:
+    question = fields.read_question(row)
     paragraphs = row.get("paragraphs", [])
     titles = {paragraph["idx"]: paragraph["title"] for paragraph in paragraphs}
     decomposition = row["question_decomposition"]
     if not isinstance(decomposition, list) or not decomposition:
         raise DataError("field 'question_decomposition' must be a list of steps")
     steps = [_read_step(step, titles) for step in decomposition]
-    identity = f"{source}:{fields.text(row, 'id')}"
+    identity = f"musique:{fields.read_text(row, 'id')}"
     planned = plan(question, steps, identity)
     return AnnotatedQuestion(
         id=identity,
-        source=source,
-        licence=licence,
+        source="musique",
+        licence="CC-BY-4.0",
         split="",
         question=question,
         route="complex",
         expression=planned.expression,
         steps=planned.steps,
-        answers=tuple(dict.fromkeys([fields.text(row, "answer"), *_read_aliases(row)])),
-        passages=tuple(Evidence(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
+        answers=tuple(dict.fromkeys([fields.read_text(row, "answer"), *_read_aliases(row)])),
+        passages=tuple(AnnotatedPassage(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in paragraphs),
         entities=planned.entities,
         tree=render_tree(question, planned.nodes),
     )
 
 
 def _read_step(step: dict[str, Any], titles: dict[int | None, str]) -> GoldStep:
-    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _title_of_document(step)
-    text, answers = fields.text(step, "question"), (fields.text(step, "answer"),)
+    title = titles.get(step.get("paragraph_support_idx"), "") if titles else _read_title(step)
+    text, answers = fields.read_text(step, "question"), (fields.read_text(step, "answer"),)
     if ">>" in text:
         subject, relation = (" ".join(part.split()) for part in text.rsplit(">>", 1))
         return GoldStep(subject=subject, relation=relation, answers=answers, title=title)
     return GoldStep(text, answers=answers, title=title)
 
 
-def _title_of_document(step: dict[str, Any]) -> str:
+def _read_title(step: dict[str, Any]) -> str:
     """The title in a `document_id` such as "UHF (film)_0"."""
     return str(step.get("document_id") or "").rpartition("_")[0]
 
@@ -74,38 +74,45 @@ def _read_aliases(row: dict[str, Any]) -> list[str]:
 TYPES = ("compositional", "inference", "comparison", "bridge_comparison")
 
 
-def read_two_wiki(path: Path | str, source: str = "2wiki", licence: str = "Apache-2.0") -> Iterator[Outcome]:
+def read_two_wiki(path: Path | str) -> Iterator[Outcome]:
     """Complex questions with plan, steps, answers and, where there is context, the relevance of its paragraphs."""
-    return read_annotated(path, lambda row: _two_wiki(row, source, licence))
+    return read_annotated(path, _annotate_two_wiki)
 
 
-def _two_wiki(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    question = fields.question(row)
+def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
+    question = fields.read_question(row)
     if row["type"] not in TYPES:
         raise DataError(f"field 'type' must be one of {', '.join(TYPES)}, found {row['type']!r}")
-    supporting = list(dict.fromkeys(title for title, _ in fields.pairs(fields.nested(row, "supporting_facts"))))
-    identity = f"{source}:{row.get('_id') or row['id']}"
-    planned = plan(question, _two_wiki_steps(row, question, supporting), identity)
+    supporting = list(
+        dict.fromkeys(title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts")))
+    )
+    identity = f"2wiki:{row.get('_id') or row['id']}"
+    planned = plan(question, _order_steps(row, question, supporting), identity)
     return AnnotatedQuestion(
         id=identity,
-        source=source,
-        licence=licence,
+        source="2wiki",
+        licence="Apache-2.0",
         split="",
         question=question,
         route="complex",
         expression=planned.expression,
         steps=planned.steps,
         answers=(row["answer"],),
-        passages=tuple(
-            Evidence(title, " ".join(" ".join(sentences).split()), title in supporting)
-            for title, sentences in fields.pairs(fields.nested(row, "context", []))
-        ),
+        passages=_read_context(row, supporting),
         entities=planned.entities,
         tree=_render_tree(row["type"], question, planned),
     )
 
 
-def _render_tree(kind: str, question: str, planned: Planned) -> str:
+def _read_context(row: dict[str, Any], supporting: Collection[str]) -> tuple[AnnotatedPassage, ...]:
+    context = fields.list_pairs(fields.read_nested(row, "context", []))
+    return tuple(
+        AnnotatedPassage(title, " ".join(" ".join(sentences).split()), title in supporting)
+        for title, sentences in context
+    )
+
+
+def _render_tree(kind: str, question: str, planned: GoldPlan) -> str:
     """A comparison ends in a node that names what is compared; none where its words are not understood."""
     if kind not in ("comparison", "bridge_comparison"):
         return render_tree(question, planned.nodes)
@@ -129,16 +136,16 @@ class _Fact:
 
 def _read_facts(row: dict[str, Any], supporting: list[str]) -> list[_Fact]:
     values: dict[tuple[str, str], list[str]] = {}
-    for subject, relation, value in fields.nested(row, "evidences"):
+    for subject, relation, value in fields.read_nested(row, "evidences"):
         values.setdefault((subject, relation), []).append(value)
     places: list[int | None] = list(range(len(values))) if len(supporting) == len(values) else [None] * len(values)
     return [
-        _Fact(subject, relation, tuple(found), _title(subject, supporting, place))
+        _Fact(subject, relation, tuple(found), _choose_title(subject, supporting, place))
         for ((subject, relation), found), place in zip(values.items(), places, strict=True)
     ]
 
 
-def _two_wiki_steps(row: dict[str, Any], question: str, supporting: list[str]) -> list[GoldStep]:
+def _order_steps(row: dict[str, Any], question: str, supporting: list[str]) -> list[GoldStep]:
     """First hops in the order in which the question names their subjects, then second hops in that order."""
     facts = _read_facts(row, supporting)
     hops = {"comparison": len(facts), "bridge_comparison": len(facts) // 2}.get(row["type"], 1)
@@ -154,7 +161,7 @@ def _two_wiki_steps(row: dict[str, Any], question: str, supporting: list[str]) -
     return steps
 
 
-def _title(subject: str, supporting: list[str], place: int | None) -> str:
+def _choose_title(subject: str, supporting: list[str], place: int | None) -> str:
     """The supporting page about `subject`: of the same name, or the one at its place in the list."""
     same = [title for title in supporting if title.casefold().startswith(subject.casefold())]
     return same[0] if same else supporting[place] if place is not None else ""
@@ -169,48 +176,46 @@ def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
 
 
 def read_hotpot(path: Path | str, source: str = "hotpotqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
-    """Complex questions without a plan; where there is context, each paragraph with its relevance."""
-    return read_annotated(path, lambda row: _hotpot(row, source, licence))
+    """Complex questions without a plan; where there is context, each paragraph with its relevance. Other data sets are
+    published in the same format."""
+    return read_annotated(path, lambda row: _annotate_hotpot(row, source, licence))
 
 
-def _hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    asked = fields.question(row)
-    supporting = {title for title, _ in fields.pairs(fields.nested(row, "supporting_facts", []))}
+def _annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+    asked = fields.read_question(row)
+    supporting = {title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts", []))}
     return AnnotatedQuestion(
-        id=fields.identity(row, source, asked, "_id", "id"),
+        id=fields.make_id(row, source, asked, "_id", "id"),
         source=source,
         licence=licence,
         split="",
         question=asked,
         route="complex",
-        answers=fields.texts(row, "answer"),
-        passages=tuple(
-            Evidence(title, " ".join(" ".join(sentences).split()), title in supporting)
-            for title, sentences in fields.pairs(fields.nested(row, "context", []))
-        ),
+        answers=fields.read_texts(row, "answer"),
+        passages=_read_context(row, supporting),
     )
 
 
-def read_strategy(path: Path | str, source: str = "strategyqa", licence: str = "MIT") -> Iterator[Outcome]:
+def read_strategy(path: Path | str) -> Iterator[Outcome]:
     """Complex questions with a plan; the answers of the steps are not told, so there are none."""
-    return read_annotated(path, lambda row: _strategy(row, source, licence))
+    return read_annotated(path, _annotate_strategy)
 
 
-def _strategy(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    asked = fields.question(row)
-    steps = fields.nested(row, "decomposition")
+def _annotate_strategy(row: dict[str, Any]) -> AnnotatedQuestion:
+    asked = fields.read_question(row)
+    steps = fields.read_nested(row, "decomposition")
     if not isinstance(steps, list) or not steps or not all(isinstance(step, str) and step.strip() for step in steps):
         raise DataError(f"field 'decomposition' must be a list of questions, found {row['decomposition']!r:.60}")
     if not isinstance(row["answer"], bool):
         raise DataError(f"field 'answer' must be true or false, found {row['answer']!r:.60}")
     if len(steps) == 1:
         raise UnplannableError("a decomposition of one step, which says the question again")
-    identity = fields.identity(row, source, asked, "qid", "id")
+    identity = fields.make_id(row, "strategyqa", asked, "qid", "id")
     planned = plan(asked, [GoldStep(" ".join(step.split())) for step in steps], identity)
     return AnnotatedQuestion(
         id=identity,
-        source=source,
-        licence=licence,
+        source="strategyqa",
+        licence="MIT",
         split="",
         question=asked,
         route="complex",
@@ -223,23 +228,23 @@ def _strategy(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuesti
 ABOUT_PICTURES = "NLVR2"  # statements about two pictures that are shown beside them: no question is asked
 
 
-def read_break(path: Path | str, source: str = "break", licence: str = "MIT") -> Iterator[Outcome]:
+def read_break(path: Path | str) -> Iterator[Outcome]:
     """Questions with a plan and neither steps nor answers, which Break does not tell; one leaf is route single."""
-    return read_annotated(path, lambda row: _break(row, source, licence))
+    return read_annotated(path, _annotate_break)
 
 
-def _break(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
-    asked = fields.question(row, "question_text")
-    identity = fields.identity(row, source, asked, "question_id")
+def _annotate_break(row: dict[str, Any]) -> AnnotatedQuestion:
+    asked = fields.read_question(row, "question_text")
+    identity = fields.make_id(row, "break", asked, "question_id")
     if identity.split(":")[1].startswith(ABOUT_PICTURES):
         raise UnplannableError("a statement about two pictures, no question")
-    steps = qdmr.read_gold_steps(fields.text(row, "decomposition"))
+    steps = qdmr.read_gold_steps(fields.read_text(row, "decomposition"))
     planned = plan(asked, steps, identity)
     many = len(steps) > 1
     return AnnotatedQuestion(
         id=identity,
-        source=source,
-        licence=licence,
+        source="break",
+        licence="MIT",
         split="",
         question=asked,
         route="complex" if many else "single",

@@ -1,6 +1,6 @@
 """From the rows of a source to annotated questions, one row in memory at a time.
 
-A row that cannot be read is handed on as `Refused` with its line and reason; a file that cannot be read raises
+A row that cannot be read is handed on as `RefusedRow` with its line and reason; a file that cannot be read raises
 DataError.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
 from data_gen.questions import QUESTIONS, AnnotatedQuestion, OutdatedFileError, check_question
-from data_gen.sources.files import Malformed, file_rows, hub_rows, is_dataset
+from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
 from revelator.errors import DataError
 
 MALFORMED = "malformed row:"
@@ -23,7 +23,7 @@ IDS = ("id", "_id", "qid", "question_id")
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedRow:
     """A malformed row."""
 
     file: str
@@ -32,34 +32,33 @@ class Refused:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedRow:
     """A sound row that gives no training data; rows are counted by `reason`."""
 
     id: str
     reason: str
 
 
-Outcome = AnnotatedQuestion | Refused | Skipped
+Outcome = AnnotatedQuestion | RefusedRow | SkippedRow
 Annotate = Callable[[dict[str, Any]], AnnotatedQuestion]
 Unfold = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 
-def _itself(row: dict[str, Any]) -> Iterable[dict[str, Any]]:
+def _keep_whole(row: dict[str, Any]) -> Iterable[dict[str, Any]]:
     return (row,)
 
 
 def read_annotated(
-    path: Path | str, annotate: Annotate, unfold: Unfold = _itself, member: str = ""
+    path: Path | str, annotate: Annotate, unfold: Unfold = _keep_whole, member: str = ""
 ) -> Iterator[Outcome]:
     """Each row of `path` through `annotate`. Raises DataError when the file itself is broken.
 
-    `path` is a file or its address (`data_gen.sources.files`), a data set on the Hub or a folder
-    (there, too). `unfold` gives the questions of a row that holds several, `member` is the list of rows in
-    a file that is one object.
+    `path` is a file or its address, or a data set of the Hub or a folder (`data_gen.sources.files`). `unfold` gives the
+    questions of a row that holds several. `member` names the list of rows in a file that is one object.
     """
     place, usable = str(path), False
-    for line, row in hub_rows(place) if is_dataset(place) else file_rows(place, member):
-        if isinstance(row, Malformed) and line == 1 and not (usable or row.is_row):
+    for line, row in read_hub_rows(place) if is_dataset(place) else read_file_rows(place, member):
+        if isinstance(row, MalformedRow) and line == 1 and not (usable or row.is_row):
             raise DataError(
                 f"not a file of rows: {row.reason}",
                 where=f"{place}, line {line}",
@@ -70,16 +69,16 @@ def read_annotated(
 
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
-    if isinstance(row, Malformed):
-        yield Refused(place, line, row.reason)
+    if isinstance(row, MalformedRow):
+        yield RefusedRow(place, line, row.reason)
         return
     if not isinstance(row, dict):
-        yield Refused(place, line, f"expected an object, found {type(row).__name__}")
+        yield RefusedRow(place, line, f"expected an object, found {type(row).__name__}")
         return
     try:
         questions = list(unfold(row))
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        yield Refused(place, line, _describe_fault(error))
+        yield RefusedRow(place, line, _describe_fault(error))
         return
     for question in questions:
         yield _annotate_row(place, line, question, annotate)
@@ -91,9 +90,9 @@ def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate
     except OutdatedFileError as error:
         raise OutdatedFileError(error.message, where=f"{place}, line {line}", hint=error.hint) from None
     except UnplannableError as reason:
-        return Skipped(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
+        return SkippedRow(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return Refused(place, line, _describe_fault(error))
+        return RefusedRow(place, line, _describe_fault(error))
 
 
 def _describe_fault(error: Exception) -> str:
@@ -102,15 +101,14 @@ def _describe_fault(error: Exception) -> str:
     return f"field {error} is missing" if isinstance(error, KeyError) else f"a field has an unexpected form: {error}"
 
 
-def count_outcome(outcome: Refused | Skipped, dropped: Counter[str]) -> None:
-    """Counts a row that gives no question: the first `LISTED` malformed ones each by its place, as nobody could find
-    them by their number."""
+def count_outcome(outcome: RefusedRow | SkippedRow, dropped: Counter[str]) -> None:
+    """Counts a row that gives no question. The first `LISTED` malformed rows are named by their place."""
     match outcome:
-        case Skipped():
+        case SkippedRow():
             dropped[outcome.reason] += 1
-        case Refused() if sum(reason.startswith(MALFORMED) for reason in dropped) < LISTED:
+        case RefusedRow() if sum(reason.startswith(MALFORMED) for reason in dropped) < LISTED:
             dropped[f"{MALFORMED} {outcome.file}, line {outcome.line}: {outcome.reason}"] += 1
-        case Refused():
+        case RefusedRow():
             dropped["more malformed rows"] += 1
 
 

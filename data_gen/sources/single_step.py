@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.sources import fields
 from data_gen.sources.rows import Outcome, read_annotated
 from revelator import plans
@@ -24,7 +24,12 @@ DESCRIPTION = re.compile(r'\(description "((?:[^"\\]|\\.)*)"\)|\(description ([^
 
 
 def make_single(
-    identity: str, source: str, licence: str, asked: str, answers: tuple[str, ...], passages: tuple[Evidence, ...] = ()
+    identity: str,
+    source: str,
+    licence: str,
+    asked: str,
+    answers: tuple[str, ...],
+    passages: tuple[AnnotatedPassage, ...] = (),
 ) -> AnnotatedQuestion:
     """A question that is its own plan and only step; its first answer stands for all in what is known."""
     title = next((passage.title for passage in passages if passage.relevant), "")
@@ -42,24 +47,24 @@ def make_single(
     )
 
 
-def read_natural_questions(path: Path | str, source: str = "nq", licence: str = "CC-BY-SA-3.0") -> Iterator[Outcome]:
+def read_natural_questions(path: Path | str) -> Iterator[Outcome]:
     """NQ-open (Lee et al., 2019): `question`, and `answer` with one or more texts."""
-    return _read(path, source, licence, lambda row: fields.texts(row, "answer"))
+    return _read(path, "nq", "CC-BY-SA-3.0", lambda row: fields.read_texts(row, "answer"))
 
 
-def read_trivia(path: Path | str, source: str = "triviaqa", licence: str = "Apache-2.0") -> Iterator[Outcome]:
+def read_trivia(path: Path | str) -> Iterator[Outcome]:
     """TriviaQA (Joshi et al., 2017): `{"Data": [{"Question", "Answer": {"Value", …}}]}`, or `question, answer`."""
-    return _read(path, source, licence, _trivia_answers, member="Data")
+    return _read(path, "triviaqa", "Apache-2.0", _read_trivia_answers, member="Data")
 
 
-def read_web_questions(path: Path | str, source: str = "webquestions", licence: str = "CC-BY-4.0") -> Iterator[Outcome]:
+def read_web_questions(path: Path | str) -> Iterator[Outcome]:
     """WebQuestions (Berant et al., 2013): `utterance, targetValue` as published, or `question, answer`."""
-    return _read(path, source, licence, _web_answers)
+    return _read(path, "webquestions", "CC-BY-4.0", _read_web_answers)
 
 
-def read_pairs(path: Path | str, source: str = "pairs", licence: str = "own") -> Iterator[Outcome]:
+def read_pairs(path: Path | str) -> Iterator[Outcome]:
     """The user's own `question, answer` rows, JSON lines or CSV; `id` where there is one."""
-    return _read(path, source, licence, lambda row: fields.texts(row, "answer"))
+    return _read(path, "pairs", "own", lambda row: fields.read_texts(row, "answer"))
 
 
 def _read(
@@ -70,19 +75,19 @@ def _read(
     member: str = "",
 ) -> Iterator[Outcome]:
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        asked = fields.question(row, "question", "Question", "utterance")
-        identity = fields.identity(row, source, asked, "id", "question_id", "QuestionId")
+        asked = fields.read_question(row, "question", "Question", "utterance")
+        identity = fields.make_id(row, source, asked, "id", "question_id", "QuestionId")
         return make_single(identity, source, licence, asked, answers(row))
 
     return read_annotated(path, annotate, member=member)
 
 
-def _trivia_answers(row: dict[str, Any]) -> tuple[str, ...]:
+def _read_trivia_answers(row: dict[str, Any]) -> tuple[str, ...]:
     answer = row["Answer"] if "Answer" in row else row["answer"]
     if isinstance(answer, dict):
         lower = {key.casefold(): value for key, value in answer.items()}
         return tuple(dict.fromkeys([lower["value"], *lower["aliases"]]))
-    names = fields.texts(row, "answer")
+    names = fields.read_texts(row, "answer")
     return tuple(dict.fromkeys([choose_plainest(names), *names]))
 
 
@@ -92,84 +97,92 @@ def choose_plainest(names: tuple[str, ...]) -> str:
     return max(names, key=lambda name: sum(words[name] <= other for other in words.values()) if words[name] else 0)
 
 
-def _web_answers(row: dict[str, Any]) -> tuple[str, ...]:
+def _read_web_answers(row: dict[str, Any]) -> tuple[str, ...]:
     if "targetValue" not in row:
-        return fields.texts(row, "answer", "answers")
-    found = [quoted or plain for quoted, plain in DESCRIPTION.findall(fields.text(row, "targetValue"))]
-    return fields.texts({"targetValue": [re.sub(r"\\(.)", r"\1", value) for value in found]}, "targetValue")
+        return fields.read_texts(row, "answer", "answers")
+    found = [quoted or plain for quoted, plain in DESCRIPTION.findall(fields.read_text(row, "targetValue"))]
+    return fields.read_texts({"targetValue": [re.sub(r"\\(.)", r"\1", value) for value in found]}, "targetValue")
 
 
-def read_squad(path: Path | str, source: str = "squad", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
+def read_squad(path: Path | str) -> Iterator[Outcome]:
     """SQuAD v1.1 (Rajpurkar et al., 2016): articles with paragraphs and questions, or the Hub's questions."""
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        asked = fields.question(row)
-        answers = fields.texts({"answers": [answer["text"] for answer in fields.objects(row["answers"])]}, "answers")
-        title = fields.text(row, "title").replace("_", " ")
+        asked = fields.read_question(row)
+        answers = fields.read_texts(
+            {"answers": [answer["text"] for answer in fields.list_objects(row["answers"])]}, "answers"
+        )
+        title = fields.read_text(row, "title").replace("_", " ")
         return make_single(
-            fields.identity(row, source, asked, "id"),
-            source,
-            licence,
+            fields.make_id(row, "squad", asked, "id"),
+            "squad",
+            "CC-BY-SA-4.0",
             asked,
             answers,
-            _add_distractor(Evidence(title, fields.text(row, "context"), True), row.get("others", ()), answers),
+            _add_distractor(
+                AnnotatedPassage(title, fields.read_text(row, "context"), True), row.get("others", ()), answers
+            ),
         )
 
-    return read_annotated(path, annotate, _questions, member="data")
+    return read_annotated(path, annotate, _list_questions, member="data")
 
 
-def _questions(article: dict[str, Any]) -> Iterator[dict[str, Any]]:
+def _list_questions(article: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Each question of an article with its paragraph, and the others from the next one on."""
     if "paragraphs" not in article:
         yield article
         return
     title, contexts = article["title"], [paragraph["context"] for paragraph in article["paragraphs"]]
     for place, paragraph in enumerate(article["paragraphs"]):
-        others = [Evidence(title.replace("_", " "), text, False) for text in contexts[place + 1 :] + contexts[:place]]
+        others = [
+            AnnotatedPassage(title.replace("_", " "), text, False) for text in contexts[place + 1 :] + contexts[:place]
+        ]
         for row in paragraph["qas"]:
             yield {**row, "title": title, "context": contexts[place], "others": others}
 
 
-def read_qed(path: Path | str, source: str = "qed", licence: str = "CC-BY-SA-3.0") -> Iterator[Outcome]:
+def read_qed(path: Path | str) -> Iterator[Outcome]:
     """QED (Lamm et al., 2021): questions of Natural Questions, each with the passage that answers it."""
-    before: list[Evidence] = []
+    before: list[AnnotatedPassage] = []
 
     def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        asked = fields.question(row, "question_text")
+        asked = fields.read_question(row, "question_text")
         spans = chain.from_iterable(row["original_nq_answers"])
-        answers = fields.texts({"original_nq_answers": [span["string"] for span in spans]}, "original_nq_answers")
-        passage = Evidence(fields.text(row, "title_text"), fields.text(row, "paragraph_text"), True)
-        others = [Evidence(other.title, other.text, False) for other in before if other.title != passage.title]
+        answers = fields.read_texts({"original_nq_answers": [span["string"] for span in spans]}, "original_nq_answers")
+        passage = AnnotatedPassage(fields.read_text(row, "title_text"), fields.read_text(row, "paragraph_text"), True)
+        others = [AnnotatedPassage(other.title, other.text, False) for other in before if other.title != passage.title]
         before[:] = [passage]
-        identity = fields.identity(row, source, asked, "example_id")
-        return make_single(identity, source, licence, asked, answers, _add_distractor(passage, others, answers))
+        identity = fields.make_id(row, "qed", asked, "example_id")
+        return make_single(identity, "qed", "CC-BY-SA-3.0", asked, answers, _add_distractor(passage, others, answers))
 
     return read_annotated(path, annotate)
 
 
-def _add_distractor(passage: Evidence, others: list[Evidence], answers: tuple[str, ...]) -> tuple[Evidence, ...]:
+def _add_distractor(
+    passage: AnnotatedPassage, others: list[AnnotatedPassage], answers: tuple[str, ...]
+) -> tuple[AnnotatedPassage, ...]:
     """The passage and the first of the others that holds none of the answers."""
     said = [f" {normalise(answer)} " for answer in answers]
     other = next((o for o in others if not any(answer in f" {normalise(o.text)} " for answer in said)), None)
     return (passage, other) if other else (passage,)
 
 
-def read_commonsense(path: Path | str, source: str = "commonsenseqa", licence: str = "MIT") -> Iterator[Outcome]:
+def read_commonsense(path: Path | str) -> Iterator[Outcome]:
     """Straightforward questions, without their choices; the answer is the right choice, where the key is published."""
-    return read_annotated(path, lambda row: _commonsense(row, source, licence))
+    return read_annotated(path, _annotate_commonsense)
 
 
-def _commonsense(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+def _annotate_commonsense(row: dict[str, Any]) -> AnnotatedQuestion:
     inner = row["question"] if isinstance(row["question"], dict) else row
-    asked = fields.question(inner, "stem", "question")
-    choices = {choice["label"]: choice["text"] for choice in fields.objects(inner["choices"])}
+    asked = fields.read_question(inner, "stem", "question")
+    choices = {choice["label"]: choice["text"] for choice in fields.list_objects(inner["choices"])}
     key = row.get("answerKey") or ""
     if key and key not in choices:
         raise DataError(f"field 'answerKey' must be one of {', '.join(choices)}, found {key!r}")
     return AnnotatedQuestion(
-        id=fields.identity(row, source, asked, "id"),
-        source=source,
-        licence=licence,
+        id=fields.make_id(row, "commonsenseqa", asked, "id"),
+        source="commonsenseqa",
+        licence="MIT",
         split="",
         question=asked,
         route="straightforward",

@@ -50,32 +50,32 @@ class Cache:
     def __init__(self, path: Path) -> None:
         self.path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        with self._clear_errors():
+        with self._explain_errors():
             self._store = sqlite3.connect(path, timeout=WAIT, isolation_level=None)
             self._store.execute("PRAGMA journal_mode=WAL")
             self._store.execute("PRAGMA synchronous=FULL")
             self._store.execute("CREATE TABLE IF NOT EXISTS calls (key TEXT PRIMARY KEY, request TEXT, reply TEXT)")
 
     def get(self, request: Mapping[str, Any]) -> Reply | None:
-        with self._clear_errors():
-            row = self._store.execute("SELECT reply FROM calls WHERE key = ?", (_key(request),)).fetchone()
+        with self._explain_errors():
+            row = self._store.execute("SELECT reply FROM calls WHERE key = ?", (_hash_request(request),)).fetchone()
         return Reply(**json.loads(row[0])) if row else None
 
     def put(self, request: Mapping[str, Any], reply: Reply) -> None:
         """Returns when the reply is on the disk."""
-        values = (_key(request), _canonical(request), json.dumps(vars(reply), ensure_ascii=False))
-        with self._clear_errors():
+        values = (_hash_request(request), _write_canonical(request), json.dumps(vars(reply), ensure_ascii=False))
+        with self._explain_errors():
             self._store.execute("INSERT OR REPLACE INTO calls VALUES (?, ?, ?)", values)
 
     def __len__(self) -> int:
-        with self._clear_errors():
+        with self._explain_errors():
             return int(self._store.execute("SELECT count(*) FROM calls").fetchone()[0])
 
     def close(self) -> None:
         self._store.close()
 
     @contextmanager
-    def _clear_errors(self) -> Iterator[None]:
+    def _explain_errors(self) -> Iterator[None]:
         try:
             yield
         except sqlite3.Error as error:
@@ -83,11 +83,11 @@ class Cache:
             raise DataError(f"the cache of answers: {error}", where=str(self.path), hint=hint) from error
 
 
-def _key(request: Mapping[str, Any]) -> str:
-    return sha256_text(_canonical(request))
+def _hash_request(request: Mapping[str, Any]) -> str:
+    return sha256_text(_write_canonical(request))
 
 
-def _canonical(request: Mapping[str, Any]) -> str:
+def _write_canonical(request: Mapping[str, Any]) -> str:
     return json.dumps(request, sort_keys=True, ensure_ascii=False)
 
 
@@ -188,7 +188,7 @@ class Client:
             base_url=config.url,
             api_key=self._key or "none",
             timeout=config.timeout,
-            max_retries=0,  # `_answered` waits and counts
+            max_retries=0,  # `_ask_endpoint` waits and counts
             http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
         )
         self._slots = asyncio.Semaphore(config.concurrency)
@@ -213,7 +213,7 @@ class Client:
         async with self._slots, self.budget.hold(most_in, self.max_tokens):
             if self._failed:
                 raise self._failed
-            reply = await self._answered(request, most_in)
+            reply = await self._ask_endpoint(request, most_in)
             self.cache.put(request, reply)
             self.budget.charge(reply)
         self.tally.calls += 1
@@ -222,15 +222,15 @@ class Client:
     async def close(self) -> None:
         await self._openai.close()
 
-    async def _answered(self, request: dict[str, Any], most_in: int) -> Reply:
+    async def _ask_endpoint(self, request: dict[str, Any], most_in: int) -> Reply:
         for attempt in range(self.config.retries + 1):
-            await self._within_rates(most_in)
+            await self._wait_for_rates(most_in)
             try:
                 async with asyncio.timeout(self.config.timeout):
                     completion = await self._openai.chat.completions.create(**request)
-                return _reply(completion, most_in)
+                return _read_reply(completion, most_in)
             except (openai.OpenAIError, TimeoutError, ValueError, RecursionError, _MalformedError) as error:
-                fault, wait = self._fault(error), self._wait(error, attempt)
+                fault, wait = self._describe_fault(error), self._choose_wait(error, attempt)
                 if not isinstance(fault, Unavailable) or attempt == self.config.retries or self._failed:
                     self._failed = self._failed or (None if isinstance(fault, RefusedError) else fault)
                     raise fault from error
@@ -238,19 +238,19 @@ class Client:
             await self._sleep(wait)
         raise AssertionError("unreachable")
 
-    async def _within_rates(self, most_in: int) -> None:
+    async def _wait_for_rates(self, most_in: int) -> None:
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
             await self._tokens.acquire(min(most_in // 4 + self.max_tokens, self._tokens.max_rate))
 
-    def _wait(self, error: Exception, attempt: int) -> float:
+    def _choose_wait(self, error: Exception, attempt: int) -> float:
         """Seconds until the next attempt: what the server asks for, else doubling, with jitter so that calls spread."""
-        if isinstance(error, openai.APIStatusError) and (asked := _retry_after(error)) is not None:
+        if isinstance(error, openai.APIStatusError) and (asked := _read_retry_after(error)) is not None:
             return min(asked, LONGEST_WAIT)
         return min(self.config.backoff * 2**attempt, LONGEST_WAIT) * random.uniform(0.75, 1.25)
 
-    def _fault(self, error: Exception) -> RevelatorError:
+    def _describe_fault(self, error: Exception) -> RevelatorError:
         where = self.config.url
         if isinstance(error, openai.APIStatusError):
             said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
@@ -258,23 +258,23 @@ class Client:
             if status in ONE_REQUEST:
                 return RefusedError(f"the endpoint refused the prompt ({status})", where=where, hint=said)
             if status in RETRYABLE or status >= 500:
-                return Unavailable(message, where=where, hint=_again(self.cache))
+                return Unavailable(message, where=where, hint=_hint_again(self.cache))
             hint = f"check the model name {self.config.model!r} and the key in {KEY_VARIABLE}"
             hint = hint if status >= 400 else "a redirect is not followed: give the address that answers"
             return ServingError(message, where=where, hint=hint)
         if isinstance(error, TimeoutError | openai.APITimeoutError):
-            return Unavailable(f"no answer within {self.config.timeout:g} s", where=where, hint=_again(self.cache))
+            return Unavailable(f"no answer within {self.config.timeout:g} s", where=where, hint=_hint_again(self.cache))
         if isinstance(error, openai.APIConnectionError):
             message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
-            return Unavailable(message, where=where, hint=_again(self.cache))
-        return Unavailable("the reply is not what the protocol promises", where=where, hint=_again(self.cache))
+            return Unavailable(message, where=where, hint=_hint_again(self.cache))
+        return Unavailable("the reply is not what the protocol promises", where=where, hint=_hint_again(self.cache))
 
 
 class _MalformedError(Exception):
     """A reply without a text."""
 
 
-def _reply(completion: Any, most_in: int) -> Reply:
+def _read_reply(completion: Any, most_in: int) -> Reply:
     """The openai client checks no reply, so any JSON may be in this one. What reports no tokens is charged the most;
     half of a surrogate pair in the text becomes a question mark, for nothing could write it down."""
     try:
@@ -285,17 +285,17 @@ def _reply(completion: Any, most_in: int) -> Reply:
         text = text.encode("utf-8", "replace").decode()
     except (AttributeError, IndexError, TypeError, KeyError) as error:
         raise _MalformedError from error
-    tokens_in = _count(completion.usage, "prompt_tokens", most_in)
-    tokens_out = _count(completion.usage, "completion_tokens", len(text.encode()))
+    tokens_in = _read_count(completion.usage, "prompt_tokens", most_in)
+    tokens_out = _read_count(completion.usage, "completion_tokens", len(text.encode()))
     return Reply(text, tokens_in, tokens_out, finish if isinstance(finish, str) else "")
 
 
-def _count(usage: Any, name: str, otherwise: int) -> int:
+def _read_count(usage: Any, name: str, otherwise: int) -> int:
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and value >= 0 else otherwise
 
 
-def _retry_after(error: openai.APIStatusError) -> float | None:
+def _read_retry_after(error: openai.APIStatusError) -> float | None:
     """Seconds that the server asks for, as a number or as the date until which to wait; None where it asks nothing."""
     headers = error.response.headers
     for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
@@ -312,5 +312,5 @@ def _retry_after(error: openai.APIStatusError) -> float | None:
     return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
 
 
-def _again(cache: Cache) -> str:
+def _hint_again(cache: Cache) -> str:
     return f"run the same command again: the answers so far are kept in {cache.path}"

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import Admission, normalise
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, AnnotatedStep, Evidence, write_questions
+from data_gen.questions import QUESTIONS, AnnotatedPassage, AnnotatedQuestion, AnnotatedStep, write_questions
 from data_gen.records import hash_fraction
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
@@ -43,7 +43,7 @@ class Topic:
     documents: tuple[str, ...]
 
 
-def compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
+def write_compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dict[str, Any], Work]:
     """Writes compound questions in the folder `out` and builds a set of them; its manifest. Raises as `teach` does."""
     with open_work(out, config, progress) as work:
         asyncio.run(_write(config, out, work))
@@ -55,39 +55,39 @@ def compound(config: CompoundConfig, out: Path, progress: Progress) -> tuple[dic
 async def _write(config: CompoundConfig, out: Path, work: Work) -> None:
     writer = _Writer(config, work)
     admission = Admission(config.held_out)
-    topics = _topics(config)
+    topics = _choose_topics(config)
     with write_questions(out / QUESTIONS) as write:
         for split, size in config.sizes:
             own = (topic for topic in topics if topic.split == split)
-            async for question in work.each(own, writer.question, partial(_count_missing, work, work.kept + size)):
+            async for question in work.make_each(own, writer.write, partial(_count_wanted, work, work.kept + size)):
                 if question is not None and admission.admits(question, work.dropped):
                     write(question)
                     work.kept += 1
     await work.client.close()
 
 
-def _count_missing(work: Work, enough: int) -> int:
+def _count_wanted(work: Work, enough: int) -> int:
     return enough - work.kept
 
 
-def _topics(config: CompoundConfig) -> list[Topic]:
+def _choose_topics(config: CompoundConfig) -> list[Topic]:
     """The titles with the smallest hashes, with their documents. Two passes: memory holds the titles that are asked."""
     total = sum(size for _, size in config.sizes)
-    place = partial(_hash, config.seed)
-    chosen = set(heapq.nsmallest(total * SPARE, {title for title, _ in _documents(config)}, key=place))
+    place = partial(_hash_title, config.seed)
+    chosen = set(heapq.nsmallest(total * SPARE, {title for title, _ in _read_documents(config)}, key=place))
     texts: dict[str, list[str]] = defaultdict(list)
-    for title, text in _documents(config):
+    for title, text in _read_documents(config):
         if title in chosen and len(texts[title]) < config.documents:
             texts[title].append(text[: config.characters])
     ordered = sorted(texts, key=place)
-    return [Topic(title, _split(config, title), tuple(texts[title])) for title in ordered]
+    return [Topic(title, _choose_split(config, title), tuple(texts[title])) for title in ordered]
 
 
-def _hash(seed: int, title: str) -> str:
+def _hash_title(seed: int, title: str) -> str:
     return sha256_text(f"{seed}:title:{normalise(title)}")
 
 
-def _split(config: CompoundConfig, title: str) -> str:
+def _choose_split(config: CompoundConfig, title: str) -> str:
     """By the hash of the name in the title ("Tin Comet" of "Tin Comet (film)"), in the proportions of the sizes."""
     place = hash_fraction(f"{config.seed}:split:{normalise(title.partition(' (')[0])}") * sum(
         size for _, size in config.sizes
@@ -99,9 +99,9 @@ def _split(config: CompoundConfig, title: str) -> str:
     return "train"
 
 
-def _documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
-    for line, row in file_rows(config.corpus):
-        if isinstance(row, Malformed):
+def _read_documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
+    for line, row in read_file_rows(config.corpus):
+        if isinstance(row, MalformedRow):
             raise DataError(row.reason, where=f"{config.corpus}, line {line}")
         try:
             title, text = " ".join(row["title"].split()), " ".join(row["text"].split())
@@ -118,11 +118,11 @@ class _Writer:
         self.config, self.client = config, work.client
         self.prompts = Prompts(config.examples, config.seed)
 
-    async def question(self, topic: Topic) -> AnnotatedQuestion:
+    async def write(self, topic: Topic) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why there is none."""
         rng = random.Random(f"{self.config.seed}:{topic.title}")
         [count] = rng.choices(*PARTS)
-        simple = await self._simple(topic, count)
+        simple = await self._ask_simple(topic, count)
         if len(simple) < 2:
             raise DroppedError("fewer than two simple questions")
         chosen = sorted(rng.sample(range(len(simple)), min(count, len(simple))))
@@ -130,18 +130,18 @@ class _Writer:
         data = {"title": topic.title, "questions": [part.question for _, part in parts]}
         read = replies.expect_combined(topic.title, [part for _, part in parts])
         written = await self._ask("combine", data, read)
-        return self._annotated(topic, written, parts)
+        return self._annotate(topic, written, parts)
 
-    async def _simple(self, topic: Topic, count: int) -> list[tuple[int, SimpleQuestion]]:
+    async def _ask_simple(self, topic: Topic, count: int) -> list[tuple[int, SimpleQuestion]]:
         """Simple questions, each with the number of its document; no two have the same answer."""
         most = max(4, count) if len(topic.documents) == 1 else 1
-        found = await asyncio.gather(*(self._of_document(topic, text, most) for text in topic.documents))
+        found = await asyncio.gather(*(self._ask_of_document(topic, text, most) for text in topic.documents))
         numbered = [(number, simple) for number, own in enumerate(found) for simple in own]
         distinct = {normalise(simple.answer): (number, simple) for number, simple in reversed(numbered)}
         by_question = {normalise(simple.question): (number, simple) for number, simple in distinct.values()}
         return sorted(by_question.values(), key=lambda pair: numbered.index(pair))
 
-    async def _of_document(self, topic: Topic, text: str, most: int) -> list[SimpleQuestion]:
+    async def _ask_of_document(self, topic: Topic, text: str, most: int) -> list[SimpleQuestion]:
         data = {"title": topic.title, "text": text, "at_most": most}
         try:
             return (await self._ask("simple", data, replies.expect_simple_questions(topic.title, text, most))).value
@@ -157,7 +157,7 @@ class _Writer:
         except DroppedError as error:
             raise DroppedError(f"{prompt}: {error.message}") from error
 
-    def _annotated(self, topic: Topic, written: Decision, parts: list[tuple[int, SimpleQuestion]]) -> AnnotatedQuestion:
+    def _annotate(self, topic: Topic, written: Decision, parts: list[tuple[int, SimpleQuestion]]) -> AnnotatedQuestion:
         used = {number for number, _ in parts}
         return AnnotatedQuestion(
             id=f"{self.config.name}:{sha256_text(topic.title)[:16]}",
@@ -170,7 +170,7 @@ class _Writer:
             parts=tuple(part.question for _, part in parts),
             steps=tuple(AnnotatedStep(part.question, (part.answer,), topic.title) for _, part in parts),
             answers=tuple(part.answer for _, part in parts),
-            passages=tuple(Evidence(topic.title, topic.documents[number], True) for number in sorted(used)),
+            passages=tuple(AnnotatedPassage(topic.title, topic.documents[number], True) for number in sorted(used)),
             entities=(topic.title.partition(" (")[0],),
             operation="both",
             teacher=f"endpoint:{self.config.endpoint.model}",

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import check_coverage
 from data_gen.leakage import normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.teacher.chats import read_last_line
 from data_gen.teacher.client import Client, Message
 from data_gen.teacher.config import SamplingConfig
@@ -147,7 +147,7 @@ def expect_next_question(asked: Sequence[AnnotatedStep]) -> Callable[[str], str]
     return read
 
 
-def expect_answers(documents: Sequence[Evidence]) -> Callable[[str], tuple[str, ...]]:
+def expect_answers(documents: Sequence[AnnotatedPassage]) -> Callable[[str], tuple[str, ...]]:
     """A JSON list of answers, each of which stands in a document, up to spelling; yes and no need none."""
     texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
 

@@ -22,9 +22,9 @@ from data_gen.config import TaskConfig
 from data_gen.leakage import Admission, normalise
 from data_gen.questions import (
     QUESTIONS,
+    AnnotatedPassage,
     AnnotatedQuestion,
     AnnotatedStep,
-    Evidence,
     write_questions,
 )
 from data_gen.sources.formats import READERS
@@ -136,8 +136,8 @@ class Annotator:
         return replace(question, passages=tuple(passage for passage, _ in kept), agreement=agreement)
 
     async def _judge(
-        self, question: AnnotatedQuestion, passage: Evidence, supported: bool
-    ) -> tuple[Evidence, Decision] | None:
+        self, question: AnnotatedQuestion, passage: AnnotatedPassage, supported: bool
+    ) -> tuple[AnnotatedPassage, Decision] | None:
         data = asdict(RelevanceInput(question.question, passage.title, passage.text))
         try:
             judged = await self.ask("relevance", data, replies.expect_label("relevance"))
@@ -165,7 +165,9 @@ class Annotator:
         answers = source.answers or steps[-1].answers
         return replace(question, steps=steps, passages=_join_passages(question, steps, documents), answers=answers)
 
-    async def _run_plan(self, expression: Expression, documents: tuple[Evidence, ...]) -> tuple[AnnotatedStep, ...]:
+    async def _run_plan(
+        self, expression: Expression, documents: tuple[AnnotatedPassage, ...]
+    ) -> tuple[AnnotatedStep, ...]:
         """Every leaf asked with the answers of those that it is bound to, in order."""
         steps: list[AnnotatedStep] = []
         for leaf, sources in zip(leaves(expression), bind(expression).sources, strict=True):
@@ -174,7 +176,7 @@ class Annotator:
         return tuple(steps)
 
     async def _write_chain(
-        self, question: AnnotatedQuestion, documents: tuple[Evidence, ...]
+        self, question: AnnotatedQuestion, documents: tuple[AnnotatedPassage, ...]
     ) -> tuple[AnnotatedQuestion, tuple[AnnotatedStep, ...]]:
         steps: list[AnnotatedStep] = []
         shares: dict[str, list[float]] = {"refine": [], "end": []}
@@ -192,7 +194,7 @@ class Annotator:
                 return replace(question, agreement={**question.agreement, **agreement}), tuple(steps)
         raise DroppedError(f"end: no end after {self.config.steps} steps")
 
-    async def _answer(self, asked: str, documents: tuple[Evidence, ...]) -> AnnotatedStep:
+    async def _answer(self, asked: str, documents: tuple[AnnotatedPassage, ...]) -> AnnotatedStep:
         shown = [{"title": document.title, "text": document.text} for document in documents]
         data = {"question": asked, "documents": shown}
         found = (await self.ask("answer", data, replies.expect_answers(documents))).value
@@ -202,8 +204,8 @@ class Annotator:
 
 
 def _join_passages(
-    question: AnnotatedQuestion, steps: tuple[AnnotatedStep, ...], documents: tuple[Evidence, ...]
-) -> tuple[Evidence, ...]:
+    question: AnnotatedQuestion, steps: tuple[AnnotatedStep, ...], documents: tuple[AnnotatedPassage, ...]
+) -> tuple[AnnotatedPassage, ...]:
     """The judged passages, and the pages that the steps are read from, which are relevant."""
     pages = {step.title for step in steps}
     judged = {p.title for p in question.passages}
@@ -233,7 +235,7 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
     annotator = Annotator(work.client, Prompts(config.examples, config.seed), config)
     with write_questions(out / QUESTIONS) as write:
-        async for annotated in work.each(read_questions(config, work.dropped), annotator.annotate):
+        async for annotated in work.make_each(read_questions(config, work.dropped), annotator.annotate):
             if annotated is not None:
                 work.kept += 1
                 write(annotated)

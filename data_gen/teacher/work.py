@@ -45,14 +45,13 @@ class Work:
     stopped: bool = False  # the budget was spent
     dropped: Counter[str] = field(default_factory=Counter)
 
-    async def each(
+    async def make_each(
         self, items: Iterable[T], make: Callable[[T], Awaitable[R]], wanted: Callable[[], float] = lambda: math.inf
     ) -> AsyncIterator[R | None]:
-        """What is made of each item, in order, several under way at once; None for what is dropped.
+        """What is made of each item, in order; None for an item that is dropped.
 
-        Never more of them are under way than are still `wanted`, so that none is made in vain.
-
-        Once the budget is spent no further item is begun; those under way that could be finished still come.
+        Several are made at once, but never more than are still `wanted`. Once the budget is spent no further item is
+        begun; those that could be finished still come.
         """
         window = max(2, self.client.config.concurrency)
         waiting: deque[asyncio.Task[R]] = deque()
@@ -65,13 +64,13 @@ class Work:
                     waiting.append(asyncio.ensure_future(make(item)))
                 if not waiting:
                     return
-                yield await self._ended(waiting.popleft())
+                yield await self._await_result(waiting.popleft())
                 self.progress(self)  # whoever took it has counted it by now
         except RevelatorError:
             await asyncio.gather(*waiting, return_exceptions=True)  # what is under way is paid for: let it end
             raise
 
-    async def _ended(self, task: asyncio.Task[R]) -> R | None:
+    async def _await_result(self, task: asyncio.Task[R]) -> R | None:
         try:
             return await task
         except DroppedError as error:
@@ -85,7 +84,7 @@ class Work:
             self.asked += 1
         return None
 
-    def notes(self, config: TeacherConfig) -> dict[str, Any]:
+    def describe(self, config: TeacherConfig) -> dict[str, Any]:
         """What the data card says of the teacher; nothing that differs between a straight and a resumed run."""
         budget, sampling = self.client.budget, config.sampling
         money = {"cost": f"{budget.money:.4f}"} if config.budget.price_in or config.budget.price_out else {}
@@ -128,4 +127,4 @@ def build_set(out: Path, config: TeacherConfig, work: Work, **options: Any) -> d
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     given = {"name": config.name, "seed": config.seed, "held_out": config.held_out, "sources": [source], **options}
     made = SetConfig.model_validate({**given, "entity_coverage": config.entity_coverage})
-    return build(made, out / "set", teaching=work.notes(config))
+    return build(made, out / "set", teaching=work.describe(config))

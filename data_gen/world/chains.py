@@ -2,44 +2,44 @@
 
 from __future__ import annotations
 
-from data_gen.world.comparisons import of_three, share_wording
+from data_gen.world.comparisons import say_of_three, share_wording
 from data_gen.world.drawing import Draft, Drawing
 from data_gen.world.graph import Relation, Value, load_relations
-from data_gen.world.terms import Asked, Term, ask, echo_wording, entity_ids, fill, find_names, word_phrase
+from data_gen.world.terms import AskedTerm, Term, ask, echo_wording, fill, find_names, list_entities, word_phrase
 
 
-def chain(d: Drawing, length: int) -> Draft | None:
-    relation, head = d.fact()
-    inner = d.up(head, length - 1)
+def draw_chain(d: Drawing, length: int) -> Draft | None:
+    relation, head = d.draw_fact()
+    inner = d.reach(head, length - 1)
     term = ask(d.view, relation, (inner,), d.rng) if inner else None
     if term is None:
         return None
-    return Draft(d.dressed(term), (term,), "none", d.text(term.values))
+    return Draft(d.word_request(term), (term,), "none", d.list_texts(term.values))
 
 
-def joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
+def draw_joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
     """A relation with two arguments, each `left` and `right` leaves deep, and `after` leaves on top."""
     relation = d.rng.choice(d.joints)
     fact = d.rng.choice(d.view.joint[relation.id])
     assert fact.second is not None
-    one = d.up(fact.head, left, frozenset({fact.second}))
-    two = d.up(fact.second, right, frozenset({fact.head}))
+    one = d.reach(fact.head, left, frozenset({fact.second}))
+    two = d.reach(fact.second, right, frozenset({fact.head}))
     if one is None or two is None or set(find_names(one)) & set(find_names(two)):
         return None
     term = ask(d.view, relation, (one, two), d.rng)
     return _add_leaves(d, term, after)
 
 
-def _add_leaves(d: Drawing, term: Asked | None, after: int) -> Draft | None:
+def _add_leaves(d: Drawing, term: AskedTerm | None, after: int) -> Draft | None:
     for _ in range(after):
         if term is None or not isinstance(value := term.values[0], int):
             return None
-        choices = [r for r in d.view.single(value) if load_relations()[r].tail[0] not in {"text"}]
+        choices = [r for r in d.view.list_single(value) if load_relations()[r].tail[0] not in {"text"}]
         term = ask(d.view, load_relations()[d.rng.choice(choices)], (term,), d.rng) if choices else None
-    return None if term is None else Draft(d.dressed(term), (term,), "none", d.text(term.values))
+    return None if term is None else Draft(d.word_request(term), (term,), "none", d.list_texts(term.values))
 
 
-def shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
+def draw_shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
     """A relation whose two arguments are both found from one entity: how far is her birthplace from …"""
     relation = d.rng.choice(d.joints)
     fact = d.rng.choice(d.view.joint[relation.id])
@@ -51,87 +51,93 @@ def shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
     if not base:
         return None
     start = d.rng.choice(base)
-    top = d.up(start, depth, frozenset({fact.head, fact.second}))
+    top = d.reach(start, depth, frozenset({fact.head, fact.second}))
     if top is None:
         return None
-    two = _toward(d, top, start, fact.second)
-    one = _toward(d, top, start, fact.head) if not longer else _twice(d, top, start, fact.head, heads[start])
+    two = _find_toward(d, top, start, fact.second)
+    one = _find_toward(d, top, start, fact.head) if not longer else _find_in_two(d, top, start, fact.head, heads[start])
     if one is None or two is None:
         return None
     term = ask(d.view, relation, (one, two), d.rng)
     if term is None:
         return None
-    return Draft(_with_pronoun(d, term, top, start), (term,), "none", d.text(term.values))
+    return Draft(_word_with_pronoun(d, term, top, start), (term,), "none", d.list_texts(term.values))
 
 
-def _toward(d: Drawing, top: Term, start: int, goal: int) -> Asked | None:
+def _find_toward(d: Drawing, top: Term, start: int, goal: int) -> AskedTerm | None:
     ways = [r for h, r in d.view.into[goal] if h == start]
     return ask(d.view, load_relations()[d.rng.choice(ways)], (top,), d.rng) if ways else None
 
 
-def _twice(d: Drawing, top: Term, start: int, goal: int, first: str) -> Asked | None:
+def _find_in_two(d: Drawing, top: Term, start: int, goal: int, first: str) -> AskedTerm | None:
     middle = ask(d.view, load_relations()[first], (top,), d.rng)
-    return _toward(d, middle, entity_ids(middle)[0], goal) if middle and len(entity_ids(middle)) == 1 else None
+    return (
+        _find_toward(d, middle, list_entities(middle)[0], goal) if middle and len(list_entities(middle)) == 1 else None
+    )
 
 
-def _with_pronoun(d: Drawing, term: Asked, top: Term, start: int) -> str:
+def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> str:
     """The question, the mention of `top` that comes second being a pronoun."""
-    form, reference = term.wording.question, d.reference(start)
+    form, reference = term.wording.question, d.refer_to(start)
     first, second = (0, 1) if form.index("{x}") < form.index("{y}") else (1, 0)
-    texts = {first: word_phrase(term.args[first], d.rng), second: d.about(term.args[second], top, reference)}
+    texts = {first: word_phrase(term.args[first], d.rng), second: d.word_about(term.args[second], top, reference)}
     return fill(form, [texts[0], texts[1]])
 
 
-def draw_list(d: Drawing, depth: int) -> tuple[Relation, Asked] | None:
+def draw_list(d: Drawing, depth: int) -> tuple[Relation, AskedTerm] | None:
     relation = d.rng.choice(d.lists)
     head = d.rng.choice(d.view.lists[relation.id])
-    subject = d.up(head, depth)
+    subject = d.reach(head, depth)
     term = ask(d.view, relation, (subject,), d.rng) if subject else None
     return (relation, term) if term else None
 
 
-def fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
+def draw_fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
     """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
     found = draw_list(d, depth)
     if found is None:
         return None
     items = found[1]
-    options = [r for r in d.view.single(entity_ids(items)[0]) if all(r in d.view.single(i) for i in entity_ids(items))]
+    options = [
+        r
+        for r in d.view.list_single(list_entities(items)[0])
+        if all(r in d.view.list_single(i) for i in list_entities(items))
+    ]
     table = load_relations()
     wanted = {"extreme": "compare", "count_is": "where", "count_after": "after"}.get(kind)
     options = [r for r in options if not wanted or getattr(table[r], wanted)]
     if not options:
         return None
     term = ask(d.view, table[d.rng.choice(options)], (items,), d.rng)
-    if term is None or set(entity_ids(items)) & set(entity_ids(term)):
+    if term is None or set(list_entities(items)) & set(list_entities(term)):
         return None
     if kind == "each":
-        return _each(d, term, chain)
-    return _extreme(d, term, items) if kind == "extreme" else _count_members(d, term, items, kind)
+        return _draft_each(d, term, chain)
+    return _draft_extreme(d, term, items) if kind == "extreme" else _draft_count(d, term, items, kind)
 
 
-def _each(d: Drawing, term: Asked, chain: int) -> Draft | None:
+def _draft_each(d: Drawing, term: AskedTerm, chain: int) -> Draft | None:
     for _ in range(chain - 1):
-        options = [r for v in entity_ids(term) for r in d.view.single(v)]
-        shared = sorted({r for r in options if options.count(r) == len(term.values)}) if entity_ids(term) else []
+        options = [r for v in list_entities(term) for r in d.view.list_single(v)]
+        shared = sorted({r for r in options if options.count(r) == len(term.values)}) if list_entities(term) else []
         following = ask(d.view, load_relations()[d.rng.choice(shared)], (term,), d.rng) if shared else None
         if following is None:
             return None
         term = following
-    rng, plural = d.rng, word_phrase(_innermost(term), d.rng)
+    rng, plural = d.rng, word_phrase(_find_innermost(term), d.rng)
     if chain == 1 and term.relation.all and rng.random() < 0.5:
         verb = "Who" if term.type == "person" else "What"
         named_all = term.relation.all.replace("{x}", plural)
         text = rng.choice((f"{verb} are {named_all}?", f"List {named_all}.", f"Name {named_all}."))
         (term,) = echo_wording([term], term.relation.all)
     else:
-        text = _each_of(d, term, f"each of {plural}")
-    return Draft(text, (term,), "list", d.text(term.values))
+        text = _word_each(d, term, f"each of {plural}")
+    return Draft(text, (term,), "list", d.list_texts(term.values))
 
 
-def _each_of(d: Drawing, term: Asked, subject: str) -> str:
+def _word_each(d: Drawing, term: AskedTerm, subject: str) -> str:
     def inner(t: Term) -> str:
-        assert isinstance(t, Asked)
+        assert isinstance(t, AskedTerm)
         if t.relation.is_list and len(t.values) > 1:
             return subject
         usable = [p for p in t.wording.phrases if "'s}" not in p]
@@ -140,11 +146,13 @@ def _each_of(d: Drawing, term: Asked, subject: str) -> str:
     return fill(term.wording.question, [inner(term.args[0])])
 
 
-def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
-    pairs = [(v.key, i) for i in entity_ids(items) for v in d.view.tails(i, term.relation.id) if isinstance(v, Value)]
+def _draft_extreme(d: Drawing, term: AskedTerm, items: AskedTerm) -> Draft | None:
+    pairs = [
+        (v.key, i) for i in list_entities(items) for v in d.view.list_tails(i, term.relation.id) if isinstance(v, Value)
+    ]
     keys = sorted(k for k, _ in pairs)
     which, said = d.rng.choice(term.relation.compare)
-    changed = of_three(said)
+    changed = say_of_three(said)
     if len(set(keys)) != len(keys):
         return None
     best = min(pairs)[1] if which == "min" else max(pairs)[1]
@@ -152,11 +160,11 @@ def _extreme(d: Drawing, term: Asked, items: Asked) -> Draft | None:
     text = d.rng.choice(
         (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
     )
-    return Draft(text, echo_wording([term], said), f"arg{which}", d.text([best]), changed)
+    return Draft(text, echo_wording([term], said), f"arg{which}", d.list_texts([best]), changed)
 
 
-def _count_members(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | None:
-    per_item = [d.view.tails(i, term.relation.id)[0] for i in entity_ids(items)]
+def _draft_count(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Draft | None:
+    per_item = [d.view.list_tails(i, term.relation.id)[0] for i in list_entities(items)]
     plural = word_phrase(items, d.rng)
     if kind == "count_is":
         value = d.rng.choice(per_item)
@@ -173,9 +181,9 @@ def _count_members(d: Drawing, term: Asked, items: Asked, kind: str) -> Draft | 
     return Draft(text, echo_wording([term], said), f"{kind} {argument}", (str(number),), condition)
 
 
-def count(d: Drawing, depth: int) -> Draft | None:
+def draw_count(d: Drawing, depth: int) -> Draft | None:
     relation = d.rng.choice([r for r in d.lists if r.count])
-    subject = d.up(d.rng.choice(d.view.lists[relation.id]), depth)
+    subject = d.reach(d.rng.choice(d.view.lists[relation.id]), depth)
     term = ask(d.view, relation, (subject,), d.rng) if subject else None
     if term is None:
         return None
@@ -184,12 +192,12 @@ def count(d: Drawing, depth: int) -> Draft | None:
     return Draft(text, echo_wording([term], said), "count", (str(len(term.values)),))
 
 
-def intersect(d: Drawing) -> Draft | None:
+def draw_intersect(d: Drawing) -> Draft | None:
     relation = d.rng.choice([r for r in d.lists if r.common])
     first = d.rng.choice(d.view.lists[relation.id])
-    mine = d.view.tails(first, relation.id)
+    mine = d.view.list_tails(first, relation.id)
     pool = [h for h in d.rng.sample(d.view.lists[relation.id], min(60, len(d.view.lists[relation.id]))) if h != first]
-    meeting = [h for h in pool if len(set(d.view.tails(h, relation.id)) & set(mine)) == 1]
+    meeting = [h for h in pool if len(set(d.view.list_tails(h, relation.id)) & set(mine)) == 1]
     if not meeting:
         return None
     terms = [ask(d.view, relation, (d.mention(h),), d.rng) for h in (first, d.rng.choice(meeting))]
@@ -200,12 +208,12 @@ def intersect(d: Drawing) -> Draft | None:
     text = said = d.rng.choice(relation.common)
     for mark, term in zip("ab", found, strict=True):
         text = text.replace(f"{{{mark}}}", word_phrase(term.args[0], d.rng))
-    return Draft(text, echo_wording(found, said), "intersect", d.text(shared))
+    return Draft(text, echo_wording(found, said), "intersect", d.list_texts(shared))
 
 
-def _innermost(term: Asked) -> Asked:
+def _find_innermost(term: AskedTerm) -> AskedTerm:
     """The list that a term fans out over."""
     inner = term.args[0]
-    if isinstance(inner, Asked) and not (term.relation.is_list and len(term.values) > 1):
-        return _innermost(inner) if not (inner.relation.is_list and len(inner.values) > 1) else inner
+    if isinstance(inner, AskedTerm) and not (term.relation.is_list and len(term.values) > 1):
+        return _find_innermost(inner) if not (inner.relation.is_list and len(inner.values) > 1) else inner
     return term

@@ -11,14 +11,14 @@ from data_gen.world.documents import join_items
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.graph import load_relations
 from data_gen.world.terms import (
-    Asked,
-    Named,
+    AskedTerm,
+    NamedTerm,
     Term,
     ask,
     echo_wording,
-    entity_ids,
     fill,
     find_names,
+    list_entities,
     word_phrase,
     word_question,
 )
@@ -39,7 +39,7 @@ OBJECTS = (
 )
 
 
-def compound(drawing: Drawing) -> Draft | None:
+def draw_compound(drawing: Drawing) -> Draft | None:
     """Several facts of one entity, one fact of several entities, or unrelated facts."""
     count = drawing.rng.choices((2, 3, 4), (6, 3, 1))[0]
     roll = drawing.rng.random()
@@ -48,24 +48,24 @@ def compound(drawing: Drawing) -> Draft | None:
     return _draft_of_several(drawing, count) if roll < 0.75 else _draft_unrelated(drawing, count)
 
 
-def _draft(drawing: Drawing, text: str, terms: Sequence[Asked]) -> Draft:
-    return Draft(text, tuple(terms), "both", tuple(a for t in terms for a in drawing.text(t.values)))
+def _draft(drawing: Drawing, text: str, terms: Sequence[AskedTerm]) -> Draft:
+    return Draft(text, tuple(terms), "both", tuple(a for t in terms for a in drawing.list_texts(t.values)))
 
 
-def _terms(drawing: Drawing, wanted: list[tuple[str, Named]]) -> list[Asked]:
+def _ask_all(drawing: Drawing, wanted: list[tuple[str, NamedTerm]]) -> list[AskedTerm]:
     found = [ask(drawing.view, load_relations()[name], (subject,), drawing.rng) for name, subject in wanted]
     return [term for term in found if term]
 
 
 def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     rng = drawing.rng
-    _, head = drawing.fact()
-    choices = drawing.view.single(head)
+    _, head = drawing.draw_fact()
+    choices = drawing.view.list_single(head)
     choices += [r.id for r in drawing.lists if head in drawing.view.lists[r.id]] if rng.random() < 0.2 else []
     if len(choices) < count:
         return None
     subject = drawing.mention(head)
-    terms = _terms(drawing, [(name, subject) for name in rng.sample(choices, count)])
+    terms = _ask_all(drawing, [(name, subject) for name in rng.sample(choices, count)])
     if len({t.relation.name for t in terms}) < count or len({t.wording.question for t in terms}) < count:
         return None
     nouns = [p for t in terms for p in t.wording.phrases if p.startswith("the ") and p.endswith(" of {x}")][:count]
@@ -79,10 +79,10 @@ def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     return _draft(drawing, _join_questions(drawing, terms, _ask_with_pronouns(drawing, terms)), terms)
 
 
-def _ask_with_pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
+def _ask_with_pronouns(drawing: Drawing, terms: list[AskedTerm]) -> list[str]:
     """The questions, those after the first at times with a pronoun for the subject."""
     rng, subject = drawing.rng, terms[0].args[0]
-    assert isinstance(subject, Named)
+    assert isinstance(subject, NamedTerm)
     he, him, his = PRONOUNS[subject.entity.gender]
     repeat = rng.random() < 0.3
     texts = [word_question(terms[0], rng)]
@@ -96,15 +96,15 @@ def _ask_with_pronouns(drawing: Drawing, terms: list[Asked]) -> list[str]:
 def _draft_of_several(drawing: Drawing, count: int) -> Draft | None:
     """One relation asked of several entities, together (`the directors of A and B`) or one after the other."""
     rng = drawing.rng
-    relation, head = drawing.fact()
+    relation, head = drawing.draw_fact()
     kind = drawing.graph.entities[head].type
     heads = drawing.view.heads[relation.id]
     pool = [h for h in rng.sample(heads, min(30, len(heads))) if drawing.graph.entities[h].type == kind]
     if len(pool) < count:
         return None
     subjects = [drawing.mention(h) for h in pool[:count]]
-    terms = _terms(drawing, [(relation.id, s) for s in subjects])
-    terms = [Asked(t.relation, terms[0].wording, t.args, t.values, t.type) for t in terms]
+    terms = _ask_all(drawing, [(relation.id, s) for s in subjects])
+    terms = [AskedTerm(t.relation, terms[0].wording, t.args, t.values, t.type) for t in terms]
     if len(terms) < count:
         return None
     names = join_items([s.text for s in subjects])
@@ -140,16 +140,16 @@ SHAREABLE = frozenset(
 
 
 def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
-    facts = [drawing.fact() for _ in range(count)]
+    facts = [drawing.draw_fact() for _ in range(count)]
     if len({head for _, head in facts}) < count:
         return None
-    terms = _terms(drawing, [(relation.id, drawing.mention(head)) for relation, head in facts])
+    terms = _ask_all(drawing, [(relation.id, drawing.mention(head)) for relation, head in facts])
     if len(terms) < count:
         return None
     return _draft(drawing, _join_questions(drawing, terms, [word_question(t, drawing.rng) for t in terms]), terms)
 
 
-def _join_questions(drawing: Drawing, terms: list[Asked], questions: list[str]) -> str:
+def _join_questions(drawing: Drawing, terms: list[AskedTerm], questions: list[str]) -> str:
     """Several questions as one text."""
     rng = drawing.rng
     clauses = [lower(q.removesuffix("?")) for q in questions]
@@ -165,11 +165,11 @@ def _join_questions(drawing: Drawing, terms: list[Asked], questions: list[str]) 
     return f"{', '.join([first, *clauses[1:-1]])}, and {clauses[-1]}?"
 
 
-def two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
+def draw_two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
     """Two facts of one entity that has to be found first; the second `deeper` leaves further."""
-    relation, head = d.fact()
-    others = [r for r in d.view.single(head) if r != relation.id and load_relations()[r].name != relation.name]
-    top = d.up(head, depth)
+    relation, head = d.draw_fact()
+    others = [r for r in d.view.list_single(head) if r != relation.id and load_relations()[r].name != relation.name]
+    top = d.reach(head, depth)
     if top is None or not others:
         return None
     first = ask(d.view, relation, (top,), d.rng)
@@ -177,30 +177,30 @@ def two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
     if deeper:
         links = [r for r in others if not load_relations()[r].is_value]
         base = ask(d.view, load_relations()[d.rng.choice(links)], (top,), d.rng) if links else None
-        if base is None or len(entity_ids(base)) != 1:
+        if base is None or len(list_entities(base)) != 1:
             return None
-        others = d.view.single(entity_ids(base)[0])
+        others = d.view.list_single(list_entities(base)[0])
     second = ask(d.view, load_relations()[d.rng.choice(others)], (base,), d.rng) if base and others else None
     if first is None or second is None or first.values == second.values or head in second.values:
         return None
-    answers = d.text((*first.values, *second.values))
-    return Draft(_two(d, first, second, top, head), (first, second), "both", answers)
+    answers = d.list_texts((*first.values, *second.values))
+    return Draft(_word_two(d, first, second, top, head), (first, second), "both", answers)
 
 
-def _two(d: Drawing, first: Asked, second: Asked, top: Term, head: int) -> str:
+def _word_two(d: Drawing, first: AskedTerm, second: AskedTerm, top: Term, head: int) -> str:
     rng = d.rng
-    nouns = [noun_of(t) for t in (first, second)]
+    nouns = [find_noun(t) for t in (first, second)]
     if all(nouns) and second.args[0] is top and rng.random() < 0.4:
         text = f"the {nouns[0]} and the {nouns[1]} of {word_phrase(top, rng)}"
         return rng.choice((f"What are {text}?", f"Give {text}.", f"Name {text}."))
     kind = d.graph.entities[head].type
     reference = f"that {kind}"
-    inner = d.about(second.args[0], top, reference)
+    inner = d.word_about(second.args[0], top, reference)
     follow = lower(fill(second.wording.question, [inner]))
     return f"{word_question(first, rng).removesuffix('?')}, {rng.choice(('and', 'and'))} {follow}"
 
 
-def pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
+def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
     """Two questions that need not know of one another, in one sentence."""
     if left is None or right is None or not all(d.question.endswith("?") for d in (left, right)):
         return None
@@ -213,7 +213,7 @@ def pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
     return Draft(text, (*left.roots, *right.roots), "both", (*left.answers, *right.answers))
 
 
-def noun_of(term: Asked) -> str | None:
+def find_noun(term: AskedTerm) -> str | None:
     """`birthplace` of `the birthplace of {x}`."""
     found = [p for p in term.wording.phrases if p.startswith("the ") and p.endswith(" of {x}") and p.count(" ") < 8]
     return found[0][4:].removesuffix(" of {x}") if found else None

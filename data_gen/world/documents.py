@@ -45,10 +45,10 @@ def join_items(items: list[str]) -> str:
 
 def write_document(graph: Graph, entity: Entity, rng: random.Random) -> Document:
     """The document of one entity; what finds no room is left out, and `stated` says what is in."""
-    return _Writing(graph, entity, rng).run()
+    return _DocumentWriter(graph, entity, rng).write()
 
 
-class _Writing:
+class _DocumentWriter:
     def __init__(self, graph: Graph, entity: Entity, rng: random.Random) -> None:
         self.graph = graph
         self.entity = entity
@@ -56,54 +56,54 @@ class _Writing:
         self.pronouns = PRONOUNS[entity.gender or "they"]
         self.plain = True  # the last sentence named no other thing that a pronoun could mean
 
-    def run(self) -> Document:
+    def write(self) -> Document:
         rng, table = self.rng, load_relations()
         here = self.graph.facts.get(self.entity.id, {})
         core = [r for r in here if table[r].core]
         rest = [r for r in here if not table[r].core]
         rng.shuffle(rest)
-        lead, led = self._lead(core + rest[:2])
+        lead, led = self._write_lead(core + rest[:2])
         order = [r for r in core if r not in led]
         sentences, stated, length = [lead], set(led), len(lead)
         for relation in order + [r for r in rest if r not in led]:
-            cost = sum(len(s) for s in self._sentences(relation, full=True))
+            cost = sum(len(s) for s in self._write_sentences(relation, full=True))
             if table[relation].core or length + cost < CHARACTERS:
                 stated.add(relation)
                 length += cost + 1
         body = [r for r in here if r in stated and r not in led]
         rng.shuffle(body)
         for relation in body:
-            sentences += self._sentences(relation)
+            sentences += self._write_sentences(relation)
         if rng.random() < 0.3:
-            sentences.insert(rng.randrange(1, len(sentences) + 1), self._filler())
+            sentences.insert(rng.randrange(1, len(sentences) + 1), self._write_filler())
         return Document(self.entity.id, self.entity.title, " ".join(sentences), frozenset(stated))
 
-    def _lead(self, candidates: list[str]) -> tuple[str, list[str]]:
+    def _write_lead(self, candidates: list[str]) -> tuple[str, list[str]]:
         rng, entity, table = self.rng, self.entity, load_relations()
-        parts = [r for r in candidates if table[r].part and not (table[r].is_list and len(self._values(r)) > 3)]
+        parts = [r for r in candidates if table[r].part and not (table[r].is_list and len(self._list_values(r)) > 3)]
         rng.shuffle(parts)
         led = parts[: rng.choice((0, 1, 1, 2))] if entity.type != "prize" else parts[:1]
         if entity.type == "person":
             led = led[:1]
-        said = [rng.choice(table[r].part).replace("{y}", join_items(self._values(r))) for r in led]
+        said = [rng.choice(table[r].part).replace("{y}", join_items(self._list_values(r))) for r in led]
         if len(led) == 2 and (bare := [i for i, clause in enumerate(said) if clause.split()[0] in PREPOSITIONS]):
             led, said = [led[bare[0]]], [said[bare[0]]]
-        kind = " ".join(word for word in (entity.genre, _noun(entity)) if word)
+        kind = " ".join(word for word in (entity.genre, _find_noun(entity)) if word)
         verb = "was" if entity.type in ("person", "battle") else "is"
         name = f"The {entity.name}" if entity.mention != entity.title else entity.name
         article = "an" if kind[0].lower() in "aeiou" and not kind.startswith("uni") else "a"
         tail = "".join(f"{' and' if i else ''} {clause}" for i, clause in enumerate(said))
-        self.plain = not any(self._alike(f.tail) for r in led for f in self.graph.facts[entity.id][r])
+        self.plain = not any(self._is_alike(f.tail) for r in led for f in self.graph.facts[entity.id][r])
         return f"{name} {verb} {article} {kind}{tail}.", led
 
-    def _values(self, relation: str) -> list[str]:
+    def _list_values(self, relation: str) -> list[str]:
         return [self.graph.text(f.tail) for f in self.graph.facts[self.entity.id][relation]]
 
-    def _sentences(self, id: str, full: bool = False) -> list[str]:
+    def _write_sentences(self, id: str, full: bool = False) -> list[str]:
         """One sentence a relation, or for a relation with a second argument one a fact."""
         relation, found = load_relations()[id], self.graph.facts[self.entity.id][id]
         if not relation.second:
-            values = self._values(id)
+            values = self._list_values(id)
             return [self._say(relation, {"y": join_items(values)}, len(values), found, full)]
         return [
             self._say(
@@ -117,20 +117,20 @@ class _Writing:
         rng = self.rng
         text = rng.choice(relation.say)
         if count > 1 or relation.is_list:
-            text = _CHOICE.sub(lambda m: m[1] if _plural_first(m[1], m[2]) == (count > 1) else m[2], text)
-        subject, possessive = self._subject(text, full)
+            text = _CHOICE.sub(lambda m: m[1] if _is_plural_first(m[1], m[2]) == (count > 1) else m[2], text)
+        subject, possessive = self._choose_subject(text, full)
         slots = {"x": subject, "x's": possessive, "his": self.pronouns["his"], "n": _COUNTS[min(count, 9)], **values}
         text = re.sub(r"\{(x's|y's|his|x|y|v|n)\}", lambda m: slots.get(m[1]) or possess(values["y"]), text)
-        self.plain = not any(self._alike(end) for f in found for end in (f.tail, f.second))
+        self.plain = not any(self._is_alike(end) for f in found for end in (f.tail, f.second))
         return text[0].upper() + text[1:]
 
-    def _alike(self, other: int | Value | None) -> bool:
+    def _is_alike(self, other: int | Value | None) -> bool:
         """Could a pronoun mean this as well as the subject?"""
         return isinstance(other, int) and (self.graph.entities[other].type == "person") == (
             self.entity.type == "person"
         )
 
-    def _subject(self, text: str, full: bool) -> tuple[str, str]:
+    def _choose_subject(self, text: str, full: bool) -> tuple[str, str]:
         entity, rng = self.entity, self.rng
         opens = text.startswith("{x")
         roll = 1.0 if full else rng.random()
@@ -146,7 +146,7 @@ class _Writing:
         name = f"the {entity.name}" if entity.mention != entity.title else entity.name
         return name, possess(name)
 
-    def _filler(self) -> str:
+    def _write_filler(self) -> str:
         slots = {**self.pronouns, "year": str(self.rng.randrange(1890, 2022)), "count": str(self.rng.randrange(3, 90))}
         return self.rng.choice(load_vocabulary()["fillers"][self.entity.type]).format(**slots)
 
@@ -154,13 +154,13 @@ class _Writing:
 _COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
-def _plural_first(first: str, second: str) -> bool:
+def _is_plural_first(first: str, second: str) -> bool:
     """Is the first of `{films|film}`, `{are|is}`, `{star|stars}` the plural?"""
     plural = {"are", "star", "children", "children are", "cities", "companies"}
     return first in plural or (first.endswith("s") and second + "s" == first) or first.endswith(" are")
 
 
-def _noun(entity: Entity) -> str:
+def _find_noun(entity: Entity) -> str:
     return {"studio": "film studio", "label": "record label"}.get(entity.noun, entity.noun)
 
 
@@ -204,12 +204,12 @@ class View:
             if isinstance(tail, int):
                 self.into[tail].append((head, relation))
 
-    def tails(self, head: int, relation: str, second: int | None = None) -> list[int | Value]:
+    def list_tails(self, head: int, relation: str, second: int | None = None) -> list[int | Value]:
         """The values that the document of `head` states, none if it does not."""
         if relation not in self.documents[head].stated:
             return []
         return [f.tail for f in self.graph.facts[head].get(relation, ()) if f.second == second]
 
-    def single(self, head: int) -> list[str]:
+    def list_single(self, head: int) -> list[str]:
         """Relations of which the document of `head` states exactly one value."""
         return self._single[head]

@@ -9,7 +9,17 @@ from dataclasses import dataclass
 
 from data_gen.world.documents import View
 from data_gen.world.graph import Relation, Value, load_relations
-from data_gen.world.terms import Asked, Named, Term, ask, entity_ids, fill, mention_entity, word_phrase, word_question
+from data_gen.world.terms import (
+    AskedTerm,
+    NamedTerm,
+    Term,
+    ask,
+    fill,
+    list_entities,
+    mention_entity,
+    word_phrase,
+    word_question,
+)
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
 OF = re.compile(r"the ([a-z ]{1,80}) of \{x\}")
@@ -21,7 +31,7 @@ class Draft:
     comparison or a condition says of a thing (`was born first`), "" where nothing is compared."""
 
     question: str
-    roots: tuple[Asked, ...]
+    roots: tuple[AskedTerm, ...]
     operation: str
     answers: tuple[str, ...]
     said: str = ""
@@ -43,10 +53,10 @@ class Drawing:
         self.lists = [r for r in table.values() if view.lists[r.id]]
         self.joints = [r for r in table.values() if view.joint[r.id]]
 
-    def mention(self, entity: int) -> Named:
+    def mention(self, entity: int) -> NamedTerm:
         return mention_entity(self.graph.entities[entity], self.rng)
 
-    def up(self, entity: int, depth: int, used: frozenset[int] = frozenset()) -> Term | None:
+    def reach(self, entity: int, depth: int, used: frozenset[int] = frozenset()) -> Term | None:
         """A term that stands for `entity` and takes `depth` leaves to find."""
         if depth == 0:
             return self.mention(entity)
@@ -56,29 +66,29 @@ class Drawing:
         by_relation = sorted({r for _, r in ways})
         chosen = self.rng.choice(by_relation)
         head = self.rng.choice([h for h, r in ways if r == chosen])
-        inner = self.up(head, depth - 1, used | {entity})
+        inner = self.reach(head, depth - 1, used | {entity})
         return ask(self.view, load_relations()[chosen], (inner,), self.rng) if inner else None
 
-    def along(self, head: int, path: Sequence[str]) -> Asked | None:
+    def follow(self, head: int, path: Sequence[str]) -> AskedTerm | None:
         """The term that follows `path` from the entity `head`."""
         term: Term | None = self.mention(head)
         for name in path:
             term = (
                 ask(self.view, load_relations()[name], (term,), self.rng)
-                if term and len(entity_ids(term)) == 1
+                if term and len(list_entities(term)) == 1
                 else None
             )
-        return term if isinstance(term, Asked) else None
+        return term if isinstance(term, AskedTerm) else None
 
-    def fact(self) -> tuple[Relation, int]:
+    def draw_fact(self) -> tuple[Relation, int]:
         """A relation and an entity of which one value is stated; every relation is as likely."""
         relation = self.rng.choice(self.singles)
         return relation, self.rng.choice(self.view.heads[relation.id])
 
-    def text(self, values: Sequence[int | Value]) -> tuple[str, ...]:
+    def list_texts(self, values: Sequence[int | Value]) -> tuple[str, ...]:
         return tuple(self.graph.text(value) for value in values)
 
-    def dressed(self, term: Asked) -> str:
+    def word_request(self, term: AskedTerm) -> str:
         """The question for one term, at times in the form of a request for its noun phrase."""
         roll = self.rng.random()
         if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
@@ -94,12 +104,12 @@ class Drawing:
         )
         return self.rng.choice(frames)
 
-    def about(self, term: Term, top: Term, reference: str) -> str:
+    def word_about(self, term: Term, top: Term, reference: str) -> str:
         """The noun phrase of `term` with `reference` (`that person`) in the place of `top`."""
         if term is top:
             return reference
-        assert isinstance(term, Asked)
-        inner = self.about(term.args[0], top, reference)
+        assert isinstance(term, AskedTerm)
+        inner = self.word_about(term.args[0], top, reference)
         phrases = term.wording.phrases
         own = [p for p in phrases if p.startswith("{x's}")]
         if inner in POSSESSIVES and own:
@@ -111,7 +121,7 @@ class Drawing:
         chosen = self.rng.choice([p for p in phrases if "'s}" not in p] or list(phrases))
         return fill(chosen, [inner if chosen.endswith("{x}") and not chosen.endswith(" by {x}") else bare])
 
-    def reference(self, entity: int) -> str:
+    def refer_to(self, entity: int) -> str:
         found = self.graph.entities[entity]
         if found.type == "person":
             return self.rng.choice(("that person", {"he": "him", "she": "her"}[found.gender]))

@@ -5,7 +5,6 @@ A split is made in parts of at most `PART` questions, each a graph of its own, s
 
 from __future__ import annotations
 
-import hashlib
 import json
 import random
 from collections import Counter
@@ -14,12 +13,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from data_gen.leakage import digest_text
 from data_gen.questions import QUESTIONS, check_place
 from data_gen.world.documents import Document, View, write_document
 from data_gen.world.graph import Graph
 from data_gen.world.names import Names
 from data_gen.world.populate import populate
-from data_gen.world.questions import ROUTES, Made, Questions
+from data_gen.world.questions import ROUTES, DrawnQuestion, Questions
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_folder, staged_folder, write_json
 
@@ -73,7 +73,7 @@ def generate(
         ):
             for split, part, amount in amounts:
                 _write_part(world, split, part, amount, seed, routes, (passages, triples, questions), progress)
-        manifest = _manifest(world, size, seed, folder)
+        manifest = _make_manifest(world, size, seed, folder)
         write_json(folder / "manifest.json", manifest)
     return manifest
 
@@ -108,10 +108,10 @@ def _write_part(
     for document in documents:
         row = {"id": f"{prefix}-{document.entity}", "title": document.title, "text": document.text}
         passages.write(json.dumps(row, ensure_ascii=False) + "\n")
-    triples.writelines(_triples(graph, documents))
+    triples.writelines(_list_triples(graph, documents))
     world.totals["passages"] += len(documents)
     questions = Questions(View(graph, documents), rng, Names(rng, world.taken), split, prefix)
-    for number, route in enumerate(_routes(amount, wanted, rng)):
+    for number, route in enumerate(_draw_routes(amount, wanted, rng)):
         made = _draw(world, questions, route, f"world-{split}-{part}-{number}")
         lines.write(json.dumps(made.row.to_json(), ensure_ascii=False) + "\n")
         world.counts["split", split] += 1
@@ -122,7 +122,7 @@ def _write_part(
         progress(1)
 
 
-def _routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list[str]:
+def _draw_routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list[str]:
     """The routes of a part's questions, those wanted in the shares of `ROUTES`, shuffled."""
     shares = {route: share for route, share in ROUTES.items() if route in wanted}
     total = sum(shares.values())
@@ -132,12 +132,12 @@ def _routes(amount: int, wanted: Sequence[str], rng: random.Random) -> list[str]
     return routes
 
 
-def _draw(world: _World, questions: Questions, route: str, id: str) -> Made:
+def _draw(world: _World, questions: Questions, route: str, id: str) -> DrawnQuestion:
     for _ in range(PATIENCE):
         made = questions.draw(route, id)
         if made is None:
             continue
-        key = hash_text(" ".join(made.row.question.lower().split()).rstrip("?."))
+        key = digest_text(" ".join(made.row.question.lower().split()).rstrip("?."))
         if key not in world.asked:
             world.asked.add(key)
             return made
@@ -148,12 +148,7 @@ def _draw(world: _World, questions: Questions, route: str, id: str) -> Made:
     )
 
 
-def hash_text(text: str) -> int:
-    """64 bits of BLAKE2b: unlike `hash`, the same in every process."""
-    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
-
-
-def _triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
+def _list_triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
     """`head relation tail`; a relation with a second argument is written `relation[second]`."""
     for fact in graph.all_facts():
         if fact.relation in documents[fact.head].stated:
@@ -161,7 +156,7 @@ def _triples(graph: Graph, documents: list[Document]) -> Iterator[str]:
             yield f"{graph.entities[fact.head].title}\t{fact.relation}{second}\t{graph.text(fact.tail)}\n"
 
 
-def _manifest(world: _World, size: int, seed: int, folder: Path) -> dict[str, Any]:
+def _make_manifest(world: _World, size: int, seed: int, folder: Path) -> dict[str, Any]:
     counts: dict[str, dict[str, int]] = {"split": {}, "route": {}, "shape": {}, "operation": {}}
     for (what, name), number in sorted(world.counts.items()):
         counts[what][name] = number

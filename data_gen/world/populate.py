@@ -14,8 +14,7 @@ from data_gen.world.facts import (
     add_places,
     add_works,
 )
-from data_gen.world.graph import Graph, add_inverses, qualify
-from data_gen.world.making import Making
+from data_gen.world.graph import Graph, GraphMaker, add_inverses, qualify
 from data_gen.world.names import Names
 
 SHARES = {
@@ -43,8 +42,8 @@ PLAIN = frozenset({"river", "battle", "festival", "prize", "country", "universit
 
 def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
     """A graph of about `size` entities whose names are not in `taken` (they are added to it)."""
-    making = Making(rng, Names(rng, taken))
-    _create_entities(making, max(size, SMALLEST))
+    maker = GraphMaker(rng, Names(rng, taken))
+    _create_entities(maker, max(size, SMALLEST))
     for add in (
         add_places,
         add_people,
@@ -55,29 +54,29 @@ def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
         add_events,
         add_careers,
     ):
-        add(making)
-    add_inverses(making.graph)
-    qualify(making.graph)
-    return making.graph
+        add(maker)
+    add_inverses(maker.graph)
+    qualify(maker.graph)
+    return maker.graph
 
 
-def _create_entities(m: Making, size: int) -> None:
+def _create_entities(m: GraphMaker, size: int) -> None:
     for type, share in SHARES.items():
         for _ in range(max(4, round(size * share))):
             _create_entity(m, type)
 
 
-def _create_entity(m: Making, type: str) -> None:
+def _create_entity(m: GraphMaker, type: str) -> None:
     rng, graph = m.rng, m.graph
     noun = {"person": "", "company": rng.choice(("studio", "label", "company", "company"))}.get(type, type)
     name = None
-    if type not in PLAIN and graph.entities and m.some(EQUAL_NAMES):
+    if type not in PLAIN and graph.entities and m.happens(EQUAL_NAMES):
         other = rng.choice(graph.entities)
         alike = {type, other.type} <= WORKS or type == other.type == "person"
         if alike or (type != other.type and "person" not in (type, other.type) and other.type not in PLAIN):
             name = other.name
-    if type == "person" and name is None and graph.by_type["person"] and m.some(EQUAL_NAMES):
-        name = m.names.near(m.any("person").name)
+    if type == "person" and name is None and graph.by_type["person"] and m.happens(EQUAL_NAMES):
+        name = m.names.near(m.pick("person").name)
     more: dict[str, str | int] = {"birth": rng.randrange(1500, 1930)}
     if type == "person":
         used = {e.noun for e in graph.by_type["person"] if e.name == name} if name else set()

@@ -14,22 +14,36 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 
 from data_gen.annotate import trees
-from data_gen.questions import AnnotatedQuestion, Evidence
-from data_gen.world.chains import chain, count, draw_list, fan_out, intersect, joint, shared_joint
-from data_gen.world.comparisons import compare, compare_counts, difference, same, with_own
-from data_gen.world.compound import compound, pair, two_facts
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
+from data_gen.world.chains import (
+    draw_chain,
+    draw_count,
+    draw_fan_out,
+    draw_intersect,
+    draw_joint,
+    draw_list,
+    draw_shared_joint,
+)
+from data_gen.world.comparisons import (
+    draw_compare,
+    draw_compare_counts,
+    draw_difference,
+    draw_same,
+    draw_with_own,
+)
+from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
 from data_gen.world.names import Names
 from data_gen.world.straightforward import draw
 from data_gen.world.terms import (
-    Asked,
-    Named,
+    AskedTerm,
+    NamedTerm,
     Plan,
     Term,
     build_plan,
-    entity_ids,
     find_names,
+    list_entities,
     list_inputs,
     word_question,
 )
@@ -38,68 +52,68 @@ from revelator.plans.art import Art, Filter, Relate
 
 # how often each kind of complex question is drawn
 KINDS: dict[str, tuple[float, Callable[[Drawing], Draft | None]]] = {
-    "chain 2": (12, lambda d: chain(d, 2)),
-    "chain 3": (9, lambda d: chain(d, 3)),
-    "chain 4": (5, lambda d: chain(d, 4)),
-    "chain 5": (1.5, lambda d: chain(d, 5)),
-    "chain 6": (0.7, lambda d: chain(d, 6)),
-    "joint 1 0": (3, lambda d: joint(d, 1, 0)),
-    "joint 0 1": (3, lambda d: joint(d, 0, 1)),
-    "joint 1 1": (5, lambda d: joint(d, 1, 1)),
-    "joint 2 1": (3, lambda d: joint(d, 2, 1)),
-    "joint 1 2": (3, lambda d: joint(d, 1, 2)),
-    "joint 2 2": (1.5, lambda d: joint(d, 2, 2)),
-    "joint 3 1": (1, lambda d: joint(d, 3, 1)),
-    "joint 1 1 then 1": (2.5, lambda d: joint(d, 1, 1, 1)),
-    "joint 2 1 then 1": (1.5, lambda d: joint(d, 2, 1, 1)),
-    "joint 1 1 then 2": (0.7, lambda d: joint(d, 1, 1, 2)),
-    "joint 2 2 then 1": (0.5, lambda d: joint(d, 2, 2, 1)),
-    "shared joint 0": (1.5, lambda d: shared_joint(d, 0)),
-    "shared joint 1": (2.5, lambda d: shared_joint(d, 1)),
-    "shared joint 2": (1, lambda d: shared_joint(d, 2)),
-    "shared joint 1, longer": (1.5, lambda d: shared_joint(d, 1, 1)),
-    "compare 1 1": (4, lambda d: compare(d, (1, 1))),
-    "compare 2 2": (6, lambda d: compare(d, (2, 2))),
-    "compare 3 3": (2, lambda d: compare(d, (3, 3))),
-    "compare 1 2": (2, lambda d: compare(d, (1, 2))),
-    "compare 2 1": (2, lambda d: compare(d, (2, 1))),
-    "compare 3 2": (1, lambda d: compare(d, (3, 2))),
-    "compare 1 3": (0.7, lambda d: compare(d, (1, 3))),
-    "compare 1 1 1": (1.5, lambda d: compare(d, (1, 1, 1))),
-    "compare 2 2 2": (1, lambda d: compare(d, (2, 2, 2))),
-    "same 1 1": (3, lambda d: same(d, (1, 1))),
-    "same 2 2": (3, lambda d: same(d, (2, 2))),
-    "same 1 2": (1, lambda d: same(d, (1, 2))),
-    "difference 1 1": (1.5, lambda d: difference(d, (1, 1))),
-    "difference 2 2": (1, lambda d: difference(d, (2, 2))),
-    "own 0": (2, lambda d: with_own(d, 0)),
-    "own 1": (2, lambda d: with_own(d, 1)),
-    "own 2": (1, lambda d: with_own(d, 2)),
-    "two facts 1": (3, lambda d: two_facts(d, 1)),
-    "two facts 2": (2, lambda d: two_facts(d, 2)),
-    "two facts 3": (0.7, lambda d: two_facts(d, 3)),
-    "two facts 1, deeper": (1.5, lambda d: two_facts(d, 1, 1)),
-    "two facts 2, deeper": (0.7, lambda d: two_facts(d, 2, 1)),
-    "pair 2 1": (2, lambda d: pair(d, chain(d, 2), chain(d, 1))),
-    "pair 1 2": (1, lambda d: pair(d, chain(d, 1), chain(d, 2))),
-    "pair 2 2": (1.5, lambda d: pair(d, chain(d, 2), chain(d, 2))),
-    "pair 3 1": (1, lambda d: pair(d, chain(d, 3), chain(d, 1))),
-    "pair joint": (0.7, lambda d: pair(d, joint(d, 1, 1), chain(d, 1))),
-    "pair joint 2": (0.5, lambda d: pair(d, chain(d, 2), joint(d, 1, 1))),
-    "pair two facts": (0.5, lambda d: pair(d, chain(d, 1), two_facts(d, 1))),
-    "each": (4, lambda d: fan_out(d, 0, "each")),
-    "each of found": (2, lambda d: fan_out(d, 1, "each")),
-    "each, chained": (1.5, lambda d: fan_out(d, 0, "each", 2)),
-    "extreme": (4, lambda d: fan_out(d, 0, "extreme")),
-    "extreme of found": (1.5, lambda d: fan_out(d, 1, "extreme")),
-    "count which": (2, lambda d: fan_out(d, 0, "count_is")),
-    "count which, found": (0.7, lambda d: fan_out(d, 1, "count_is")),
-    "count after": (2, lambda d: fan_out(d, 0, "count_after")),
-    "count": (2, lambda d: count(d, 1)),
-    "count deeper": (1, lambda d: count(d, 2)),
-    "more": (1.5, lambda d: compare_counts(d, 0)),
-    "more of found": (1, lambda d: compare_counts(d, 1)),
-    "in both": (2, lambda d: intersect(d)),
+    "chain 2": (12, lambda d: draw_chain(d, 2)),
+    "chain 3": (9, lambda d: draw_chain(d, 3)),
+    "chain 4": (5, lambda d: draw_chain(d, 4)),
+    "chain 5": (1.5, lambda d: draw_chain(d, 5)),
+    "chain 6": (0.7, lambda d: draw_chain(d, 6)),
+    "joint 1 0": (3, lambda d: draw_joint(d, 1, 0)),
+    "joint 0 1": (3, lambda d: draw_joint(d, 0, 1)),
+    "joint 1 1": (5, lambda d: draw_joint(d, 1, 1)),
+    "joint 2 1": (3, lambda d: draw_joint(d, 2, 1)),
+    "joint 1 2": (3, lambda d: draw_joint(d, 1, 2)),
+    "joint 2 2": (1.5, lambda d: draw_joint(d, 2, 2)),
+    "joint 3 1": (1, lambda d: draw_joint(d, 3, 1)),
+    "joint 1 1 then 1": (2.5, lambda d: draw_joint(d, 1, 1, 1)),
+    "joint 2 1 then 1": (1.5, lambda d: draw_joint(d, 2, 1, 1)),
+    "joint 1 1 then 2": (0.7, lambda d: draw_joint(d, 1, 1, 2)),
+    "joint 2 2 then 1": (0.5, lambda d: draw_joint(d, 2, 2, 1)),
+    "shared joint 0": (1.5, lambda d: draw_shared_joint(d, 0)),
+    "shared joint 1": (2.5, lambda d: draw_shared_joint(d, 1)),
+    "shared joint 2": (1, lambda d: draw_shared_joint(d, 2)),
+    "shared joint 1, longer": (1.5, lambda d: draw_shared_joint(d, 1, 1)),
+    "compare 1 1": (4, lambda d: draw_compare(d, (1, 1))),
+    "compare 2 2": (6, lambda d: draw_compare(d, (2, 2))),
+    "compare 3 3": (2, lambda d: draw_compare(d, (3, 3))),
+    "compare 1 2": (2, lambda d: draw_compare(d, (1, 2))),
+    "compare 2 1": (2, lambda d: draw_compare(d, (2, 1))),
+    "compare 3 2": (1, lambda d: draw_compare(d, (3, 2))),
+    "compare 1 3": (0.7, lambda d: draw_compare(d, (1, 3))),
+    "compare 1 1 1": (1.5, lambda d: draw_compare(d, (1, 1, 1))),
+    "compare 2 2 2": (1, lambda d: draw_compare(d, (2, 2, 2))),
+    "same 1 1": (3, lambda d: draw_same(d, (1, 1))),
+    "same 2 2": (3, lambda d: draw_same(d, (2, 2))),
+    "same 1 2": (1, lambda d: draw_same(d, (1, 2))),
+    "difference 1 1": (1.5, lambda d: draw_difference(d, (1, 1))),
+    "difference 2 2": (1, lambda d: draw_difference(d, (2, 2))),
+    "own 0": (2, lambda d: draw_with_own(d, 0)),
+    "own 1": (2, lambda d: draw_with_own(d, 1)),
+    "own 2": (1, lambda d: draw_with_own(d, 2)),
+    "two facts 1": (3, lambda d: draw_two_facts(d, 1)),
+    "two facts 2": (2, lambda d: draw_two_facts(d, 2)),
+    "two facts 3": (0.7, lambda d: draw_two_facts(d, 3)),
+    "two facts 1, deeper": (1.5, lambda d: draw_two_facts(d, 1, 1)),
+    "two facts 2, deeper": (0.7, lambda d: draw_two_facts(d, 2, 1)),
+    "pair 2 1": (2, lambda d: draw_pair(d, draw_chain(d, 2), draw_chain(d, 1))),
+    "pair 1 2": (1, lambda d: draw_pair(d, draw_chain(d, 1), draw_chain(d, 2))),
+    "pair 2 2": (1.5, lambda d: draw_pair(d, draw_chain(d, 2), draw_chain(d, 2))),
+    "pair 3 1": (1, lambda d: draw_pair(d, draw_chain(d, 3), draw_chain(d, 1))),
+    "pair joint": (0.7, lambda d: draw_pair(d, draw_joint(d, 1, 1), draw_chain(d, 1))),
+    "pair joint 2": (0.5, lambda d: draw_pair(d, draw_chain(d, 2), draw_joint(d, 1, 1))),
+    "pair two facts": (0.5, lambda d: draw_pair(d, draw_chain(d, 1), draw_two_facts(d, 1))),
+    "each": (4, lambda d: draw_fan_out(d, 0, "each")),
+    "each of found": (2, lambda d: draw_fan_out(d, 1, "each")),
+    "each, chained": (1.5, lambda d: draw_fan_out(d, 0, "each", 2)),
+    "extreme": (4, lambda d: draw_fan_out(d, 0, "extreme")),
+    "extreme of found": (1.5, lambda d: draw_fan_out(d, 1, "extreme")),
+    "count which": (2, lambda d: draw_fan_out(d, 0, "count_is")),
+    "count which, found": (0.7, lambda d: draw_fan_out(d, 1, "count_is")),
+    "count after": (2, lambda d: draw_fan_out(d, 0, "count_after")),
+    "count": (2, lambda d: draw_count(d, 1)),
+    "count deeper": (1, lambda d: draw_count(d, 2)),
+    "more": (1.5, lambda d: draw_compare_counts(d, 0)),
+    "more of found": (1, lambda d: draw_compare_counts(d, 1)),
+    "in both": (2, lambda d: draw_intersect(d)),
 }
 
 
@@ -112,42 +126,42 @@ def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
     return rng.choices(_CHOICES, cum_weights=_WEIGHTS)[0]
 
 
-def single(drawing: Drawing) -> Draft | None:
+def draw_single(drawing: Drawing) -> Draft | None:
     """One fact."""
     if drawing.rng.random() < 0.15 and drawing.lists:
         found = draw_list(drawing, 0)
         return (
-            Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.text(found[1].values))
+            Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.list_texts(found[1].values))
             if found
             else None
         )
-    return joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else chain(drawing, 1)
+    return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
-def tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> str:
+def render_tree_of(question: str, expression: Expression, draft: Draft, made: Plan) -> str:
     """Canonical text. `expression` is the plan of `made`, the question itself for a single one."""
     numbers = {id(term): number for number, term in enumerate(made.terms, start=1)}
-    calls = [_call(term, numbers) for term in made.terms]
+    calls = [_build_relate(term, numbers) for term in made.terms]
     if len(calls) == 1:
         [leaf] = trees.build_nodes(expression, calls)
         return trees.render_tree(question, [leaf, trees.ask_how_many(1)] if draft.operation == "count" else [leaf])
     return trees.render_tree(question, _add_judgement(draft, trees.build_nodes(expression, calls), numbers))
 
 
-def _call(term: Asked, numbers: dict[int, int]) -> Relate:
-    head, *second = (_shown(arg, numbers) for arg in term.args)
+def _build_relate(term: AskedTerm, numbers: dict[int, int]) -> Relate:
+    head, *second = (_show_term(arg, numbers) for arg in term.args)
     return Relate(head, " ".join([term.relation.id, *second]))
 
 
-def _shown(term: Term, numbers: dict[int, int]) -> str:
-    return term.called if isinstance(term, Named) else f"[{numbers[id(term)]}]"
+def _show_term(term: Term, numbers: dict[int, int]) -> str:
+    return term.called if isinstance(term, NamedTerm) else f"[{numbers[id(term)]}]"
 
 
 def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -> list[Art]:
     """The leaves, and what is asked of their answers."""
     operation, said, ends = draft.operation.split(" ")[0], draft.said, [numbers[id(root)] for root in draft.roots]
     if operation in ("count_is", "count_after"):
-        [items] = (_shown(arg, numbers) for arg in draft.roots[0].args)
+        [items] = (_show_term(arg, numbers) for arg in draft.roots[0].args)
         kept = replace(children[ends[0] - 1], question=f"Which of {items} {said}?", call=Filter((items,), said))
         return [*children[: ends[0] - 1], kept, trees.ask_how_many(ends[0])]
     if operation == "count":
@@ -159,11 +173,11 @@ def _add_judgement(draft: Draft, children: list[Art], numbers: dict[int, int]) -
     if operation == "intersect":
         return [*children, Art(f"What do [{ends[0]}] and [{ends[1]}] have in common?")]
     if operation.startswith("arg") and len(ends) == 1:
-        return [*children, Art(f"Which of {_shown(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
+        return [*children, Art(f"Which of {_show_term(draft.roots[0].args[0], numbers)} {said}: [{ends[0]}]?")]
     if operation.startswith("arg"):
         source = operation.endswith("_source")
         things = [find_names(root)[0] if source else root.args[0] for root in draft.roots]
-        shown = {_shown(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
+        shown = {_show_term(thing, numbers): f"[{end}]" for thing, end in zip(things, ends, strict=True)}
         return [*children, trees.ask_which(said, shown)]
     return children
 
@@ -175,7 +189,7 @@ TRIES = 60  # draws of one kind before another is taken: some kinds need a rare 
 
 
 @dataclass(frozen=True)
-class Made:
+class DrawnQuestion:
     """A question with the letters of its plan's shape ("" without a plan)."""
 
     row: AnnotatedQuestion
@@ -194,23 +208,23 @@ class Questions:
         self.drawing = Drawing(view, rng)
         self.alike = _index_alike(view)
 
-    def draw(self, route: str, id: str) -> Made | None:
+    def draw(self, route: str, id: str) -> DrawnQuestion | None:
         """One question of `route`, or None where the draw led nowhere."""
         if route == "straightforward":
             text, answer = draw(self.rng, self.names)
             row = AnnotatedQuestion(
                 id, "world", LICENCE, self.split, text, route, answers=(answer,), operation="computed"
             )
-            return Made(row, "")
-        make = {"single": single, "compound": compound}.get(route) or draw_kind(self.rng)
+            return DrawnQuestion(row, "")
+        make = {"single": draw_single, "compound": draw_compound}.get(route) or draw_kind(self.rng)
         for _ in range(TRIES):
             draft = make(self.drawing)
             made = build_plan(self.view, draft.roots) if draft and not _gives_itself_away(draft) else None
             if draft and made:
-                return Made(self._annotated(draft, made, route, id), to_letters(made.expression))
+                return DrawnQuestion(self._annotate(draft, made, route, id), to_letters(made.expression))
         return None
 
-    def _annotated(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
+    def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
         expression, steps, text = made.expression, made.steps, add_noise(draft.question, self.rng)
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
@@ -225,48 +239,51 @@ class Questions:
             parts=tuple(leaf.text for leaf in leaves(expression)) if route == "compound" else (),
             steps=steps,
             answers=draft.answers,
-            passages=self._passages(made),
+            passages=self._choose_passages(made),
             entities=tuple(dict.fromkeys(n.called for root in draft.roots for n in find_names(root))),
             operation=draft.operation,
-            tree=tree_of(text, expression, draft, made),
+            tree=render_tree_of(text, expression, draft, made),
         )
 
-    def _passages(self, made: Plan) -> tuple[Evidence, ...]:
+    def _choose_passages(self, made: Plan) -> tuple[AnnotatedPassage, ...]:
         """The documents that the steps are read from, and others that look like them, in random order."""
         by_title = {
-            self.view.documents[i].title: i for term in made.terms for arg in term.args for i in entity_ids(arg)
+            self.view.documents[i].title: i for term in made.terms for arg in term.args for i in list_entities(arg)
         }
         support = list(dict.fromkeys(by_title[step.title] for step in made.steps))
-        chosen = [(i, True) for i in support] + [(i, False) for i in self._distractors(support, made)]
+        chosen = [(i, True) for i in support] + [(i, False) for i in self._choose_distractors(support, made)]
         self.rng.shuffle(chosen)
-        return tuple(self._evidence(entity, relevant) for entity, relevant in chosen)
+        return tuple(self._make_passage(entity, relevant) for entity, relevant in chosen)
 
-    def _evidence(self, entity: int, relevant: bool) -> Evidence:
+    def _make_passage(self, entity: int, relevant: bool) -> AnnotatedPassage:
         document = self.view.documents[entity]
-        return Evidence(document.title, document.text, relevant, f"{self.prefix}-{entity}")
+        return AnnotatedPassage(document.title, document.text, relevant, f"{self.prefix}-{entity}")
 
-    def _distractors(self, support: list[int], made: Plan) -> list[int]:
+    def _choose_distractors(self, support: list[int], made: Plan) -> list[int]:
         """Documents of similar names, then of neighbours in the graph, then any, that answer none of the steps."""
         rng, documents = self.rng, self.view.documents
-        similar = [e for i in support for key in _keys(self.view, i) for e in self.alike[key][:6]]
-        near = [fact.tail for i in support for r in self.view.single(i) for fact in self.view.graph.facts[i][r]]
+        similar = [e for i in support for key in _list_keys(self.view, i) for e in self.alike[key][:6]]
+        near = [fact.tail for i in support for r in self.view.list_single(i) for fact in self.view.graph.facts[i][r]]
         near += [head for i in support for head, _ in self.view.into[i][:6]]
         pool = [e for e in near if isinstance(e, int)]
         order = rng.sample(similar, min(3, len(similar))) + rng.sample(pool, min(3, len(pool)))
         order += [rng.randrange(len(documents)) for _ in range(DISTRACTORS)]
         found: list[int] = []
         for entity in dict.fromkeys(order):
-            if len(found) < DISTRACTORS and entity not in support and not self._answers(documents[entity].text, made):
+            if (
+                len(found) < DISTRACTORS
+                and entity not in support
+                and not self._answers_step(documents[entity].text, made)
+            ):
                 found.append(entity)
         return found
 
-    def _answers(self, text: str, made: Plan) -> bool:
+    def _answers_step(self, text: str, made: Plan) -> bool:
+        """Whether a document names the subject of a step and one of its answers."""
         return any(
-            self._stem(step.title) in text and any(answer in text for answer in step.answers) for step in made.steps
+            step.title.partition(" (")[0] in text and any(answer in text for answer in step.answers)
+            for step in made.steps
         )
-
-    def _stem(self, title: str) -> str:
-        return title.partition(" (")[0]
 
 
 def add_noise(text: str, rng: random.Random) -> str:
@@ -286,14 +303,14 @@ def _gives_itself_away(draft: Draft) -> bool:
     named = {n.entity.id for root in draft.roots for n in find_names(root)}
     for root in draft.roots:
         inner = list_inputs(root)
-        if any(named & set(entity_ids(term)) for term in (root, *inner)):
+        if any(named & set(list_entities(term)) for term in (root, *inner)):
             return True
         if any(set(root.values) <= set(term.values) for term in inner):
             return True
     return False
 
 
-def _keys(view: View, entity: int) -> tuple[str, ...]:
+def _list_keys(view: View, entity: int) -> tuple[str, ...]:
     found = view.graph.entities[entity]
     words = found.name.split()
     return (found.name.lower(), words[-1].lower() if found.type == "person" else words[0].lower())
@@ -302,6 +319,6 @@ def _keys(view: View, entity: int) -> tuple[str, ...]:
 def _index_alike(view: View) -> dict[str, list[int]]:
     index: dict[str, list[int]] = defaultdict(list)
     for entity in view.graph.entities:
-        for key in _keys(view, entity.id):
+        for key in _list_keys(view, entity.id):
             index[key].append(entity.id)
     return index

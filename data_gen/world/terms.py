@@ -1,7 +1,7 @@
 """Terms: what a question talks about, as a value that gives its wording, its gold plan and its refinement steps.
 
-A `Named` is an entity that the question names; an `Asked` is the result of one leaf of the plan. Terms may share
-sub-terms (the same object), which becomes one leaf with several users.
+A `NamedTerm` is an entity that the question names; an `AskedTerm` is the result of one leaf of the plan. Terms may
+share sub-terms (the same object), which becomes one leaf with several users.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ STEM = 5  # letters by which two words count as one
 
 
 @dataclass(frozen=True, eq=False)
-class Named:
+class NamedTerm:
     """An entity as the question names it; `called` is that name, without an article."""
 
     entity: Entity
@@ -35,7 +35,7 @@ class Named:
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AskedTerm:
     """The answer to a relation's question about `args` (the subject, and the second argument if it has one)."""
 
     relation: Relation
@@ -45,14 +45,14 @@ class Asked:
     type: str  # entity type of the values, or the kind of value
 
     @property
-    def inputs(self) -> tuple[Asked, ...]:
-        return tuple(arg for arg in self.args if isinstance(arg, Asked))
+    def inputs(self) -> tuple[AskedTerm, ...]:
+        return tuple(arg for arg in self.args if isinstance(arg, AskedTerm))
 
 
-Term = Named | Asked
+Term = NamedTerm | AskedTerm
 
 
-def mention_entity(entity: Entity, rng: random.Random) -> Named:
+def mention_entity(entity: Entity, rng: random.Random) -> NamedTerm:
     """A mention: the title, or for a qualified one at times `the film Marrow Lane`."""
     if (
         entity.title != entity.name
@@ -60,38 +60,38 @@ def mention_entity(entity: Entity, rng: random.Random) -> Named:
         and entity.title.endswith(f"({entity.noun})")
         and rng.random() < 0.3
     ):
-        return Named(entity, f"the {entity.noun} {entity.name}")
-    return Named(entity, entity.title)
+        return NamedTerm(entity, f"the {entity.noun} {entity.name}")
+    return NamedTerm(entity, entity.title)
 
 
-def entity_ids(term: Term) -> tuple[int, ...]:
+def list_entities(term: Term) -> tuple[int, ...]:
     """Entities that a term stands for."""
-    return (term.entity.id,) if isinstance(term, Named) else tuple(v for v in term.values if isinstance(v, int))
+    return (term.entity.id,) if isinstance(term, NamedTerm) else tuple(v for v in term.values if isinstance(v, int))
 
 
-def ask(view: View, relation: Relation, args: tuple[Term, ...], rng: random.Random) -> Asked | None:
+def ask(view: View, relation: Relation, args: tuple[Term, ...], rng: random.Random) -> AskedTerm | None:
     """The relation asked of every value of `args`; None if a document does not state it."""
     values: list[int | Value] = []
-    for combination in product(*(entity_ids(arg) for arg in args)):
-        found = view.tails(combination[0], relation.id, combination[1] if len(combination) > 1 else None)
+    for combination in product(*(list_entities(arg) for arg in args)):
+        found = view.list_tails(combination[0], relation.id, combination[1] if len(combination) > 1 else None)
         if not found:
             return None
         values += found
     single = relation.is_list and len(found) == 1
-    if relation.is_list and not single and len(entity_ids(args[0])) > 1:
+    if relation.is_list and not single and len(list_entities(args[0])) > 1:
         return None
     distinct = tuple(dict.fromkeys(values))
     kind = view.graph.entities[distinct[0]].type if isinstance(distinct[0], int) else relation.tail[0]
     wordings = relation.one if single else relation.ask
-    depth = max((len(list_inputs(arg)) + 1 for arg in args if isinstance(arg, Asked)), default=0)
+    depth = max((len(list_inputs(arg)) + 1 for arg in args if isinstance(arg, AskedTerm)), default=0)
     if depth > 1 or (depth and rng.random() < 0.6):
         wordings = tuple(w for w in wordings if any(_ends_open(p) for p in w.phrases)) or wordings
-    return Asked(relation, rng.choice(wordings), args, distinct, kind)
+    return AskedTerm(relation, rng.choice(wordings), args, distinct, kind)
 
 
-def find_names(term: Term) -> list[Named]:
+def find_names(term: Term) -> list[NamedTerm]:
     """The entities that the question names for a term, in order."""
-    return [term] if isinstance(term, Named) else [n for arg in term.args for n in find_names(arg)]
+    return [term] if isinstance(term, NamedTerm) else [n for arg in term.args for n in find_names(arg)]
 
 
 # ---- wording
@@ -104,28 +104,28 @@ def fill(template: str, args: Items[str]) -> str:
 
 def word_phrase(term: Term, rng: random.Random, subject: str = "") -> str:
     """A noun phrase; `subject` replaces the innermost name (`that person`, `each of …`)."""
-    if isinstance(term, Named):
+    if isinstance(term, NamedTerm):
         return subject or term.text
     inner = [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
-    return fill(_phrase(term, rng, bool(subject)), inner)
+    return fill(_choose_phrase(term, rng, bool(subject)), inner)
 
 
-def echo_wording(terms: Items[Asked], said: str) -> tuple[Asked, ...]:
+def echo_wording(terms: Items[AskedTerm], said: str) -> tuple[AskedTerm, ...]:
     """The same terms, each in the wording whose question has most words of `said`, by how they begin; the first of
     those that have as many. For a question that says something of what they are about (`was born first`) and uses no
     wording of theirs: a plan that asked in any of them could not be told from it."""
-    return tuple(replace(term, wording=_choose_nearest(term.relation.ask, _stems(said))) for term in terms)
+    return tuple(replace(term, wording=_choose_nearest(term.relation.ask, _find_stems(said))) for term in terms)
 
 
 def _choose_nearest(wordings: Items[Wording], stems: set[str]) -> Wording:
-    return max(wordings, key=lambda wording: len(stems & _stems(wording.question)))
+    return max(wordings, key=lambda wording: len(stems & _find_stems(wording.question)))
 
 
-def _stems(text: str) -> set[str]:
+def _find_stems(text: str) -> set[str]:
     return {word[:STEM] for word in WORD.findall(text.lower())}
 
 
-def _phrase(term: Asked, rng: random.Random, substituted: bool = False) -> str:
+def _choose_phrase(term: AskedTerm, rng: random.Random, substituted: bool = False) -> str:
     """One of the wording's noun phrases; around a phrase of its own rather one that ends with it."""
     nested = bool(term.inputs) or substituted
     fitting = [p for p in term.wording.phrases if not (nested and "'s}" in p)] or list(term.wording.phrases)
@@ -138,7 +138,7 @@ def _ends_open(phrase: str) -> bool:
     return phrase.endswith(("{x}", "{y}"))
 
 
-def word_question(term: Asked, rng: random.Random, subject: str = "") -> str:
+def word_question(term: AskedTerm, rng: random.Random, subject: str = "") -> str:
     """The question for a term, about noun phrases."""
     return fill(
         term.wording.question, [word_phrase(arg, rng, subject if i == 0 else "") for i, arg in enumerate(term.args)]
@@ -148,40 +148,42 @@ def word_question(term: Asked, rng: random.Random, subject: str = "") -> str:
 # ---- plan
 
 
-def build_expression(roots: Items[Asked], names: dict[int, str], found: dict[int, Asked]) -> Expression:
+def build_expression(roots: Items[AskedTerm], names: dict[int, str], found: dict[int, AskedTerm]) -> Expression:
     """The plan that computes `roots`; `found` receives which term each leaf (by id) asks."""
-    return _plan(list(roots), set(), names, found)
+    return _build(list(roots), set(), names, found)
 
 
-def _plan(terms: list[Asked], done: set[int], names: dict[int, str], found: dict[int, Asked]) -> Expression:
-    terms = [t for t in terms if not any(t is not o and id(t) in _below(o) for o in terms)]
+def _build(terms: list[AskedTerm], done: set[int], names: dict[int, str], found: dict[int, AskedTerm]) -> Expression:
+    terms = [t for t in terms if not any(t is not o and id(t) in _list_below(o) for o in terms)]
     if len(terms) == 1:
-        leaf = Atomic(_leaf_text(terms[0], names))
+        leaf = Atomic(_write_leaf(terms[0], names))
         found[id(leaf)] = terms[0]
         needed = [t for t in terms[0].inputs if id(t) not in done]
-        return Dependent(_plan(needed, done, names, found), leaf) if needed else leaf
-    shared = [t for t in list_inputs(terms[0]) if id(t) not in done and all(id(t) in _below(o) for o in terms[1:])]
+        return Dependent(_build(needed, done, names, found), leaf) if needed else leaf
+    shared = [t for t in list_inputs(terms[0]) if id(t) not in done and all(id(t) in _list_below(o) for o in terms[1:])]
     if shared:
-        top = max(shared, key=lambda t: len(_below(t)))
-        return Dependent(_plan([top], done, names, found), _plan(terms, done | _below(top) | {id(top)}, names, found))
-    return Sequence(tuple(_plan([t], done, names, found) for t in terms))
+        top = max(shared, key=lambda t: len(_list_below(t)))
+        return Dependent(
+            _build([top], done, names, found), _build(terms, done | _list_below(top) | {id(top)}, names, found)
+        )
+    return Sequence(tuple(_build([t], done, names, found) for t in terms))
 
 
-def list_inputs(term: Asked) -> list[Asked]:
+def list_inputs(term: AskedTerm) -> list[AskedTerm]:
     """Every term that a term needs, nearest first."""
     return [t for arg in term.inputs for t in (arg, *list_inputs(arg))]
 
 
-def _below(term: Asked) -> set[int]:
+def _list_below(term: AskedTerm) -> set[int]:
     return {id(t) for t in list_inputs(term)}
 
 
-def _leaf_text(term: Asked, names: dict[int, str]) -> str:
-    return fill(term.wording.question, [_slot(arg, names) for arg in term.args])
+def _write_leaf(term: AskedTerm, names: dict[int, str]) -> str:
+    return fill(term.wording.question, [_write_slot(arg, names) for arg in term.args])
 
 
-def _slot(arg: Term, names: dict[int, str]) -> str:
-    if isinstance(arg, Named):
+def _write_slot(arg: Term, names: dict[int, str]) -> str:
+    if isinstance(arg, NamedTerm):
         return arg.text
     return f"the {{{names[id(arg)]}}}" if arg.type in ARTICLE else f"{{{names[id(arg)]}}}"
 
@@ -191,28 +193,28 @@ class Plan:
     """A gold plan: the expression, and for each leaf its term and the steps that it takes."""
 
     expression: Expression
-    terms: tuple[Asked, ...]
+    terms: tuple[AskedTerm, ...]
     steps: tuple[AnnotatedStep, ...]
 
 
-def build_plan(view: View, roots: Items[Asked]) -> Plan | None:
+def build_plan(view: View, roots: Items[AskedTerm]) -> Plan | None:
     """The plan of `roots`, its placeholders named so that each binds to the leaf that is meant; None if none does."""
     everything = list({id(t): t for root in roots for t in (*reversed(list_inputs(root)), root)}.values())
     for attempt in range(3):
-        names = _names(everything, attempt)
-        found: dict[int, Asked] = {}
+        names = _name_terms(everything, attempt)
+        found: dict[int, AskedTerm] = {}
         tree = build_expression(roots, names, found)
         order = leaves(tree)
         terms = tuple(found[id(leaf)] for leaf in order)
         if _binds(tree, terms, names):
-            return Plan(tree, terms, _steps(view, order, terms, names))
+            return Plan(tree, terms, _list_steps(view, order, terms, names))
     return None
 
 
 MARKS = (("first", "second"), ("one", "other"), ("former", "latter"))
 
 
-def _names(everything: list[Asked], attempt: int) -> dict[int, str]:
+def _name_terms(everything: list[AskedTerm], attempt: int) -> dict[int, str]:
     """A placeholder name for each term; two that feed one leaf never share theirs."""
     names = {id(t): (t.relation.name, t.relation.id, t.type)[attempt] for t in everything}
     for one, other in (term.inputs for term in everything if len(term.inputs) == 2):
@@ -221,21 +223,23 @@ def _names(everything: list[Asked], attempt: int) -> dict[int, str]:
     return names
 
 
-def _binds(tree: Expression, terms: tuple[Asked, ...], names: dict[int, str]) -> bool:
+def _binds(tree: Expression, terms: tuple[AskedTerm, ...], names: dict[int, str]) -> bool:
     index = {id(term): i for i, term in enumerate(terms)}
     wanted = [{names[id(arg)]: index[id(arg)] for arg in term.inputs} for term in terms]
     return [dict(source) for source in bind(tree).sources] == wanted
 
 
-def _steps(
-    view: View, order: Items[Atomic], terms: tuple[Asked, ...], names: dict[int, str]
+def _list_steps(
+    view: View, order: Items[Atomic], terms: tuple[AskedTerm, ...], names: dict[int, str]
 ) -> tuple[AnnotatedStep, ...]:
     steps: dict[AnnotatedStep, None] = {}
     for leaf, term in zip(order, terms, strict=True):
-        for combination in product(*(entity_ids(arg) for arg in term.args)):
+        for combination in product(*(list_entities(arg) for arg in term.args)):
             entities = [view.graph.entities[i] for i in combination]
-            values = {names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, Asked)}
-            tails = view.tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
+            values = {
+                names[id(a)]: e.title for a, e in zip(term.args, entities, strict=True) if isinstance(a, AskedTerm)
+            }
+            tails = view.list_tails(combination[0], term.relation.id, combination[1] if len(combination) > 1 else None)
             answers = tuple(view.graph.text(tail) for tail in tails)
             steps[AnnotatedStep(substitute(leaf.text, values), answers, entities[0].title)] = None
     return tuple(steps)

@@ -1,1 +1,1 @@
-"""What people use today, each as a short file of its own, in the same harness: same services, budgets and scoring."""
+"""What people use today, in the same harness: the same services, limits and scoring."""

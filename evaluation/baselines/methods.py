@@ -10,19 +10,21 @@ import json
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
+from importlib.resources import files
+from string import Template
 
-from evaluation.baselines.steps import merge, read, step, write
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
-from revelator.plans.bnf import without_placeholders
+from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF, Step
-from revelator.trace import Passage, Trace, join_answers
+from revelator.trace import Node, Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
+from serving.models.generators import quote_data
 from serving.protocols import GenerateRequest
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
@@ -36,33 +38,79 @@ REFERENCE = re.compile(r"#(\d+)")
 DEEPEST = 4
 
 
-async def ask_naively(run: Run, k: int) -> None:
+async def search_and_read(run: Run, question: str, k: int, query: str | None = None) -> Node:
+    """Searches for `query` (the question itself if None) and reads the answer to `question` from `k` passages."""
+    node = run.open("atomic", question)
+    node.asked = question
+    with run.recorder.record(node):
+        node.documents = await run.models.search(node, query or question, k)
+        if passages := tuple({(p.title, p.text): p for p in node.documents}.values()):
+            await run.models.generate(node, GenerateRequest("read", question, passages=passages))
+        else:
+            node.status, node.error = "failed", "no document was found"
+    return node
+
+
+async def prompt_model(run: Run, name: str, **values: object) -> str:
+    """Fills `prompts/NAME.txt` with values, as JSON, and returns what the language model writes."""
+    node = run.open("refine", name)
+    texts = {key: quote_data(value) for key, value in values.items()}
+    with run.recorder.record(node):
+        await run.models.generate(node, GenerateRequest("write", _read_prompt(name).substitute(texts)))
+    return node.sentence
+
+
+async def merge_steps(run: Run, question: str, steps: Sequence[Step]) -> Node:
+    """Lets the generator answer the question from sub-questions and their answers."""
+    node = run.open("merge", question)
+    with run.recorder.record(node):
+        await run.models.generate(node, GenerateRequest("merge", question, steps=tuple(steps)))
+    return node
+
+
+def to_step(node: Node) -> Step:
+    return Step(node.asked or node.question, tuple(node.answers))
+
+
+@cache
+def _read_prompt(name: str) -> Template:
+    text = files("evaluation.baselines").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8")
+    return Template(text.rstrip())
+
+
+async def run_naive_rag(run: Run, k: int) -> None:
     """Naive RAG (Lewis et al. 2020, arXiv 2005.11401): one search with the whole question, one reading of `k` passages.
 
     Differs: a search by our index and a reading by our generator, neither of them trained together.
     """
-    node = await read(run, run.question, k)
+    node = await search_and_read(run, run.question, k)
     run.answer(node.answers, node.sentence)
 
 
-async def ask_itself(run: Run) -> None:
+async def run_self_ask(run: Run) -> None:
     """Self-Ask with search (Press et al. 2023, arXiv 2210.03350, section 3): the language model asks itself follow-up
     questions one at a time until it says that it can answer; each one is answered by one step of retrieval.
 
     Differs: in the paper a search engine answers a follow-up; here our generator reads the answer from the passages.
     """
     while len(run.steps) < run.limits.steps:
-        said = FOLLOW_UP.search(await write(run, "self_ask", question=run.question, steps=[vars(s) for s in run.steps]))
+        said = FOLLOW_UP.search(
+            await prompt_model(run, "self_ask", question=run.question, steps=[vars(s) for s in run.steps])
+        )
         asked = said[1].strip() if said else ""
         if not asked or asked in {s.question for s in run.steps}:
             break
-        run.steps.append(step(await read(run, asked, FOLLOW_UP_PASSAGES)))
-    last = merge(run, run.question, run.steps) if run.steps else read(run, run.question, FOLLOW_UP_PASSAGES)
+        run.steps.append(to_step(await search_and_read(run, asked, FOLLOW_UP_PASSAGES)))
+    last = (
+        merge_steps(run, run.question, run.steps)
+        if run.steps
+        else search_and_read(run, run.question, FOLLOW_UP_PASSAGES)
+    )
     node = await last
     run.answer(node.answers, node.sentence)
 
 
-async def interleave_thoughts(run: Run) -> None:
+async def run_ircot(run: Run) -> None:
     """IRCoT (Trivedi et al. 2023, arXiv 2212.10509, section 3): retrieval and a chain of thought take turns. The first
     search is the question, each later one the newest sentence of the thought; the passages pile up, and a reader
     answers from all of them at the end.
@@ -79,7 +127,9 @@ async def interleave_thoughts(run: Run) -> None:
             node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
-        query = (await write(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)).partition("\n")[0]
+        query = (await prompt_model(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)).partition(
+            "\n"
+        )[0]
         if not query or query in thoughts:
             break
         thoughts.append(query)
@@ -92,7 +142,7 @@ async def interleave_thoughts(run: Run) -> None:
     run.answer(last.answers, last.sentence)
 
 
-async def iterate_retrieval(run: Run) -> None:
+async def run_iter_retgen(run: Run) -> None:
     """Iter-RetGen (Shao et al. 2023, arXiv 2305.15294, section 3): the answer of one round is added to the question for
     the search of the next. Every round reads the whole question anew from what that search found.
 
@@ -100,14 +150,14 @@ async def iterate_retrieval(run: Run) -> None:
     """
     said = ""
     for _ in range(min(ROUNDS, run.limits.steps)):
-        node = await read(run, run.question, ROUND_PASSAGES, query=f"{run.question} {said}".strip())
+        node = await search_and_read(run, run.question, ROUND_PASSAGES, query=f"{run.question} {said}".strip())
         run.answer(node.answers, node.sentence)
         if (node.sentence or join_answers(node.answers)) == said:
             break  # the next search would be the same
         said = node.sentence or join_answers(node.answers)
 
 
-async def adapt_to_question(run: Run) -> None:
+async def run_adaptive_rag(run: Run) -> None:
     """Adaptive-RAG (Jeong et al. 2024, arXiv 2403.14403, section 3): a small classifier sends a question one of three
     ways, no retrieval, one step, or several steps, which are IRCoT.
 
@@ -117,12 +167,12 @@ async def adapt_to_question(run: Run) -> None:
         case "straightforward":
             await routes.answer_direct(run)
         case "single":
-            await ask_naively(run, 5)
+            await run_naive_rag(run, 5)
         case _:
-            await interleave_thoughts(run)
+            await run_ircot(run)
 
 
-async def answer_tree(run: Run) -> None:
+async def run_probtree(run: Run) -> None:
     """A tree of questions in the way of ProbTree (Cao et al. 2023, arXiv 2311.13982): the language model writes the
     tree, leaves are answered from documents or, where those say nothing, from memory; a node above from its children
     or, where they do not lead to an answer, from documents.
@@ -130,15 +180,15 @@ async def answer_tree(run: Run) -> None:
     Differs: in the paper the better of these is chosen by the mean log-probability of its explanation. Our generator
     protocol has none, so they are tried in order, and the first that gives an answer is taken.
     """
-    tree = read_tree(await write(run, "probtree", question=run.question), run.question)
-    run.answer(await _answer_node(run, run.question, tree, (), run.limits.leaves))
+    tree = parse_tree(await prompt_model(run, "probtree", question=run.question), run.question)
+    run.answer(await _answer_tree_node(run, run.question, tree, (), run.limits.leaves))
 
 
 Tree = Mapping[str, Sequence[str]]
 
 
-def read_tree(text: str, question: str) -> Tree:
-    """`{"question": ["part", …], …}`; what is no such object is the question alone."""
+def parse_tree(text: str, question: str) -> Tree:
+    """Reads `{"question": ["part", …], …}`; any other text gives a tree of the question alone."""
     start, end = text.find("{"), text.rfind("}")
     try:
         value = json.loads(text[start : end + 1])
@@ -148,20 +198,21 @@ def read_tree(text: str, question: str) -> Tree:
     return tree if question in tree else {question: next(iter(tree.values()), [])} | tree
 
 
-async def _answer_node(run: Run, question: str, tree: Tree, above: Sequence[str], room: int) -> list[str]:
-    """Post-order; `#1` in a part is the answer of its first sibling. A question inside itself is a leaf."""
+async def _answer_tree_node(run: Run, question: str, tree: Tree, above: Sequence[str], room: int) -> list[str]:
+    """Answers the parts of a question before the question. `#1` in a part stands for the answer of its first sibling. A
+    question that occurs inside itself is a leaf. `room` bounds the number of parts."""
     parts = tree.get(question, ()) if question not in above and len(above) < DEEPEST else ()
     steps: list[Step] = []
     for part in parts[:room]:
         asked = REFERENCE.sub(lambda match: _fill_in(match, steps), part)
         below = {asked if key == part else key: value for key, value in tree.items()}
-        found = await _answer_node(run, asked, below, (*above, question), room // max(1, len(parts)))
+        found = await _answer_tree_node(run, asked, below, (*above, question), room // max(1, len(parts)))
         steps.append(Step(asked, tuple(found)))
     if known := [one for one in steps if one.answers]:
-        node = await merge(run, question, known)
+        node = await merge_steps(run, question, known)
         if node.answers:
             return node.answers
-    node = await read(run, question, NODE_PASSAGES)
+    node = await search_and_read(run, question, NODE_PASSAGES)
     if not node.answers:
         node = run.open("direct", question)
         with run.recorder.record(node):
@@ -181,7 +232,7 @@ HANRAG_ROUTES = {
 }
 
 
-async def loop_by_heuristics(run: Run) -> None:
+async def run_hanrag(run: Run) -> None:
     """HANRAG (Sun et al. 2025, section 4): the same four routes and one-step reading as ours, but a complex question
     goes through the loop of refine, retrieve and end instead of a compiled plan.
 
@@ -192,7 +243,7 @@ async def loop_by_heuristics(run: Run) -> None:
     await HANRAG_ROUTES.get(run.route, routes.answer_by_loop)(run)
 
 
-async def descend_plan(run: Run) -> None:
+async def run_qcompiler(run: Run) -> None:
     """QCompiler (Zhang et al. 2025, section 3.3): the compiled plan is processed by recursive descent, one leaf after
     the other, each reads one document (`Limits.kept`; figure 3 varies it), and the generator answers from all
     sub-questions and their answers. Of the samples at rising temperatures the first that the paper's own rules accept
@@ -210,14 +261,14 @@ async def descend_plan(run: Run) -> None:
     plan = await routes.translate(run, TRANSLATE_BNF, require)
     trace = run.recorder.trace
     trace.plan_source = "model" if plan else "fallback"
-    plan = plan or Atomic(without_placeholders(run.question))
+    plan = plan or Atomic(unbrace_placeholders(run.question))
     trace.plan = render(plan)
     answers: list[str] = []
     for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):
         asked = substitute(leaf.text, {name: answers[producer] for name, producer in sources.items()})
-        run.steps.append(step(await read(run, asked, run.limits.kept)))
+        run.steps.append(to_step(await search_and_read(run, asked, run.limits.kept)))
         answers.append(run.steps[-1].answer)
-    node = await merge(run, run.question, [s for s in run.steps if s.answers]) if len(run.steps) > 1 else None
+    node = await merge_steps(run, run.question, [s for s in run.steps if s.answers]) if len(run.steps) > 1 else None
     run.answer(*((node.answers, node.sentence) if node and node.answers else (run.steps[-1].answers, "")))
 
 
@@ -237,20 +288,21 @@ class Baseline:
 
 BASELINES = {
     "direct": Baseline(routes.answer_direct, searches=False),  # closed book (Roberts et al. 2020)
-    "naive-5": Baseline(partial(ask_naively, k=5)),
-    "naive-10": Baseline(partial(ask_naively, k=10)),
-    "self-ask": Baseline(ask_itself, writes=True),
-    "ircot": Baseline(interleave_thoughts, writes=True),
-    "iter-retgen": Baseline(iterate_retrieval),
-    "adaptive-rag": Baseline(adapt_to_question, writes=True, revelator=True),
-    "probtree": Baseline(answer_tree, writes=True),
-    "hanrag": Baseline(loop_by_heuristics, revelator=True),
-    "qcompiler": Baseline(descend_plan, revelator=True, compiles=True, kept=1),
+    "naive-5": Baseline(partial(run_naive_rag, k=5)),
+    "naive-10": Baseline(partial(run_naive_rag, k=10)),
+    "self-ask": Baseline(run_self_ask, writes=True),
+    "ircot": Baseline(run_ircot, writes=True),
+    "iter-retgen": Baseline(run_iter_retgen),
+    "adaptive-rag": Baseline(run_adaptive_rag, writes=True, revelator=True),
+    "probtree": Baseline(run_probtree, writes=True),
+    "hanrag": Baseline(run_hanrag, revelator=True),
+    "qcompiler": Baseline(run_qcompiler, revelator=True, compiles=True, kept=1),
 }
 
 
 async def run_baseline(name: str, question: str, models: Models, limits: Limits) -> Trace:
-    """The trace of one question, under the limits that the executor has. Raises as the executor does."""
+    """Answers one question with a baseline, under the executor's limits, and returns its trace. Raises what the
+    executor raises."""
     limits.check_question(question)
     run = Run(question, models, limits, Recorder(question, name))
     try:

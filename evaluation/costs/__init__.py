@@ -1,1 +1,1 @@
-"""`revelator eval cost`: seconds of work of each service, and what strategies cost with them on other hardware."""
+"""`revelator eval cost`: measures the seconds of work of each service, and predicts costs on other hardware."""

@@ -1,4 +1,4 @@
-"""`revelator eval cost`: how long each service takes, and what strategies cost on N GPUs."""
+"""The commands `revelator eval cost measure` and `predict`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, count_demand, predict, size
+from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, count_demand, predict, size_deployment
 from evaluation.harness.folder import describe_machine, read_questions, read_run
 from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
@@ -33,17 +33,17 @@ FORMAT = "revelator-service-times-1"
               help="Questions in flight of a check; may be given again.")  # fmt: skip
 @AS_JSON
 def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tuple[int, ...], as_json: bool) -> None:
-    """Measure the seconds of each service of RUN's system, and hold predictions against measured throughput.
+    """Measure the seconds of each service of RUN's system, and compare predicted with measured throughput.
 
-    The system is opened as RUN's configuration says, in this process. Questions of RUN are asked one at a time with a
-    clock before each service; others of them are asked at each concurrency without a clock, and the throughput that
-    the service times predict is held against the measured one.
+    This process opens the system that RUN's configuration describes. It asks some questions of RUN one at a time with a
+    clock before each service. Then it asks others at each concurrency without a clock, and compares the throughput
+    with the one that the service times predict.
 
     \b
     Example:
       revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
-    from evaluation.costs.service_times import Checked, Clock, check, measure, time_services
+    from evaluation.costs.service_times import Clock, ThroughputCheck, check_prediction, measure_services, time_services
     from evaluation.harness.config import RunConfig
     from evaluation.harness.systems import check_system, open_system
 
@@ -58,13 +58,13 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     if len(rest) < 2:
         raise ConfigError(f"{len(texts)} questions are too few", where=str(run_folder), hint="--questions N, smaller")
 
-    async def work() -> tuple[ServiceTimes, list[Checked]]:
+    async def work() -> tuple[ServiceTimes, list[ThroughputCheck]]:
         clock = Clock()
         async with open_system(config, partial(time_services, clock)) as ask:
-            times = await measure(ask, clock, first)
+            times = await measure_services(ask, clock, first)
         async with open_system(config) as ask:
             await ask(first[0])
-            return times, [await check(ask, rest, times, each) for each in concurrency]
+            return times, [await check_prediction(ask, rest, times, each) for each in concurrency]
 
     times, checked = asyncio.run(work())
     value = {
@@ -83,7 +83,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
         click.echo(json.dumps(value))
         return
     console = Console()
-    console.print(_times_table(times))
+    console.print(_build_times_table(times))
     table = Table("questions in flight", "n", "predicted, 1/s", "measured, 1/s", "error", title="Check")
     for each in checked:
         table.add_row(f"{each.concurrency}", f"{each.questions}", f"{each.predicted:.3f}", f"{each.measured:.3f}",
@@ -92,7 +92,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     click.echo(f"service times: {out}")
 
 
-def _times_table(times: ServiceTimes) -> Table:
+def _build_times_table(times: ServiceTimes) -> Table:
     table = Table("service", "ms a call", title=times.machine)
     for name, seconds in [*times.tasks.items(), ("search", times.search), ("reading", times.reading)]:
         table.add_row(name, f"{1000 * seconds:.2f}")
@@ -148,29 +148,29 @@ def predict_command(
     for folder in runs:
         run = read_run(folder)
         about = {"system": run.name, "benchmark": run.benchmark["name"]}
-        demand = count_demand([row.cost for row in read_questions(folder, run) if row.counted], times)
+        demand = count_demand([row.cost for row in read_questions(folder, run) if row.has_cost], times)
         if rate:
             index = measure_index(run.index)
             loads = [Load(each, passages, busy) for each in rate]
-            found += [about | asdict(size(demand, load, prices, index)) for load in loads]
+            found += [about | asdict(size_deployment(demand, load, prices, index)) for load in loads]
         else:
             servers = [{"revelator": each, "retriever": searchers, "generator": readers} for each in gpus]
             found += [about | asdict(predict(demand, s, n, prices)) for s in servers for n in concurrency]
     if as_json:
         click.echo(json.dumps(found))
     else:
-        Console().print(_sizing_table(found, times) if rate else _prediction_table(found, times))
+        Console().print(_build_sizing_table(found, times) if rate else _build_prediction_table(found, times))
 
 
 def measure_index(index: dict[str, Any]) -> dict[str, int]:
-    """The passages and bytes of a run's index; nothing where it does not lie on this machine."""
+    """Returns `passages` and `bytes` of a run's index; nothing if the index is not on this machine."""
     folder = Path(index.get("folder", ""))
     if not index.get("count") or not (folder / "manifest.json").is_file():
         return {}
     return {"passages": index["count"], "bytes": sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())}
 
 
-def _sizing_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
+def _build_sizing_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
     head = ("system", "on", "questions/s", "passages", *(f"{name}s" for name in STATIONS), "index GB", "a month")
     table = Table(*head, title=f"servers by the service times of {times.machine}; a calculation, not a measurement")
     for line in found:
@@ -180,22 +180,22 @@ def _sizing_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table
     return table
 
 
-def _prediction_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
+def _build_prediction_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
     head = ("system", "on", "GPUs", "in flight", "1/s", "s each", "limit", "busy", "per 1,000")
     table = Table(*head, title=f"service times of {times.machine}")
     for line in found:
-        table.add_row(*_cells(line))
+        table.add_row(*_format_cells(line))
     return table
 
 
-def _cells(line: dict[str, Any]) -> list[str]:
+def _format_cells(line: dict[str, Any]) -> list[str]:
     figures = [f"{line['throughput']:.3f}", f"{line['latency']:.3f}", line["bottleneck"], f"{line['utilisation']:.0%}"]
     about = [line["system"], line["benchmark"], str(line["gpus"]), str(line["concurrency"])]
     return [*about, *figures, f"{line['cost']:.4f}"]
 
 
 def read_times(path: Path) -> ServiceTimes:
-    """Raises ArtifactError for a file that `revelator eval cost measure` did not write."""
+    """Reads a file of `revelator eval cost measure`. Raises ArtifactError for any other file."""
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
         if value["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""What strategies cost on other hardware: counted calls × measured service times → throughput, seconds, servers, money.
+"""Predicts the cost of strategies on other hardware: counted calls × measured service times → throughput and money.
 
 A question visits three stations: the revelator (a GPU, or a core), the retriever and the generator. Its demand on one
 is the sum over its calls of the measured seconds of such a call (`ServiceTimes`). A closed queueing network with these
@@ -51,7 +51,7 @@ class Demand:
 
 
 @dataclass(frozen=True)
-class Predicted:
+class Prediction:
     """`throughput` in questions a second, `latency` in seconds, `bottleneck` the station that limits, `utilisation` its
     share of time at work; `cost` of 1,000 questions in the money of the prices."""
 
@@ -65,7 +65,7 @@ class Predicted:
 
 
 def count_demand(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
-    """The mean over questions. Raises DataError where there is none, and for a task whose time was not measured."""
+    """Averages the work of questions. Raises DataError if there are none, or if the time of a task was not measured."""
     count = len(costs)
     if not count:
         raise DataError("no question's calls were counted", hint="predict from a run that asked a system")
@@ -85,8 +85,9 @@ def count_demand(costs: Sequence[Cost], times: ServiceTimes) -> Demand:
     )
 
 
-def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices: Prices) -> Predicted:
-    """With `servers` of each station; those of the revelator are the GPUs."""
+def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices: Prices) -> Prediction:
+    """Predicts throughput, latency and cost with `servers` at each station; the servers of the revelator are the
+    GPUs."""
     queues = {name: seconds / servers[name] for name, seconds in demand.seconds.items()}
     delay = demand.overhead + sum(demand.seconds[name] - queue for name, queue in queues.items())
     throughput, latency = analyse_mean_values(list(queues.values()), delay, concurrency)
@@ -94,7 +95,7 @@ def predict(demand: Demand, servers: Mapping[str, int], concurrency: int, prices
     hours = 1000 / throughput / 3600 if throughput else float("inf")
     gpus = servers["revelator"] if demand.seconds["revelator"] else 0  # who does not ask it rents none
     money = gpus * prices.gpu_hour * hours + demand.generator_calls * prices.calls
-    return Predicted(
+    return Prediction(
         servers["revelator"], concurrency, throughput, latency, limit, min(1.0, throughput * queues[limit]), money
     )
 
@@ -122,7 +123,7 @@ class Load:
     least: int = 2
 
 
-def size(demand: Demand, load: Load, prices: Prices, index: Mapping[str, int]) -> Sizing:
+def size_deployment(demand: Demand, load: Load, prices: Prices, index: Mapping[str, int]) -> Sizing:
     """`index` holds the `passages` and `bytes` of the index that was measured. A search by words reads the postings of
     its terms, so its seconds grow as the corpus does; so do the bytes."""
     growth = load.passages / index["passages"] if load.passages and index.get("passages") else 1.0
@@ -135,8 +136,8 @@ def size(demand: Demand, load: Load, prices: Prices, index: Mapping[str, int]) -
 
 
 def analyse_mean_values(demands: Sequence[float], delay: float, customers: int) -> tuple[float, float]:
-    """(throughput, seconds of one visit) of a closed network of single-server stations with `customers` in it, exact
-    for exponential service times. `demands` and `delay` are seconds."""
+    """Solves a closed network of single-server stations with `customers` in it: returns throughput and the seconds of
+    one visit, exact for exponential service times. `demands` and `delay` are seconds."""
     lengths = [0.0] * len(demands)
     throughput, latency = 0.0, delay
     for inside in range(1, customers + 1):

@@ -1,7 +1,6 @@
-"""Seconds of work of each service, measured while real questions run, and a check of what they predict.
+"""Measures the seconds of work of each service while real questions run, and checks what they predict.
 
-Each service stands behind a turn: a call waits for its turn, and the clock runs while it is served, never while it
-waits. So the seconds are work, whatever waits for what.
+Calls of one service take turns. The clock runs while a call is served and never while it waits, so it counts work.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Result = TypeVar("Result")
 
 @dataclass
 class Clock:
-    """Seconds and units (prompts, searches, readings) by service, taken in turns."""
+    """Counts seconds and units (prompts, searches, readings) by service; calls of one service take turns."""
 
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     units: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -74,15 +73,15 @@ class TimedGenerator:
 
 
 def time_services(clock: Clock, services: Services) -> Services:
-    """The same services behind a clock, as `evaluation.harness.systems.open_system` takes them."""
+    """Puts services behind a clock, for `evaluation.harness.systems.open_system`."""
     revelator, retriever, generator = services
     return TimedRevelator(revelator, clock), TimedRetriever(retriever, clock), TimedGenerator(generator, clock)
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What was predicted for questions of their own, and what was measured: questions a second. `error` is the
-    prediction's, relative to the measurement."""
+class ThroughputCheck:
+    """Predicted and measured questions a second, of questions that the service times were not measured on. `error` is
+    that of the prediction, relative to the measurement."""
 
     concurrency: int
     questions: int
@@ -94,8 +93,9 @@ class Checked:
         return self.predicted / self.measured - 1
 
 
-async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTimes:
-    """Asks the questions one after the other; `ask` is a system whose services stand behind `clock`."""
+async def measure_services(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTimes:
+    """Asks the questions one after the other and returns the service times; the services of `ask` stand behind
+    `clock`."""
     await ask(questions[0])  # the first touches files and compiles
     clock.seconds.clear()
     clock.units.clear()
@@ -107,17 +107,19 @@ async def measure(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTi
     return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, describe_machine()["machine"])
 
 
-async def check(ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int) -> Checked:
-    """Asks the questions, `concurrency` at a time, without a clock in between, and predicts from what they called."""
+async def check_prediction(
+    ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int
+) -> ThroughputCheck:
+    """Asks the questions, `concurrency` at a time, without a clock, and compares the throughput with the prediction."""
     costs: list[Cost] = []
 
-    def told(question: str, outcome: Trace | RevelatorError) -> None:
+    def add_cost(question: str, outcome: Trace | RevelatorError) -> None:
         if isinstance(outcome, Trace):
             costs.append(count_cost(outcome))
 
     began = time.perf_counter()
-    await ask_each(ask, questions, str, told, concurrency)
+    await ask_each(ask, questions, str, add_cost, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
     demand = count_demand(costs, times)
     predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
-    return Checked(concurrency, len(questions), predicted.throughput, measured)
+    return ThroughputCheck(concurrency, len(questions), predicted.throughput, measured)

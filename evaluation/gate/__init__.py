@@ -1,1 +1,1 @@
-"""Which version of an adapter is served: scores on pinned rows, the gate that compares them, and the promotion."""
+"""Scores adapters on pinned rows, compares them, and promotes the better one."""

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from evaluation.gate.rules import RULES, Verdict, judge, read_rules, render_text, verdict_table
+from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, read_rules, render_text
 from evaluation.options import (
     AS_JSON,
     BASE,
@@ -83,10 +83,10 @@ def grade(
       revelator model grade runs/adapters/mine --set runs/mine/set --limit 0 --out runs/grades/mine
       revelator model grade base --base tiny --set runs/musique/set --source musique --decoding free
     """
-    from evaluation.gate.scores import grade_rows, read_pinned_rows, resume_grading, score_table, score_tasks
+    from evaluation.gate.scores import build_score_table, grade_rows, read_pinned_rows, resume_grading, score_tasks
 
     named = find_adapter(adapter, home, name, tracking_uri)
-    folders = [_named_set(None, named.tags)] if not set_folders else [_named_set(each, {}) for each in set_folders]
+    folders = [_find_set(None, named.tags)] if not set_folders else [_find_set(each, {}) for each in set_folders]
     rows = [row for folder in folders for row in read_pinned_rows(folder, split, limit, source)]
     engine = open_engine(named, base, threads)
     digest = sha256_file(named.folder / "manifest.json") if named.folder else ""
@@ -98,7 +98,7 @@ def grade(
     if as_json:
         click.echo(json.dumps({task: own.to_json() for task, own in scores.items()}))
         return
-    Console().print(score_table(scores, f"{adapter} on {split}"))
+    Console().print(build_score_table(scores, f"{adapter} on {split}"))
     if out:
         click.echo(f"every row: {out}")
 
@@ -147,44 +147,48 @@ def promote(
     """
     rule = read_rules(rules, margin)
     registry.connect(tracking_uri, home, must_exist=True)
-    challenger, seen = registry.resolve(name, number), promotions.standing(name)
+    challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
     champion = registry.resolve(name, seen.champion) if seen.champion else None
     if champion and champion.version == challenger.version:
-        return _report(
+        return _print_summary(
             as_json,
             f"version {challenger.version} is the champion already",
             {"version": champion.version, "moved": False},
         )
     from evaluation.gate.scores import read_pinned_rows
 
-    folder = _named_set(set_folder, challenger.tags)
+    folder = _find_set(set_folder, challenger.tags)
     rows = read_pinned_rows(folder, split, limit)
     rival = None if floors_only else champion
     theirs = _score_champion(rival, home, base, rows, threads) if rival else None
     ours = _score(fetch_version(challenger, home), base, rows, threads, f"version {challenger.version}: ")
     verdict = judge(ours, theirs, rule)
     about = Promotion(challenger, champion, folder, split, len(rows))
-    table = verdict_table(verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None)
-    if not verdict.passed:
+    table = build_verdict_table(
+        verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None
+    )
+    if not verdict.passes:
         if as_json:
-            click.echo(json.dumps(_summary(about, verdict, moved=False)))
+            click.echo(json.dumps(_summarise(about, verdict, moved=False)))
         hint = "the alias stays where it is; train longer or on more data, score more rows (--limit), or see --rules"
         raise GateRefused("; ".join(verdict.refusals), table=render_text(table), hint=hint)
     Console(stderr=as_json).print(table)
     if dry_run:
-        return _report(as_json, "the gate is open; --dry-run moves nothing", _summary(about, verdict, moved=False))
-    run_id = _record(about, verdict, ours, theirs)
+        return _print_summary(
+            as_json, "the gate is open; --dry-run moves nothing", _summarise(about, verdict, moved=False)
+        )
+    run_id = _log_promotion(about, verdict, ours, theirs)
     registry.tag_version(challenger, "promotion_run", run_id)
     try:
         promotions.move(name, challenger.version, seen)
     except Conflict as conflict:
         registry.client().set_tag(run_id, "outcome", conflict.message)
         if as_json:
-            click.echo(json.dumps(_summary(about, verdict, moved=False) | {"conflict": conflict.message}))
+            click.echo(json.dumps(_summarise(about, verdict, moved=False) | {"conflict": conflict.message}))
         raise
     was = f", in place of version {champion.version}" if champion else ""
-    text = f"version {challenger.version} is champion{was}\n{_next(home, tracking_uri)}"
-    _report(as_json, text, _summary(about, verdict, moved=True))
+    text = f"version {challenger.version} is champion{was}\n{_format_next_command(home, tracking_uri)}"
+    _print_summary(as_json, text, _summarise(about, verdict, moved=True))
 
 
 @click.command()
@@ -193,9 +197,9 @@ def promote(
 @URI
 @AS_JSON
 def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
-    """Make the version champion again that the present champion replaced; a second one goes one further back.
+    """Make the previous champion champion again; a second rollback goes one version further back.
 
-    It is recorded as promotions are: in the versions of the registered model NAME-promotions.
+    Like a promotion, it is recorded in the versions of the registered model NAME-promotions.
 
     \b
     Examples:
@@ -205,10 +209,9 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
     registry.connect(tracking_uri, home, must_exist=True)
     registry.resolve(name, "latest")
     moved = promotions.roll_back(name)
-    text = (
-        f"version {moved.version} is champion again, in place of version {moved.replaced}\n{_next(home, tracking_uri)}"
-    )
-    _report(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
+    text = f"version {moved.version} is champion again, in place of version {moved.replaced}"
+    text += f"\n{_format_next_command(home, tracking_uri)}"
+    _print_summary(as_json, text, {"version": moved.version, "replaced": moved.replaced, "moved": True})
 
 
 @click.command()
@@ -216,7 +219,7 @@ def rollback(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> 
 @HOME
 @URI
 @AS_JSON
-def list_registered(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
+def show_versions(name: str, home: Path, tracking_uri: str | None, as_json: bool) -> None:
     """List the registered versions, the newest first, with their aliases, runs and where they were deployed.
 
     \b
@@ -236,11 +239,11 @@ def list_registered(name: str, home: Path, tracking_uri: str | None, as_json: bo
     Console().print(table)
 
 
-def _next(home: Path, tracking_uri: str | None) -> str:
+def _format_next_command(home: Path, tracking_uri: str | None) -> str:
     return f"next: revelator model deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
 
 
-def _report(as_json: bool, text: str, summary: dict) -> None:
+def _print_summary(as_json: bool, text: str, summary: dict) -> None:
     click.echo(json.dumps(summary) if as_json else text)
 
 
@@ -253,8 +256,8 @@ class Promotion:
     rows: int
 
 
-def _record(about: Promotion, verdict: Verdict, ours: Scores, theirs: Scores | None) -> str:
-    """An MLflow run with scores, verdict and both versions, before anything is moved. Returns its id."""
+def _log_promotion(about: Promotion, verdict: Verdict, ours: Scores, theirs: Scores | None) -> str:
+    """Logs scores, verdict and both versions in an MLflow run, before the alias moves. Returns the run's id."""
     import mlflow
 
     replaced = str(about.champion.version) if about.champion else "none"
@@ -264,11 +267,11 @@ def _record(about: Promotion, verdict: Verdict, ours: Scores, theirs: Scores | N
         for side, scores in (("challenger", ours), ("champion", theirs or {})):
             for task, own in scores.items():
                 mlflow.log_metrics({f"{side}/{task}_{name}": value for name, value in own.scores.items()})
-        mlflow.log_dict(_summary(about, verdict, moved=True), "verdict.json")
+        mlflow.log_dict(_summarise(about, verdict, moved=True), "verdict.json")
     return str(run.info.run_id)
 
 
-def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
+def _summarise(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
     return {
         "version": about.challenger.version,
         "replaced": about.champion.version if about.champion else None,
@@ -285,14 +288,14 @@ def _summary(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
                 "champion": c.champion,
                 "change": asdict(c.change) if c.change else None,
                 "needed": c.bar,
-                "passed": c.passed,
+                "passed": c.passes,
             }
             for c in verdict.comparisons
         },
     }
 
 
-def _named_set(given: Path | None, tags: dict[str, str]) -> Path:
+def _find_set(given: Path | None, tags: dict[str, str]) -> Path:
     folder = given or (Path(tags["set_folder"]) if "set_folder" in tags else None)
     if folder is None or not folder.is_dir():
         where = f" at {folder}" if folder else ""

@@ -21,9 +21,9 @@ ROUNDING = 1e-9  # what sums of equal scores may differ by
 
 
 class Rules(Strict):
-    """`margins`: how far each task may fall below the champion; `floors`: what each task needs when there is none.
+    """`margins`: how far each task may fall below the champion. `floors`: what each task must reach without a champion.
 
-    `confidence` is that with which either side of a difference's interval is not crossed.
+    `confidence`: the lower end of a difference's interval is its (1 - confidence) quantile.
     """
 
     confidence: float = Field(ge=0.5, lt=1)
@@ -32,7 +32,7 @@ class Rules(Strict):
 
     @field_validator("margins", "floors")
     @classmethod
-    def shares_of_tasks(cls, values: dict[str, float]) -> dict[str, float]:
+    def _check_shares(cls, values: dict[str, float]) -> dict[str, float]:
         for task, value in values.items():
             if task not in TASKS:
                 raise ValueError(f"no such task: {task}; tasks: {', '.join(TASKS)}")
@@ -43,8 +43,8 @@ class Rules(Strict):
 
 @dataclass(frozen=True)
 class Comparison:
-    """One task. With a champion, `change` is the challenger's score less the champion's with its interval, and `bar`
-    what its lower end has to reach; without, `bar` is the floor of the score itself."""
+    """The scores of one task. With a champion, `change` is the challenger's score minus the champion's, and the lower
+    end of its interval must reach `bar`. Without a champion, the score itself must reach `bar`."""
 
     task: str
     score: str
@@ -55,7 +55,7 @@ class Comparison:
     bar: float
 
     @property
-    def passed(self) -> bool:
+    def passes(self) -> bool:
         return (self.change.low if self.change else self.challenger) >= self.bar - ROUNDING
 
     @property
@@ -66,12 +66,12 @@ class Comparison:
             what = f"falls from {self.champion:.3f} to {self.challenger:.3f}, by more than {-self.bar:g}"
         else:
             what = f"may fall by more than {-self.bar:g}"
-        return f"{self.task} {self.score} {what} ({_signed(self.change)}, n = {self.n})"
+        return f"{self.task} {self.score} {what} ({_format_change(self.change)}, n = {self.n})"
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """`refusals` says in words why the gate stays shut; none when it opens. `change`: that of the mean over tasks."""
+    """The gate's decision. `refusals` says in words why it refuses; `change` is the change of the mean over tasks."""
 
     comparisons: tuple[Comparison, ...]
     challenger_mean: float
@@ -80,7 +80,7 @@ class Verdict:
     refusals: tuple[str, ...]
 
     @property
-    def passed(self) -> bool:
+    def passes(self) -> bool:
         return not self.refusals
 
     @property
@@ -89,16 +89,17 @@ class Verdict:
 
 
 def read_rules(path: Path, margin: float | None = None) -> Rules:
-    """`margin` replaces that of every task. Raises ConfigError naming field, value and reason."""
+    """Reads the rules; `margin` replaces the margin of every task. Raises ConfigError naming field, value and
+    reason."""
     changes = None if margin is None else {"margins": dict.fromkeys(TASKS, margin)}
     return read_config(path, Rules, changes)
 
 
 def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
-    """Holds the deciding score of every task of the slice against the champion's on the same rows, or against the
+    """Compares the deciding score of every task of the slice against the champion's on the same rows, or against the
     floors without one. A task without a margin may not fall at all."""
     tasks = [task for task in DECIDING if task in challenger]
-    each, mean = _changes(challenger, champion, tasks, rules.confidence) if champion else ({}, None)
+    each, mean = _compare_scores(challenger, champion, tasks, rules.confidence) if champion else ({}, None)
     comparisons = tuple(
         Comparison(
             task,
@@ -113,47 +114,60 @@ def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
     )
     ours = float(np.mean([c.challenger for c in comparisons]))
     theirs = float(np.mean([champion[task].deciding for task in tasks])) if champion else None
-    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.refusal for c in comparisons if not c.passed))
+    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.refusal for c in comparisons if not c.passes))
     if verdict.rises:
         return verdict
     assert mean is not None
-    reason = f"the mean over tasks is not shown to rise: {theirs:.3f} to {ours:.3f} ({_signed(mean)})"
+    reason = f"the mean over tasks is not shown to rise: {theirs:.3f} to {ours:.3f} ({_format_change(mean)})"
     return Verdict(comparisons, ours, theirs, mean, (*verdict.refusals, reason))
 
 
-def _changes(
+def _compare_scores(
     challenger: Scores, champion: Scores, tasks: list[str], confidence: float
 ) -> tuple[dict[str, Interval], Interval]:
-    differences = {task: _rows(challenger[task]) - _rows(champion[task]) for task in tasks}
+    differences = {
+        task: _read_deciding_values(challenger[task]) - _read_deciding_values(champion[task]) for task in tasks
+    }
     groups = {task: [id.rsplit("/", 2)[0] for id in sorted(challenger[task].ids)] for task in tasks}
     return paired_bootstrap(differences, groups, confidence=confidence)
 
 
-def _rows(score: TaskScore) -> np.ndarray:
-    """The deciding score of each row, in the order of the rows' ids, which read <question>/<task>/<number>."""
+def _read_deciding_values(score: TaskScore) -> np.ndarray:
+    """Returns the deciding score of each row, in the order of the row ids (<question>/<task>/<number>)."""
     return np.array(score.values[DECIDING[score.task]])[np.argsort(score.ids)]
 
 
-def _signed(change: Interval) -> str:
+def _format_change(change: Interval) -> str:
     return f"{change.mean:+.3f} [{change.low:+.3f}, {change.high:+.3f}]"
 
 
-def verdict_table(verdict: Verdict, challenger: str, champion: str | None) -> Table:
+def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None) -> Table:
     table = Table("task", "score", "n", challenger, title="Promotion gate")
     for name in (champion, "change", "may fall", "") if champion else ("floor", ""):
         table.add_column(name)
     for c in verdict.comparisons:
         against = (
-            (f"{c.champion:.3f}", _signed(c.change), f"{-c.bar:.3f}") if c.change is not None else (f"{c.bar:.3f}",)
+            (f"{c.champion:.3f}", _format_change(c.change), f"{-c.bar:.3f}")
+            if c.change is not None
+            else (f"{c.bar:.3f}",)
         )
-        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, _sign(c.passed))
+        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, _format_pass(c.passes))
     if verdict.change is not None:
         means = f"{verdict.challenger_mean:.3f}", f"{verdict.champion_mean:.3f}"
-        table.add_row("mean", "", "", *means, _signed(verdict.change), "must rise", _sign(verdict.rises), style="bold")
+        table.add_row(
+            "mean",
+            "",
+            "",
+            *means,
+            _format_change(verdict.change),
+            "must rise",
+            _format_pass(verdict.rises),
+            style="bold",
+        )
     return table
 
 
-def _sign(passed: bool) -> str:
+def _format_pass(passed: bool) -> str:
     return "passed" if passed else "FAILED"
 
 

@@ -1,4 +1,4 @@
-"""How well an adapter does each task, on rows that are the same whoever asks.
+"""Scores how well an adapter does each task.
 
 Rows are chosen by the hash of their id, so that two adapters that are scored on different days are scored on the same
 rows. Outputs are written as a server writes them, one a row, in batches of rows of like length.
@@ -17,14 +17,13 @@ import numpy as np
 from rich.progress import Progress
 from rich.table import Table
 
-from evaluation.metrics.answers import normalise
 from evaluation.metrics.bootstrap import Interval, bootstrap
-from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.plans import PLAN_MEASURES
 from evaluation.rows import append_rows, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
+from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
 from serving.protocols import Decoding
 
@@ -35,13 +34,15 @@ BATCH = 32
 ROWS, ABOUT = "rows.jsonl", "graded.json"
 
 
-def _deciding(task: Task) -> str:
+def _name_deciding_score(task: Task) -> str:
     if task.language:
         return PLAN_MEASURES[task.language.name].deciding
     return "accuracy" if task.labels else "equal"
 
 
-DECIDING = {name: _deciding(task) for name, task in TASKS.items()}  # the score of each task that the gate compares
+DECIDING = {
+    name: _name_deciding_score(task) for name, task in TASKS.items()
+}  # the score of each task that the gate compares
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class TaskScore:
         return {"n": self.n, **self.scores, "intervals": {name: [i.low, i.high] for name, i in intervals.items()}}
 
     def interval(self, name: str) -> Interval:
-        """The 95 % interval of a score that every row has, questions drawn whole."""
+        """Returns the 95 % interval of a score that every row has; whole questions are drawn."""
         return bootstrap(self.values[name], groups=self.questions)
 
 
@@ -96,8 +97,8 @@ Scores = dict[str, TaskScore]
 
 
 def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | None = None) -> list[Row]:
-    """At most `limit` rows a task of a verified set, the first by the hash of their id; with 0 all of them. Raises
-    ConfigError where no row is from `source`."""
+    """Reads at most `limit` rows of each task from a verified set, the first by the hash of their id; 0 reads all of
+    them. Raises ConfigError if no row is from `source`."""
     verify_set(set_folder)
     rows = [row for row in read_split(set_folder, split) if source in (None, row.source)]
     if not rows:
@@ -107,7 +108,7 @@ def read_pinned_rows(set_folder: Path, split: str, limit: int, source: str | Non
 
 
 def score_row(row: Row, output: str) -> dict[str, bool]:
-    """The scores of one row's output, by name; the same names for every row of a task."""
+    """Scores the output for one row. The names of the scores are the same for every row of a task."""
     if row.label:
         return {"accuracy": output == row.label}
     task, gold = TASKS[row.task], json.loads(row.gold)
@@ -119,10 +120,10 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
         written = task.parse(output)
     except TaskOutputError:
         return {"equal": False}
-    return {"equal": _comparable(written) == _comparable(gold)}
+    return {"equal": _normalise_parts(written) == _normalise_parts(gold)}
 
 
-def _comparable(value: str | list[str]) -> list[str]:
+def _normalise_parts(value: str | list[str]) -> list[str]:
     return sorted(map(normalise, [value] if isinstance(value, str) else value))
 
 
@@ -136,8 +137,8 @@ def grade_rows(
     done: Iterable[GradedRow] = (),
     write: Callable[[list[GradedRow]], None] = lambda rows: None,
 ) -> list[GradedRow]:
-    """Every row with the model's output; those that are `done` already are not asked again. `write` is given each new
-    batch as it is scored."""
+    """Asks the model for the output of every row and scores it. Rows in `done` are not asked again. `write` gets each
+    new batch as soon as it is scored."""
     from serving.models.local import complete
 
     graded = {row.id: row for row in done}
@@ -150,7 +151,7 @@ def grade_rows(
         for start in range(0, len(todo), BATCH):
             batch = todo[start : start + BATCH]
             completions = complete(engine, task, [row.prompt for row in batch], decoding=decoding)
-            new = [_grade(row, done.text, done.probabilities) for row, done in zip(batch, completions, strict=True)]
+            new = [_grade_row(row, done.text, done.probabilities) for row, done in zip(batch, completions, strict=True)]
             write(new)
             graded |= {row.id: row for row in new}
             if progress and bar is not None:
@@ -158,15 +159,15 @@ def grade_rows(
     return [graded[row.id] for row in rows]
 
 
-def _grade(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
+def _grade_row(row: Row, output: str, probabilities: dict[str, float]) -> GradedRow:
     scores = {name: float(value) for name, value in score_row(row, output).items()}
     first = probabilities[(TASKS[row.task].labels or ("",))[0]] if row.label else None
     return GradedRow(row.id, row.task, row.label or row.gold, output, scores, first)
 
 
 def resume_grading(folder: Path, about: dict[str, Any]) -> tuple[list[GradedRow], Callable[[list[GradedRow]], None]]:
-    """The rows that were graded into `folder` before, and what writes more of them there. `about` says what is graded;
-    raises ConfigError where something else was."""
+    """Returns the rows that `folder` holds already, and a function that appends more. `about` identifies what is
+    graded. Raises ConfigError if the folder holds the rows of something else."""
     path = folder / ABOUT
     if path.exists() and (there := json.loads(path.read_text(encoding="utf-8"))) != about:
         differs = ", ".join(name for name, value in about.items() if there.get(name) != value)
@@ -177,7 +178,7 @@ def resume_grading(folder: Path, about: dict[str, Any]) -> tuple[list[GradedRow]
 
 
 def score_tasks(rows: Iterable[GradedRow]) -> Scores:
-    """Scores by task; tasks without a row are left out."""
+    """Averages the scores of each task that has rows."""
     by_task: dict[str, list[GradedRow]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
@@ -194,11 +195,11 @@ def _score_task(task: str, rows: Sequence[GradedRow]) -> TaskScore:
 
 
 def score_adapter(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
-    """Scores by task of what the engine writes for the rows."""
+    """Grades the rows and averages the scores of each task."""
     return score_tasks(grade_rows(engine, rows, progress, title))
 
 
-def score_table(scores: Scores, title: str) -> Table:
+def build_score_table(scores: Scores, title: str) -> Table:
     table = Table("task", "n", "score", "value", "95 %", title=title, title_justify="left")
     for task in sorted(scores, key=list(DECIDING).index):
         own = scores[task]

@@ -1,1 +1,1 @@
-"""`revelator eval run`: one system on one benchmark becomes a folder of answers, scores and costs."""
+"""`revelator eval run`: asks one system the questions of one benchmark and writes a folder."""

@@ -1,4 +1,4 @@
-"""Switches that take one part out of the system, each where that part is called; the executor itself stays as it is."""
+"""Switches that take one part out of a system, where that part is called. The executor itself does not change."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ SERVED = ("route",)  # what can be switched from outside a running server
 
 
 def check_ablation(ablation: AblationConfig, strategy: str, *, served: bool) -> None:
-    """Raises ConfigError for a switch that would change nothing, or that a running server does not have."""
-    for name in ablation.switched():
+    """Raises ConfigError for a switch that changes nothing for this system, or that a running server does not have."""
+    for name in ablation.list_switches():
         where = f"ablation.{name}"
         if strategy not in AFFECTS[name]:
             hint = f"it does for {', '.join(AFFECTS[name])}"
@@ -41,32 +41,34 @@ def check_ablation(ablation: AblationConfig, strategy: str, *, served: bool) -> 
             raise ConfigError("a running server cannot be switched so from outside", where=where, hint=hint)
 
 
-class Ablated:
-    """A revelator some of whose tasks are answered without it, at no cost."""
+class AblatedRevelator:
+    """A revelator that answers some tasks with a constant instead of asking the model."""
 
     def __init__(self, revelator: Revelator, ablation: AblationConfig) -> None:
         self.revelator = revelator
-        self.unasked = frozenset(task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False)
+        self.switched_off = frozenset(
+            task for task in ("relevance", "end", "refine") if getattr(ablation, task) is False
+        )
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        if task not in self.unasked:
+        if task not in self.switched_off:
             return await self.revelator.complete(task, prompts, temperature=temperature)
         if task == "refine":
-            return [Completion(_beside_what_is_known(prompt)) for prompt in prompts]
+            return [Completion(_append_known_steps(prompt)) for prompt in prompts]
         label = {"relevance": "yes", "end": "no"}[task]
         both = {other: float(other == label) for other in TASKS[task].labels or ()}
         return [Completion(label, both) for _ in prompts]
 
 
-def _beside_what_is_known(prompt: str) -> str:
-    """The question, and behind it the steps that are known: it differs from the last one as long as more is learnt."""
+def _append_known_steps(prompt: str) -> str:
+    """Returns the question with the known steps behind it: a new text for as long as the loop learns something."""
     known = prompt.rpartition("\nKnown: ")[2].rpartition("\n")[0]
     question = TASKS["refine"].question(prompt)
     return question if known == "nothing" else f"{question} ({known})"
 
 
 class LogicalRetriever:
-    """Logical queries over an index in this process, with the operators that were chosen."""
+    """Searches an index in this process with logical queries and the chosen operators."""
 
     def __init__(self, index: Index, ablation: AblationConfig) -> None:
         chosen = ablation.operators
@@ -78,7 +80,7 @@ class LogicalRetriever:
 
 
 def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
-    """Some of the sources alone. Raises ConfigError for a name that is none of theirs."""
+    """Keeps the named sources. Raises ConfigError for an unknown name."""
     there = {source.name: source for source in sources.all}
     if unknown := [name for name in names if name not in there]:
         message = f"there is no source {', '.join(unknown)}"

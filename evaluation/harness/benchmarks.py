@@ -1,9 +1,9 @@
-"""Benchmarks from their published files, and predictions that another system made for them.
+"""Reads benchmarks from their published files, and predictions that another system made for them.
 
 A benchmark is every question of a file, with whatever is known of its solution.
 
-A row that cannot be read stops the reading: a benchmark that is silently smaller measures something else. A question
-without a gold plan is kept, because its answer is still known. A row that stands in a file twice is one question.
+An unreadable row is an error: a benchmark that is silently smaller measures something else. A question without a gold
+plan is kept, because its answer is still known. A row that occurs twice is one question.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from revelator.rows import read_manifest, stream_rows
 
 LEFT_BY = "see split, kinds, ids, dev_of and sample"
 PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
-STATED = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
+STATED_VERSION = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 
 @dataclass(frozen=True)
@@ -35,13 +35,13 @@ class Benchmark:
     format: str
     version: str
     normaliser: str
-    lists: bool
+    has_list_answers: bool
     questions: tuple[BenchmarkQuestion, ...]
     files: dict[str, str]
 
     def to_json(self) -> dict[str, Any]:
-        """What a run says of it."""
-        answers = "list" if self.lists else "aliases"
+        """Describes the benchmark for a run's record."""
+        answers = "list" if self.has_list_answers else "aliases"
         about = {name: getattr(self, name) for name in ("name", "format", "version", "normaliser", "files")}
         return about | {"answers": answers, "questions": len(self.questions)}
 
@@ -59,8 +59,9 @@ def open_benchmark(
     name: str = "",
     dev_of: str = "",
 ) -> Benchmark:
-    """The questions of some files: those of `split` and of `kinds` ("static" takes "static/comparison"), those in
-    `ids`, those in the dev split of the instruction set `dev_of`, the first `sample` by the sha256 of their id.
+    """Reads the questions of some files and keeps those of `split` and of `kinds` ("static" includes
+    "static/comparison"), those in `ids`, those in the dev split of the instruction set `dev_of`, and of these the first
+    `sample` by the sha256 of their id.
 
     Raises ConfigError for an unknown format or version, ArtifactError for a file whose sha256 is not in `pinned`,
     DataError for what cannot be read and for `ids` that the files do not have.
@@ -74,13 +75,13 @@ def open_benchmark(
         raise ConfigError(
             f"there is no version {wanted!r} of {format}", where="benchmark.version", hint=f"known: {known}"
         )
-    files = {path: _digest(path) for path in paths}
+    files = {path: _digest_file(path) for path in paths}
     if pinned:
         check_digests(files, dict(zip(paths, pinned, strict=True)), "benchmark")
-    if how.states:
+    if how.states_version:
         for path in paths:
             _require_version(path, wanted)
-    questions = _distinct(question for path in paths for question in how.read(path))
+    questions = _merge_duplicates(question for path in paths for question in how.read(path))
     if split:
         questions = [q for q in questions if q.gold.split == split]
     if kinds:
@@ -98,10 +99,10 @@ def open_benchmark(
         questions = [q for q in questions if q.id in chosen]
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(paths), hint=LEFT_BY)
-    return Benchmark(name or format, format, wanted, how.normaliser, how.lists, tuple(questions), files)
+    return Benchmark(name or format, format, wanted, how.normaliser, how.has_list_answers, tuple(questions), files)
 
 
-def _digest(path: str) -> str:
+def _digest_file(path: str) -> str:
     place = Path(path) / "questions.jsonl" if Path(path).is_dir() else Path(path)
     if not place.is_file():
         raise DataError("there is no such file", where=path, hint="check the path and REVELATOR_DATA")
@@ -109,15 +110,15 @@ def _digest(path: str) -> str:
 
 
 def _require_version(path: str, wanted: str) -> None:
-    """What the file itself says of its version is what was asked for; a file that says nothing is taken as it is."""
+    """Raises DataError if the file states another version; a file that states none is accepted."""
     data = Path(path).read_bytes()
-    if found := STATED.search(data[:4096]) or STATED.search(data[-4096:]):
+    if found := STATED_VERSION.search(data[:4096]) or STATED_VERSION.search(data[-4096:]):
         stated = found[1].decode()
         if float(stated) != float(wanted):
             raise DataError(f"the file says that it is version {stated}, not {wanted}", where=path)
 
 
-def _distinct(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
+def _merge_duplicates(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
     found: dict[str, BenchmarkQuestion] = {}
     for question in questions:
         first = found.setdefault(question.id, question)
@@ -127,10 +128,11 @@ def _distinct(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQuestion]
 
 
 def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
-    """The values predicted for each id: JSON lines of `id` with `prediction`, `predicted_answer` (MuSiQue) or
-    `answer`, a text or a list; or one object of texts by id (SQuAD, TriviaQA), below `answer` for HotpotQA and 2Wiki.
+    """Reads the predicted values of each id. The file has JSON lines of `id` with `prediction`, `predicted_answer`
+    (MuSiQue) or `answer`, a text or a list; or one object of texts by id (SQuAD, TriviaQA), which HotpotQA and 2Wiki
+    put below `answer`.
 
-    An id may stand without the name of its set. Raises DataError for ids that are missing, doubled or foreign.
+    An id may omit the name of its set. Raises DataError for ids that are missing, doubled or foreign.
     """
     try:
         pairs = _read_pairs(path.read_text(encoding="utf-8"), path)
@@ -141,11 +143,11 @@ def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, .
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
     named = [(full.get(id, id), value) for id, value in pairs]
     check_ids([id for id, _ in named], ids, str(path))
-    return {id: _as_texts(value, f"{path}, {id}") for id, value in named}
+    return {id: _to_texts(value, f"{path}, {id}") for id, value in named}
 
 
-def _as_texts(value: Any, where: str) -> tuple[str, ...]:
-    """None is no answer."""
+def _to_texts(value: Any, where: str) -> tuple[str, ...]:
+    """Converts a predicted value to texts; None gives none."""
     values = value if isinstance(value, list) else [] if value is None else [value]
     if wrong := [one for one in values if not isinstance(one, str | int | float)]:
         raise DataError(f"{json.dumps(wrong[0])} is no answer", where=where, hint="a text, or a list of texts")

@@ -1,4 +1,4 @@
-"""Whether ids, files and index of a run fit together: checked before anything is run; errors name what differs."""
+"""Checks, before anything runs, that ids, files and index of a run fit together. Errors name what differs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _some(ids: Sequence[str]) -> str:
 
 
 def check_digests(files: Mapping[str, str], pinned: Mapping[str, str], what: str) -> None:
-    """Raises ArtifactError naming each file whose sha256 is not the pinned one; `files` are digests as found."""
+    """Raises ArtifactError naming each file whose sha256 is not the pinned one."""
     changed = {path: digest for path, digest in files.items() if pinned.get(path, digest) != digest}
     if changed:
         lines = "".join(f"\n  {path}: sha256 {digest}, pinned {pinned[path]}" for path, digest in changed.items())
@@ -42,7 +42,7 @@ def check_digests(files: Mapping[str, str], pinned: Mapping[str, str], what: str
 
 
 def check_index(manifest: Mapping[str, Any], corpora: Sequence[Path], where: str) -> None:
-    """Raises ArtifactError when an index was not built from these corpora: it names those that differ."""
+    """Raises ArtifactError if an index was not built from these corpora; the error names those that differ."""
     held = {corpus["sha256"]: corpus["name"] for corpus in manifest["corpora"]}
     given = {sha256_file(path): path.name for path in corpora}
     lacks = [f"{name} (sha256 {digest[:16]}…) is not in it" for digest, name in given.items() if digest not in held]

@@ -1,4 +1,4 @@
-"""`revelator eval run`: one system on one benchmark, into a folder that holds every answer, score and cost."""
+"""The command `revelator eval run`."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ SHOWN = {
 def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool, as_json: bool, **given: Any) -> None:
     """Ask one system every question of a benchmark, and write down answers, scores and costs.
 
-    CONFIG names benchmark, system, index and switches; evaluation/configs has examples. A run that was broken off
-    goes on: only the questions in flight are asked again. Options stand in for values of CONFIG.
+    CONFIG names benchmark, system, index and switches; evaluation/configs has examples. Run the same command again to
+    continue an interrupted run: only the questions in flight are asked again. Options replace values of CONFIG.
 
-    With `runs` CONFIG is a comparison: several systems or switches by name, each with a folder of its own. All of them
-    are looked at before the first question is asked, and they share index and model.
+    With `runs`, CONFIG is a comparison: several named systems or switches, each with a folder of its own. All of them
+    are checked before the first question is asked, and they share index and model.
 
     \b
     Examples:
@@ -67,24 +67,24 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
       revelator eval run evaluation/configs/compare-world.yaml --sample 20 --out runs/compare/world
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
     """
-    from evaluation.harness.config import load
-    from evaluation.harness.run import prepare, read_benchmark, run_questions
+    from evaluation.harness.config import load_runs
+    from evaluation.harness.run import prepare_run, read_benchmark, run_questions
     from evaluation.harness.run_metrics import write_metrics
-    from evaluation.harness.systems import Opened
+    from evaluation.harness.systems import SharedModels
     from evaluation.rows import progress_bar
 
     if config.suffix not in (".yaml", ".yml"):
         hint = f"an adapter's scores, task by task: revelator model grade {config}"
         raise ConfigError(f"{config} is no configuration file (.yaml)", hint=hint)
-    runs, folder = load(config, **given), out or Path("runs") / "evaluations" / config.stem
+    runs, folder = load_runs(config, **given), out or Path("runs") / "evaluations" / config.stem
     if unknown := [name for name in names if name not in runs]:
         known = ", ".join(filter(None, runs))
         hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
         raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=hint)
     command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(read_benchmark)
     chosen = {name: settings for name, settings in runs.items() if not names or name in names}
-    prepared = {name: (settings, *prepare(settings, command, read)) for name, settings in chosen.items()}
-    console, opened = Console(stderr=True), Opened()
+    prepared = {name: (settings, *prepare_run(settings, command, read)) for name, settings in chosen.items()}
+    console, shared = Console(stderr=True), SharedModels()
     for name, (settings, run, benchmark) in prepared.items():
         about = f"{run.name} on {len(run.ids):,} questions of {benchmark.name}"
         if check:
@@ -92,19 +92,19 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
             continue
         console.print(f"{about} → {folder / name}", highlight=False)
         with progress_bar() as progress:
-            run_questions(settings, run, benchmark, folder / name, progress, opened)
+            run_questions(settings, run, benchmark, folder / name, progress, shared)
         metrics = write_metrics(folder / name, run)
         if as_json:
             said = {"run": str(folder / name), "system": run.name, "benchmark": benchmark.name}
             click.echo(json.dumps(said | metrics))
         else:
-            Console().print(metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
+            Console().print(build_metrics_table(metrics, f"{run.name} on {benchmark.name} ({metrics['normaliser']})"))
     if not (check or as_json):
         shown = folder if "" in chosen else folder / "*"
         click.echo(f"every question: {folder}\ncompare runs: revelator eval report {shown}")
 
 
-def metrics_table(metrics: dict[str, Any], title: str) -> Table:
+def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:
     table = Table("measure", "value", "95 %", "n", title=title, title_justify="left")
     for name, label in SHOWN.items():
         if (figure := metrics["figures"].get(name)) and (name != "error" or figure["value"]):

@@ -1,4 +1,4 @@
-"""The configuration of a run: a YAML file, checked field by field, and as it was resolved a part of the run's folder.
+"""The configuration of a run: a YAML file, checked field by field. The run's folder holds it as it was resolved.
 
 Paths may use environment variables (`${REVELATOR_DATA}` falls back to `../shared/data`) and are relative to the current
 folder.
@@ -21,10 +21,10 @@ RunName = Annotated[str, Field(pattern=r"^\w[\w.-]*$")]  # a folder's name
 
 
 class BenchmarkConfig(Strict):
-    """Which questions; of format `itlr` there is no file, `SystemConfig.ranking` makes them. `sha256` pins the files in
-    their order; `ids` is a file with one id a line; `sample` are the first so many by the sha256 of their id. `kinds`
-    are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: questions of its dev split alone,
-    which no adapter that was trained on it has seen."""
+    """Which questions are asked. Format `itlr` has no file: `SystemConfig.ranking` generates its questions. `sha256`
+    pins the files, in their order. `ids` is a file with one id a line. `sample` takes the first N by the sha256 of
+    their id. `kinds` are the benchmark's own ("comparison", "static"). `dev_of` is an instruction set: only questions
+    of its dev split are asked, which no adapter trained on the set has seen."""
 
     format: str
     path: tuple[FilePath, ...] = ()
@@ -39,7 +39,7 @@ class BenchmarkConfig(Strict):
 
     @field_validator("path", "sha256", mode="before")
     @classmethod
-    def _listed(cls, value: Any) -> Any:
+    def _make_list(cls, value: Any) -> Any:
         return [value] if isinstance(value, str) else value
 
     @model_validator(mode="after")
@@ -64,8 +64,8 @@ class RankingConfig(Strict):
 
 
 class SystemConfig(Strict):
-    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`; of
-    the benchmark itlr a `ranking`."""
+    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`. For
+    the benchmark itlr it is a `ranking`."""
 
     strategy: Strategy | None = None
     baseline: str | None = None
@@ -73,7 +73,7 @@ class SystemConfig(Strict):
     ranking: RankingConfig | None = None
 
     @model_validator(mode="after")
-    def _is_one(self) -> SystemConfig:
+    def _names_one_system(self) -> SystemConfig:
         if sum(value is not None for value in vars(self).values()) != 1:
             raise ValueError("name one of strategy, baseline, predictions, ranking")
         return self
@@ -91,7 +91,7 @@ class SystemConfig(Strict):
 
 
 class OperatorsConfig(Strict):
-    """Of logical retrieval (ITLR, table 2)."""
+    """How the scores of terms are combined (ITLR, table 2)."""
 
     conjunction: Conjunction = "product"
     disjunction: Disjunction = "sum"
@@ -99,11 +99,15 @@ class OperatorsConfig(Strict):
 
 
 class AblationConfig(Strict):
-    """One switch each; what stands here is what is changed. HANRAG's table 6: `relevance` (every document is read as it
-    was ranked), `end` (the loop runs to its limit), `refine` (the question itself is searched with, beside what is
-    known); `route` (every question is compiled); `constraint` (plans are written freely); `deduplication` (equal leaves
-    are each asked); `k` documents read a leaf (QCompiler's figure 3); `sources` that are kept (AtomR's table 4);
-    `operators` (ITLR's table 2)."""
+    """Each field switches one part off or changes it.
+
+    * `relevance`: documents are read in their ranking, unjudged (HANRAG, table 6, as the next two).
+    * `end`: the loop runs to its limit. `refine`: the loop searches with the question and what is known.
+    * `route`: every question is compiled. `constraint`: plans are written without a grammar.
+    * `deduplication`: equal leaves are asked separately.
+    * `k`: documents that a leaf reads (QCompiler, figure 3).
+    * `sources`: the sources that are kept (AtomR, table 4). `operators`: those of logical queries (ITLR, table 2).
+    """
 
     route: Literal[False] | None = None
     relevance: Literal[False] | None = None
@@ -115,8 +119,8 @@ class AblationConfig(Strict):
     sources: tuple[str, ...] | None = None
     operators: OperatorsConfig | None = None
 
-    def switched(self) -> dict[str, Any]:
-        """What is changed, as plain values."""
+    def list_switches(self) -> dict[str, Any]:
+        """Returns the switches that are set, as plain values."""
         return self.model_dump(mode="json", exclude_none=True)
 
 
@@ -129,11 +133,11 @@ class GeneratorConfig(Strict):
 
 
 class RunConfig(Strict):
-    """One run. Without `url` everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
-    its base, `index`, and the embedded reader or `generator`. With `url` a running Triton is asked; a baseline asks its
-    inner models, with the secret of the server's home folder `home`.
+    """One run. Without `url`, everything runs in this process: `adapter` (a folder, a version, an alias, or `base`) on
+    its base, `index`, and the embedded reader or `generator`. With `url`, the run asks a running Triton; a baseline
+    asks the inner models, with the token in the server's home folder `home`.
 
-    `corpora` are the files that the index must have been built from. `limits` are those of `revelator.limits.Limits`.
+    `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
     """
 
     benchmark: BenchmarkConfig
@@ -162,11 +166,11 @@ class RunConfig(Strict):
 
 
 class _Runs(RootModel[dict[RunName, RunConfig]]):
-    """Several runs in one file: each has the values of the file where it has none of its own."""
+    """Several runs in one file. A run takes from the file what it does not set itself."""
 
     @model_validator(mode="before")
     @classmethod
-    def _shared(cls, file: dict[str, Any]) -> dict[str, Any]:
+    def _fill_in_shared_values(cls, file: dict[str, Any]) -> dict[str, Any]:
         runs = file["runs"]
         if not runs or not isinstance(runs, dict) or not all(isinstance(run, dict) for run in runs.values()):
             raise ValueError("runs are named values, as `naive-5: {system: {baseline: naive-5}}`")
@@ -174,18 +178,18 @@ class _Runs(RootModel[dict[RunName, RunConfig]]):
         return {name: shared | run for name, run in runs.items()}
 
 
-def load(path: Path, **given: Any) -> dict[str, RunConfig]:
-    """The runs of a configuration by name, "" where it is one run; what is `given` on the command line stands in for
-    the file's own. Raises ConfigError."""
+def load_runs(path: Path, **given: Any) -> dict[str, RunConfig]:
+    """Loads the runs of a configuration by name ("" for a single run). Values `given` on the command line replace those
+    of the file. Raises ConfigError."""
     value = read_yaml(path)
     if isinstance(value, dict) and value.get("runs") is not None:
         runs = check_config(value, _Runs, str(path)).root
     else:
         runs = {"": check_config(value, RunConfig, str(path))}
-    return {name: _with(config, **given) for name, config in runs.items()}
+    return {name: _override(config, **given) for name, config in runs.items()}
 
 
-def _with(config: RunConfig, sample: int | None = None, **given: Any) -> RunConfig:
+def _override(config: RunConfig, sample: int | None = None, **given: Any) -> RunConfig:
     if sample is not None:
         given["benchmark"] = config.benchmark.model_copy(update={"sample": sample})
     return config.model_copy(update={name: value for name, value in given.items() if value is not None})

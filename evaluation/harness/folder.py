@@ -1,15 +1,15 @@
-"""A run: what one system answered to the questions of one benchmark, in a folder that goes on where it was broken off.
+"""The folder of a run: what one system answered to the questions of one benchmark. An interrupted run can continue.
 
 RUN/run.json         written first: what is run, on what, by which code and weights (`Run`)
-RUN/questions.jsonl  one object a question (`QuestionRow`), appended and synced as each ends, in the order of ending
-RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run without it is not whole
+RUN/questions.jsonl  one object for each question (`QuestionRow`), appended and synced when the question ends
+RUN/metrics.json     written last (`evaluation.harness.run_metrics`): a run without it is incomplete
 
-A figure is {n, value, low, high}: mean and 95 % bootstrap interval. Of metrics.json `figures` are the figures by name,
-`groups` the same by what tells questions apart (route, shape, hops, depth, negations, kind) and its value, `confusion`
-counts of predicted routes by gold route, `calibration` by label task {n, ece, accuracy, bins [{low, high, n,
-confidence, accuracy}]}, `normaliser` the rule of em, acc and f1, `questions_sha256` the rows that all was counted from.
+A figure is {n, value, low, high}: mean and 95 % bootstrap interval. metrics.json has `figures` by name; `groups`, the
+same by route, shape, hops, depth, negations and kind of question; `confusion`, counts of predicted routes by gold
+route; `calibration` by label task {n, ece, accuracy, bins [{low, high, n, confidence, accuracy}]}; `normaliser`, the
+rule of em, acc and f1; `questions_sha256`, the digest of the rows.
 
-A run is known by its digests. What would mix two runs in one folder is refused before anything is asked, and the error
+Digests identify a run. A run that differs from the one in its folder is refused before anything is asked, and the error
 names what differs.
 """
 
@@ -41,7 +41,7 @@ RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
 
 @dataclass(frozen=True)
 class Label:
-    """A label that the revelator gave and whose gold value is known; `probability` is that of `predicted`."""
+    """A predicted label whose gold value is known. `probability` is that of `predicted`."""
 
     task: str
     gold: str
@@ -51,9 +51,9 @@ class Label:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one question took. `model_calls` counts prompts put to the revelator, by task. `steps` are rounds of
-    retrieval and generation one after the other: parts that run at the same time are one (HANRAG, section 5). `wall_s`
-    is the whole time of the question, `path_s` that of its longest chain of calls."""
+    """The cost of one question. `model_calls` counts prompts to the revelator, by task. `steps` counts sequential
+    rounds of retrieval and generation; parts that run in parallel are one round (HANRAG, section 5). `wall_s` is the
+    whole time of the question, `path_s` that of its longest chain of calls."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -65,7 +65,7 @@ class Cost:
     path_s: float = 0.0
 
 
-UNCOUNTED = Cost()
+NO_COST = Cost()
 
 
 @dataclass(frozen=True)
@@ -73,10 +73,10 @@ class QuestionRow:
     """One question. `status` is `complete`, `partial`, `failed` (no answer) or `error` (refused: `error` says why).
 
     `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
-    are "" where the benchmark tells nothing; `hops` counts the gold steps, `depth` the stages of the gold plan's
+    that the benchmark does not give are ""; `hops` counts the gold steps, `depth` the stages of the gold plan's
     longest chain, `shape` is its letters, `kind` the benchmark's own word for the question. `retrieved` are the titles
-    found, each once: the first of every leaf, then the second of every leaf. `trace` is
-    a `revelator.trace.Trace`, as JSON where it was read back, None where traces are not kept.
+    found, each once: the first of every leaf, then the second of every leaf. `trace` is a `revelator.trace.Trace`, or
+    its JSON when read from a file, or None if traces are not kept.
     """
 
     id: str
@@ -104,9 +104,9 @@ class QuestionRow:
     trace: dict[str, Any] | Trace | None = None
 
     @property
-    def counted(self) -> bool:
-        """Whether it is known what the question took: not of a refused one, and not of a prediction that was given."""
-        return self.status != "error" and self.cost != UNCOUNTED
+    def has_cost(self) -> bool:
+        """Whether the cost is known: refused questions and predictions of another system have none."""
+        return self.status != "error" and self.cost != NO_COST
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> QuestionRow:
@@ -148,7 +148,7 @@ class Run:
 
     @property
     def name(self) -> str:
-        """The system with its ablations, as tables call it."""
+        """The system with its ablations, as tables name it."""
         switched = [name if value is True else f"{name}={value}" for name, value in self.ablation.items()]
         return " ".join([self.system["name"], *(f"({one})" for one in switched)])
 
@@ -157,12 +157,12 @@ class Run:
 
 
 def code_digest() -> str:
-    """sha256 over the files of the packages that answer a question: answers of other code are other answers."""
+    """Digests the packages that answer a question: other code may give other answers."""
     return files.code_digest(revelator, serving)
 
 
 def describe_machine() -> dict[str, str]:
-    """When and where something is run, and by which code: the part of a run's record that no configuration decides."""
+    """Describes the time, the machine and the code of a run: what its configuration does not determine."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()}",
@@ -183,8 +183,9 @@ def _memory_gib() -> float:
 
 
 def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
-    """Makes the folder of a run, or finds that it is this run's: the rows that it has. Raises ConfigError where
-    something else stands, ArtifactError that names each value in which the run there differs from this one."""
+    """Creates the folder of a run, or continues it, and returns the rows that it holds. Raises ConfigError if the
+    folder holds something else, and ArtifactError naming each value in which the run in the folder differs from this
+    one."""
     if not (folder / RUN).exists():
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ConfigError("not empty and no run", where=str(folder), hint="name another folder: --out DIR")
@@ -203,7 +204,7 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
 
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
-    """What makes two runs different ones, by name: both values of each."""
+    """Finds what differs between two runs: both values, by name."""
     pairs = {
         name: (getattr(old, name), getattr(new, name)) for name in ("system", "ablation", "seed", "code", "generator")
     }
@@ -224,7 +225,7 @@ def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
 
 
 def read_run(folder: Path) -> Run:
-    """Raises ArtifactError for a folder that is no run, or one of another format."""
+    """Reads run.json. Raises ArtifactError if the folder is not a run, or has another format."""
     path = folder / RUN
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
@@ -246,8 +247,8 @@ def read_run(folder: Path) -> Run:
 
 
 def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) -> list[QuestionRow]:
-    """The rows in the order of the run's ids. Raises DataError for a row that cannot be read, doubled or foreign ids
-    and, of a run that has to be whole, missing ones."""
+    """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, for duplicate or unknown
+    ids and, if the run must be `whole`, for missing ones."""
     run, path = run or read_run(folder), folder / QUESTIONS
     rows = []
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
@@ -261,7 +262,7 @@ def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) 
 
 
 def read_metrics(folder: Path) -> dict[str, Any]:
-    """Raises ArtifactError where the run has none yet, or its rows were changed since."""
+    """Reads metrics.json. Raises ArtifactError if it is missing, or if the rows have changed since."""
     path = folder / METRICS
     if not path.exists():
         hint = "run the same `revelator eval run` again: it goes on where it stopped"
@@ -273,10 +274,10 @@ def read_metrics(folder: Path) -> dict[str, Any]:
 
 
 class RowWriter:
-    """Appends rows to a run, of one process at a time.
+    """Appends rows to a run; one process at a time may use it.
 
-    A row is the kernel's when `append` returns, so that a kill takes none of it; it is synced to the disk behind the
-    caller's back, many at once where the disk is slow, and all of them before `close` returns.
+    When `append` returns, the kernel has the row, so that a kill cannot lose it. A thread syncs rows to the disk, many
+    at once if the disk is slow. `close` returns when all of them are synced.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -285,7 +286,7 @@ class RowWriter:
         self._sync: Future[None] | None = None
 
     def append(self, row: QuestionRow) -> None:
-        """Raises OSError for this row or an earlier one that the disk did not take."""
+        """Raises OSError if the disk refused this row or an earlier one."""
         self._file.write(to_json(row) + b"\n")
         self._file.flush()
         if self._sync is None or self._sync.done():

@@ -1,4 +1,4 @@
-"""From a question and its trace to the row of a run: scores against gold, labels whose gold is known, cost."""
+"""Turns a question and its trace into the row of a run: scores against gold, labels with known gold, and cost."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.metrics.answers import answer_score, list_score, normalise
 from evaluation.metrics.plan_graph import Sketch, edit_distance, entity_coverage, read_sketch
-from evaluation.metrics.retrieval import title_key, title_scores
+from evaluation.metrics.retrieval import score_titles, title_key
 from revelator.errors import ExpressionError
 from revelator.plans import logic
+from revelator.scores import normalise, score_answer, score_list_answer
 from revelator.tasks import translate_task
 from revelator.trace import Node, Trace, join_answers
 
@@ -24,13 +24,14 @@ CUTOFFS = (2, 5, 10)
 
 
 def find_gold_titles(question: AnnotatedQuestion) -> tuple[str, ...]:
-    """Titles of the passages that state the steps' answers; of the relevant passages where the steps name none."""
+    """Finds the titles of the passages that state the steps' answers or, if the steps name none, of relevant
+    passages."""
     named = [step.title for step in question.steps if step.title]
     return tuple(dict.fromkeys(named or [passage.title for passage in question.passages if passage.relevant]))
 
 
 def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
-    """What is known of a question before it is asked."""
+    """Makes the row of a question that has not been asked yet."""
     gold, plan = question.gold, question.plan
     return QuestionRow(
         id=gold.id,
@@ -51,10 +52,10 @@ def start_row(question: BenchmarkQuestion, benchmark: Benchmark) -> QuestionRow:
 def score_answers(
     prediction: str, predictions: Collection[str], golds: Collection[str], normaliser: str, *, is_list: bool
 ) -> dict[str, float]:
-    """em, acc and f1 by the rule of the benchmark; by those of a list where several gold values are all wanted."""
+    """Computes em, acc and f1 by the rule of the benchmark, or by that of lists if all of several gold values count."""
     if is_list and len(golds) > 1:
-        return dict(vars(list_score([*predictions], [*golds])))
-    return dict(vars(answer_score(prediction, [*golds], normaliser)))
+        return dict(vars(score_list_answer([*predictions], [*golds])))
+    return dict(vars(score_answer(prediction, [*golds], normaliser)))
 
 
 def score_trace(
@@ -65,18 +66,20 @@ def score_trace(
     *,
     plans: bool = True,
     sequential: bool = False,
-    unasked: Collection[str] = (),
+    switched_off: Collection[str] = (),
     keep_trace: bool = True,
 ) -> QuestionRow:
-    """The row of a question that was answered. `plans`: whether the system compiles plans, so that a missing one is a
-    wrong one; `sequential`: whether it runs one step after the other; `unasked`: tasks that an ablation answered."""
+    """Makes the row of an answered question. `plans`: the system compiles plans, so that a missing plan is a wrong one.
+    `sequential`: it runs one step after the other. `switched_off`: tasks that an ablation answered."""
     text, rule = join_answers(trace.answers), benchmark.normaliser
-    scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.lists)
-    found = _retrieved(trace)
+    scores = score_answers(text, trace.answers, row.golds, rule, is_list=benchmark.has_list_answers)
+    found = _list_retrieved_titles(trace)
     if row.gold_titles and any(node.usage.retrievals for node in trace.nodes):
-        scores |= title_scores(found, row.gold_titles, CUTOFFS)
+        scores |= score_titles(found, row.gold_titles, CUTOFFS)
     if plans and question.plan and row.gold_route in ("complex", "compound"):
-        scores |= score_plan(trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model")
+        scores |= score_plan_graph(
+            trace.plan or "", question.plan, question.gold.entities, own=trace.plan_source == "model"
+        )
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
     return QuestionRow(
@@ -89,17 +92,17 @@ def score_trace(
             "route": trace.route or "",
             "plan": trace.plan or "",
             "retrieved": found,
-            "labels": tuple(_labels(question, trace)),
+            "labels": tuple(_collect_labels(question, trace)),
             "scores": scores,
-            "cost": count_cost(trace, sequential=sequential, unasked=unasked),
+            "cost": count_cost(trace, sequential=sequential, switched_off=switched_off),
             "trace": trace if keep_trace else None,
         }
     )
 
 
-def score_plan(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
-    """`valid`: of the model's `own`, and checks; shape and size against gold, the question's names kept, edits between
-    the two graphs."""
+def score_plan_graph(plan: str, gold: Sketch, names: Collection[str], *, own: bool) -> dict[str, float]:
+    """Compares a plan with gold: `valid` (checks, and is the model's `own`), shape, number of leaves, coverage of the
+    question's names, and edits between the two graphs."""
     found = None
     if own and plan:
         with suppress(ExpressionError):
@@ -116,13 +119,13 @@ def score_plan(plan: str, gold: Sketch, names: Collection[str], *, own: bool) ->
     }
 
 
-def count_cost(trace: Trace, *, sequential: bool = False, unasked: Collection[str] = ()) -> Cost:
+def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collection[str] = ()) -> Cost:
     calls: dict[str, int] = {}
     for node in trace.nodes:
         task = (
             translate_task(trace.plan_language).name if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
         )
-        if node.usage.model_calls and task not in unasked:
+        if node.usage.model_calls and task not in switched_off:
             calls[task] = calls.get(task, 0) + node.usage.model_calls
     usage = trace.usage
     return Cost(
@@ -138,8 +141,8 @@ def count_cost(trace: Trace, *, sequential: bool = False, unasked: Collection[st
 
 
 def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
-    """Rounds of retrieval and generation, one after the other: of a plan its longest chain of leaves that searched, of
-    anything else each search."""
+    """Counts sequential rounds of retrieval and generation: the longest chain of leaves that searched or, without a
+    plan, every search."""
     searched = [node for node in trace.nodes if node.usage.retrievals]
     if sequential or not trace.plan or trace.plan_language == "logic":
         return len(searched)
@@ -162,26 +165,26 @@ def count_rounds(trace: Trace, *, sequential: bool = False) -> int:
     return max((stage(node.id) for node in searched), default=0)
 
 
-def _retrieved(trace: Trace) -> tuple[str, ...]:
-    """Distinct titles: the first of every leaf, then the second of every leaf, and so on."""
+def _list_retrieved_titles(trace: Trace) -> tuple[str, ...]:
+    """Lists distinct titles: the first of every leaf, then the second of every leaf, and so on."""
     rankings = [[passage.title for passage in node.documents] for node in trace.nodes if node.usage.retrievals]
     return tuple(dict.fromkeys(title for title in chain.from_iterable(zip_longest(*rankings)) if title is not None))
 
 
-def _labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
-    """The route; the relevance of documents where it is known which title a leaf's answer stands in; the end of a loop,
-    which is reached once the last gold step's answer is known."""
+def _collect_labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
+    """Collects the labels whose gold value is known: the route; the relevance of documents, if the title that states a
+    leaf's answer is known; and the end of a loop, which is right once the last gold step's answer is known."""
     gold, known = question.gold, ""
     titles = {normalise(step.question): step.title for step in gold.steps if step.title}
     if len(titles) == 1:
         titles |= {normalise(gold.question): next(iter(titles.values()))}
     for node in trace.nodes:
         if node.kind == "route" and node.answers and gold.route:
-            yield _label("route", gold.route, node.answers[0], _probabilities(node))
+            yield _make_label("route", gold.route, node.answers[0], _read_probabilities(node))
         elif node.kind == "end" and node.answers and gold.steps:
             last = [normalise(answer) for answer in gold.steps[-1].answers]
             done = any(last) and all(answer in known for answer in last)
-            yield _label("end", "yes" if done else "no", node.answers[0], _probabilities(node))
+            yield _make_label("end", "yes" if done else "no", node.answers[0], _read_probabilities(node))
         elif node.kind == "atomic":
             known += f" {normalise(' '.join(node.answers))}"
             if title := titles.get(normalise(node.asked or "")):
@@ -189,13 +192,13 @@ def _labels(question: BenchmarkQuestion, trace: Trace) -> Iterator[Label]:
                     if passage.relevance is not None:
                         same = title_key(passage.title) == title_key(title)
                         both = {"yes": passage.relevance, "no": 1 - passage.relevance}
-                        yield _label("relevance", "yes" if same else "no", max(both, key=both.__getitem__), both)
+                        yield _make_label("relevance", "yes" if same else "no", max(both, key=both.__getitem__), both)
 
 
-def _probabilities(node: Node) -> Mapping[str, float]:
+def _read_probabilities(node: Node) -> Mapping[str, float]:
     found: list[dict[str, Any]] = node.detail.get("probabilities") or [{}]
     return found[0]
 
 
-def _label(task: str, gold: str, predicted: str, probabilities: Mapping[str, float]) -> Label:
+def _make_label(task: str, gold: str, predicted: str, probabilities: Mapping[str, float]) -> Label:
     return Label(task, gold, predicted, float(probabilities.get(predicted, 1.0)))

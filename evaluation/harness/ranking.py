@@ -1,7 +1,7 @@
-"""ITLR's template benchmark as a run: 32 logical templates, each case ranks the documents of its own pool, nDCG@10.
+"""Runs ITLR's template benchmark: each case of 32 logical templates ranks the documents of its pool; nDCG@10.
 
-The cases are made, not read (`evaluation.itlr.cases`, `evaluation.itlr.scifact`): corpus, seed and number a template
-pin them. No generator and no index are needed, an encoder is.
+The cases are generated (`evaluation.itlr.cases`, `evaluation.itlr.scifact`); corpus, seed and number of cases a
+template determine them. A run needs an encoder, but no generator and no index.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DEEPEST = 10
 
 
 def read_cases(config: RankingConfig) -> tuple[list[Case], list[str], list[str]]:
-    """The cases, the texts of all documents, and each document's title (its first line)."""
+    """Makes the cases, the texts of all documents, and each document's title (its first line)."""
     if config.corpus == WORLD:
         made = make_world_cases(config.per_template, config.seed)
         return made.cases, made.texts, [text.partition("\n")[0] for text in made.texts]
@@ -56,8 +56,8 @@ def rank(
     config: RankingConfig,
     operators: OperatorsConfig,
 ) -> Iterator[QuestionRow]:
-    """One row a case, which is given by its place. `plain` ranks by the cosine of the whole question, `logical` by the
-    composed cosines of its terms, `random` by chance. Times are those of the ranking, without the embedding."""
+    """Ranks the documents of each case, which is given by its place, and yields its row. `plain` ranks by the cosine of
+    the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times exclude embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
     matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(list(cases.values()), encoder)
     chance = np.random.default_rng(config.seed)
@@ -97,6 +97,6 @@ def rank(
 
 
 def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
-    """The vector of each term and of each question."""
+    """Embeds each term and each question."""
     texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.question)})
     return dict(zip(texts, encoder.encode_queries(texts), strict=True))

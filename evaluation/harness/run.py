@@ -1,4 +1,4 @@
-"""Asks what a run has not asked yet, several questions at a time, and writes each down as it ends."""
+"""Asks the open questions of a run, several at a time, and writes each row when its question ends."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, de
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
 from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
-from evaluation.harness.systems import Ask, Opened, check_system, describe_system, open_system
-from evaluation.rows import sole_writer
+from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, open_system
+from evaluation.rows import lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.trace import Trace, join_answers
 from serving import pauses
@@ -30,7 +30,7 @@ COMPILES = ("auto", "compile")
 
 
 def read_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """Raises ConfigError, ArtifactError and DataError, before anything is run."""
+    """Reads the questions that the configuration names. Raises ConfigError, ArtifactError and DataError."""
     ids: Sequence[str] = ()
     if config.ids:
         try:
@@ -51,33 +51,36 @@ def read_benchmark(config: BenchmarkConfig) -> Benchmark:
     )
 
 
-def prepare(
+def prepare_run(
     config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = read_benchmark
 ) -> tuple[Run, Benchmark]:
-    """Everything that can be wrong is looked at here: benchmark, system, index, adapter, server, predictions."""
+    """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
+    run."""
     if config.system.ranking:
         return _prepare_ranking(config, config.system.ranking, command)
     given = bool(config.system.predictions)
     if not given:
         check_system(config)
-    elif config.ablation.switched():
+    elif config.ablation.list_switches():
         raise ConfigError("predictions are made: there is nothing to switch", where="ablation")
     benchmark = read(config.benchmark)
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
     about: dict[str, Any] = {} if given else describe_system(config)
-    return _run(config, command, benchmark, ids, about), benchmark
+    return _describe_run(config, command, benchmark, ids, about), benchmark
 
 
-def _run(config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]) -> Run:
+def _describe_run(
+    config: RunConfig, command: str, benchmark: Benchmark, ids: tuple[str, ...], about: dict[str, Any]
+) -> Run:
     machine = describe_machine()
     return Run(
         config=config.model_dump(mode="json"),
         command=command,
         benchmark=benchmark.to_json(),
         system={"kind": config.system.kind, "name": config.system.name},
-        ablation=config.ablation.switched(),
+        ablation=config.ablation.list_switches(),
         ids=ids,
         code=machine["code"],
         machine=machine["machine"],
@@ -92,15 +95,20 @@ def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) ->
     cases, *_ = read_cases(ranking)
     benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), digest_files(ranking))
     ids = tuple(name_case(place, case) for place, case in enumerate(cases))
-    return _run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
+    return _describe_run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
 
 def run_questions(
-    config: RunConfig, run: Run, benchmark: Benchmark, folder: Path, progress: Progress, opened: Opened | None = None
+    config: RunConfig,
+    run: Run,
+    benchmark: Benchmark,
+    folder: Path,
+    progress: Progress,
+    shared: SharedModels | None = None,
 ) -> None:
-    """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: what was asked
-    is kept, and the same call goes on; ConfigError while another process writes in `folder`."""
-    with sole_writer(folder), pauses.tuned_collector():
+    """Asks every question that has no row in `folder` yet. Raises Unavailable when a service is down: the rows so far
+    are kept, and the same call continues. Raises ConfigError while another process writes into `folder`."""
+    with lock_folder(folder), pauses.tuned_collector():
         done = {row.id for row in begin_run(folder, run)}
         todo = [question for question in benchmark.questions if question.id not in done]
         bar = progress.add_task(run.name, total=len(run.ids), completed=len(done))
@@ -112,19 +120,19 @@ def run_questions(
 
         try:
             if config.system.ranking:
-                for row in rank_cases(config, config.system.ranking, [id for id in run.ids if id not in done]):
+                for row in rank_open_cases(config, config.system.ranking, [id for id in run.ids if id not in done]):
                     write(row)
             elif config.system.predictions:
                 for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
                     write(row)
             elif todo:
-                asyncio.run(_with_system(config, benchmark, todo, write, opened))
+                asyncio.run(_open_and_ask(config, benchmark, todo, write, shared))
         finally:
             writer.close()
 
 
-def rank_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
-    """The rows of the cases in `todo`; without one, no encoder is opened."""
+def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
+    """Ranks the cases in `todo`; without one, no encoder is shared."""
     cases, texts, titles = read_cases(ranking)
     left = {place: case for place, case in enumerate(cases) if name_case(place, case) in set(todo)}
     if left:
@@ -138,24 +146,24 @@ def score_predictions(
     for question in questions:
         row, values = start_row(question, benchmark), predicted[question.id]
         text = join_answers(values)
-        scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.lists)
+        scores = score_answers(text, values, row.golds, benchmark.normaliser, is_list=benchmark.has_list_answers)
         yield replace(row, prediction=text, predictions=values, status="complete" if text else "failed", scores=scores)
 
 
-async def _with_system(
-    config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, opened: Opened | None
+async def _open_and_ask(
+    config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
 ) -> None:
-    async with open_system(config, opened=opened) as ask:
-        await ask_all(ask, todo, benchmark, write, config.concurrency, **_scoring(config))
+    async with open_system(config, shared=shared) as ask:
+        await ask_all(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
 
 
-def _scoring(config: RunConfig) -> dict[str, Any]:
-    """How traces of this system are scored."""
+def _choose_scoring(config: RunConfig) -> dict[str, Any]:
+    """Chooses how traces of this system are scored."""
     name, baseline = config.system.name, bool(config.system.baseline)
     return {
         "plans": BASELINES[name].compiles if baseline else name in COMPILES,
         "sequential": baseline,
-        "unasked": [task for task in ("relevance", "end", "refine") if getattr(config.ablation, task) is False],
+        "switched_off": [task for task in ("relevance", "end", "refine") if getattr(config.ablation, task) is False],
         "keep_trace": config.traces,
     }
 
@@ -167,8 +175,8 @@ async def ask_each(
     report: Callable[[Question, Trace | RevelatorError], None],
     concurrency: int,
 ) -> None:
-    """`concurrency` questions in flight; `report` is called with each as it ends, and with the error of one that was
-    refused. Raises Unavailable when a service is down: what was reported by then is all there is."""
+    """Asks the questions, `concurrency` at a time. Calls `report` with each question and its trace, or the error that
+    refused it. Raises Unavailable when a service is down; no question is reported after that."""
     queue = iter(questions)
 
     async def work() -> None:
@@ -192,8 +200,8 @@ async def ask_each(
 
 
 @contextmanager
-def keep_what_was_asked() -> Iterator[None]:
-    """Around an `ask_each` that writes each outcome as it is reported: an Unavailable then says that none is lost."""
+def explain_interruption() -> Iterator[None]:
+    """Adds to an Unavailable that all reported outcomes are kept, and that the same command continues."""
     try:
         yield
     except Unavailable as error:
@@ -201,22 +209,22 @@ def keep_what_was_asked() -> Iterator[None]:
         raise Unavailable(error.message, where=error.where, hint=hint) from error
 
 
-def describe_refusal(error: RevelatorError) -> str:
-    """An error as a row keeps it."""
+def format_refusal(error: RevelatorError) -> str:
+    """Formats an error for a row."""
     return f"{type(error).__name__}: {error.message}"
 
 
 async def ask_all(
     ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
 ) -> None:
-    """`concurrency` questions in flight; `write` is called with each row as it ends."""
+    """Asks the questions, `concurrency` at a time, and calls `write` with each row when its question ends."""
 
     def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
         row = start_row(question, benchmark)
         if isinstance(outcome, RevelatorError):
-            write(replace(row, status="error", error=describe_refusal(outcome)))
+            write(replace(row, status="error", error=format_refusal(outcome)))
         else:
             write(score_trace(row, question, benchmark, outcome, **scoring))
 
-    with keep_what_was_asked():
+    with explain_interruption():
         await ask_each(ask, todo, lambda question: question.gold.question, report, min(concurrency, len(todo)))

@@ -1,5 +1,5 @@
-"""The figures of a run from its rows: every mean with n and its 95 % bootstrap interval, in all and by what tells
-questions apart."""
+"""Computes the figures of a run from its rows: means with n and 95 % bootstrap interval, over all questions and by
+groups of questions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
-from evaluation.metrics.bootstrap import Interval, bootstrap, bootstrap_of
-from evaluation.metrics.labels import calibration_error, reliability
+from evaluation.metrics.bootstrap import Interval, bootstrap, bootstrap_statistic
+from evaluation.metrics.labels import bin_by_confidence, calibration_error
 from revelator.files import sha256_file, write_json
 
 COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")
-costs_of = attrgetter(*COSTS)
+get_costs = attrgetter(*COSTS)
 GROUPS: dict[str, Callable[[QuestionRow], Any]] = {
     "route": lambda row: row.gold_route,
     "shape": lambda row: row.shape,
@@ -32,50 +32,50 @@ ECE_RESAMPLES = 500
 FEWEST = 5  # questions of a group that is shown on its own
 
 Figure = dict[str, float]
-Level = Callable[[np.ndarray], Interval]
+Estimator = Callable[[np.ndarray], Interval]
 
 
-def write_metrics(folder: Path, run: Run, level: Level = bootstrap) -> dict[str, Any]:
+def write_metrics(folder: Path, run: Run, estimate: Estimator = bootstrap) -> dict[str, Any]:
     """Measures a whole run and writes `metrics.json`. Raises DataError where a question is missing."""
     rows = read_questions(folder, run)
     value = {
         "format": FORMAT,
         "questions_sha256": sha256_file(folder / QUESTIONS),
         "normaliser": run.benchmark["normaliser"],
-        **measure_rows(rows, level),
+        **measure_rows(rows, estimate),
     }
     write_json(folder / METRICS, value)
     return value
 
 
 def measure_rows(
-    rows: Sequence[QuestionRow], level: Level = bootstrap, resamples: int = ECE_RESAMPLES
+    rows: Sequence[QuestionRow], estimate: Estimator = bootstrap, resamples: int = ECE_RESAMPLES
 ) -> dict[str, Any]:
-    """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A question that was refused
-    scores nothing, and costs are of those whose cost was counted. `resamples` are those of the calibration error."""
-    table = _columns(rows)
-    figures = {name: _figure(values[~np.isnan(values)], level) for name, values in table.items()}
+    """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A refused question scores 0,
+    and costs are means over the questions whose cost is known. `resamples` are those of the calibration error."""
+    table = _tabulate(rows)
+    figures = {name: _estimate_figure(values[~np.isnan(values)], estimate) for name, values in table.items()}
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
     return {
         "n": len(rows),
         "figures": {name: figure for name, figure in figures.items() if figure["n"]},
-        "groups": {name: _grouped(rows, table, key, level) for name, key in GROUPS.items()},
+        "groups": {name: _estimate_groups(rows, table, key, estimate) for name, key in GROUPS.items()},
         "confusion": count_confusion(pairs),
-        "calibration": _calibration(rows, resamples),
+        "calibration": _measure_calibration(rows, resamples),
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
 
-def _columns(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
-    """Each measure as (n,), nan where a row has none."""
+def _tabulate(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
+    """Returns each measure as an array (n,), with nan for rows that lack it."""
     names = dict.fromkeys(name for row in rows for name in row.scores)
     table = {name: np.array([row.scores.get(name, np.nan) for row in rows]) for name in names}
     answered = np.array([row.status != "error" for row in rows])
-    counted = np.array([row.counted for row in rows], bool)
+    counted = np.array([row.has_cost for row in rows], bool)
     for name in ("em", "acc", "f1"):
         if name in table:
             table[name] = np.where(np.isnan(table[name]) & ~answered, 0.0, table[name])
-    costs = np.array([costs_of(row.cost) for row in rows], float).reshape(-1, len(COSTS))
+    costs = np.array([get_costs(row.cost) for row in rows], float).reshape(-1, len(COSTS))
     for name, column in zip(COSTS, costs.T, strict=True):
         table[name] = np.where(counted, column, np.nan)
     calls = [float(sum(row.cost.model_calls.values())) for row in rows]
@@ -85,21 +85,21 @@ def _columns(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
     return table
 
 
-def _figure(values: np.ndarray, level: Level) -> Figure:
+def _estimate_figure(values: np.ndarray, estimate: Estimator) -> Figure:
     if not len(values):
         return {"n": 0}
     if (values == values[0]).all():  # no draw can differ
         return {"n": len(values), "value": float(values[0]), "low": float(values[0]), "high": float(values[0])}
-    return _as_figure(level(values))
+    return _to_figure(estimate(values))
 
 
-def _grouped(
+def _estimate_groups(
     rows: Sequence[QuestionRow],
     table: dict[str, np.ndarray],
     key: Callable[[QuestionRow], Any],
-    level: Level,
+    estimate: Estimator,
 ) -> dict[str, dict[str, Figure]]:
-    """Nothing where all questions are of one kind."""
+    """Estimates the figures of each group; nothing if all questions belong to one group."""
     keys = [str(key(row)) for row in rows]
     if len(set(keys)) < 2:
         return {}
@@ -110,21 +110,24 @@ def _grouped(
     for name, places in sorted(members.items()):
         if name and len(places) >= FEWEST:
             inside = {measure: table[measure][places] for measure in GROUPED if measure in table}
-            figures = {measure: _figure(column[~np.isnan(column)], level) for measure, column in inside.items()}
+            figures = {
+                measure: _estimate_figure(column[~np.isnan(column)], estimate) for measure, column in inside.items()
+            }
             found[name] = {measure: figure for measure, figure in figures.items() if figure["n"]}
     return found
 
 
 def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """Counts of predicted labels by gold label, of pairs (gold, predicted)."""
+    """Counts predicted labels by gold label, from pairs (gold, predicted)."""
     found: dict[str, dict[str, int]] = {}
     for (gold, predicted), count in sorted(Counter(pairs).items()):
         found.setdefault(gold, {})[predicted] = count
     return found
 
 
-def _calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
-    """Whole questions are drawn: the documents of one are judged alike."""
+def _measure_calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
+    """Measures the calibration of each label task. Whole questions are drawn, because their documents are judged
+    alike."""
     found: dict[str, Any] = {}
     for task in dict.fromkeys(label.task for row in rows for label in row.labels):
         pairs = [(row.id, label) for row in rows for label in row.labels if label.task == task]
@@ -137,12 +140,12 @@ def _calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
 
         found[task] = {
             "n": len(pairs),
-            "ece": _as_figure(bootstrap_of(error, groups, resamples=resamples)),
-            "accuracy": _as_figure(bootstrap(right, groups=groups, resamples=20 * resamples)),
-            "bins": [asdict(one) for one in reliability(sure, right)],
+            "ece": _to_figure(bootstrap_statistic(error, groups, resamples=resamples)),
+            "accuracy": _to_figure(bootstrap(right, groups=groups, resamples=20 * resamples)),
+            "bins": [asdict(one) for one in bin_by_confidence(sure, right)],
         }
     return found
 
 
-def _as_figure(found: Interval) -> Figure:
+def _to_figure(found: Interval) -> Figure:
     return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}

@@ -1,5 +1,5 @@
-"""Who answers: the executor or a baseline in this process, the same over a running Triton, each as one function from a
-question to its trace."""
+"""Opens systems: the executor or a baseline, in this process or over a running Triton. A system is one function from
+a question to its trace."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from evaluation.baselines.methods import BASELINES, run_baseline
-from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, keep_sources
+from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
 from evaluation.options import find_adapter
@@ -53,7 +53,7 @@ def needs_index(config: RunConfig) -> bool:
 
 
 def check_system(config: RunConfig) -> None:
-    """Raises ConfigError for what cannot be run, before anything is opened."""
+    """Raises ConfigError for a configuration that cannot run, before anything is opened."""
     system, name = config.system, config.system.name
     if system.baseline and name not in BASELINES:
         raise ConfigError(
@@ -76,7 +76,7 @@ def check_system(config: RunConfig) -> None:
 
 
 def read_limits(config: RunConfig) -> Limits:
-    """The executor's limits with those of the configuration. Raises ConfigError."""
+    """Reads the limits of the configuration; the others are the executor's. Raises ConfigError."""
     kept = config.ablation.k or (BASELINES[config.system.name].kept if config.system.baseline else None)
     chosen = dict(config.limits) | ({"kept": kept} if kept else {})
     kinds = {name: type(value) for name, value in vars(Limits()).items()}
@@ -93,12 +93,12 @@ def read_limits(config: RunConfig) -> Limits:
 
 
 def describe_system(config: RunConfig) -> dict[str, Any]:
-    """`adapter`, `index` and `generator` of a run, by version and digest. Raises ArtifactError where the index is not
-    that of `corpora`, Unavailable where no server answers."""
-    return _served(config) if config.url else _local(config)
+    """Describes `adapter`, `index` and `generator` of a run by version and digest. Raises ArtifactError if the index
+    was not built from `corpora`, and Unavailable if no server answers."""
+    return _describe_served(config) if config.url else _describe_local(config)
 
 
-def _local(config: RunConfig) -> dict[str, Any]:
+def _describe_local(config: RunConfig) -> dict[str, Any]:
     adapter = {}
     if needs_revelator(config):
         found = find_adapter(config.adapter, Path(config.home))
@@ -106,19 +106,19 @@ def _local(config: RunConfig) -> dict[str, Any]:
         made = sha256_file(found.folder / "manifest.json") if found.folder else ""
         adapter = {"version": version, "manifest": made, "base": Path(config.base or found.base_name).name}
     generator = f"{config.generator.model} at {config.generator.url}" if config.generator else "embedded"
-    index = _index(Path(config.index), config.corpora) if needs_index(config) else {}
+    index = _describe_index(Path(config.index), config.corpora) if needs_index(config) else {}
     return {"adapter": adapter, "index": index, "generator": generator}
 
 
-def _index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
+def _describe_index(folder: Path, corpora: Sequence[str]) -> dict[str, Any]:
     manifest = INDEX.read_manifest(folder)
     if corpora:
         check_index(manifest, [Path(path) for path in corpora], str(folder))
     return {"folder": str(folder), "digest": sha256_file(folder / "manifest.json"), "count": manifest["count"]}
 
 
-def _served(config: RunConfig) -> dict[str, Any]:
-    """What the server says of its models; its index is looked at where it lies on this machine."""
+def _describe_served(config: RunConfig) -> dict[str, Any]:
+    """Asks the server about its models; reads its index if that is on this machine."""
     with control_client(config.url) as client:
         parameters: dict[str, str] = {}
         for model in ("retriever", "generator"):
@@ -128,22 +128,22 @@ def _served(config: RunConfig) -> dict[str, Any]:
     folder = Path(parameters.get("index", ""))
     index: dict[str, Any] = {"folder": str(folder)}
     if (folder / "manifest.json").is_file():
-        index = _index(folder, config.corpora)
+        index = _describe_index(folder, config.corpora)
     elif config.corpora:
         raise ConfigError(f"the server's index lies elsewhere: {folder}", where="corpora", hint="leave corpora out")
     generator = " at ".join(filter(None, [parameters.get("model", ""), parameters.get("endpoint", "")]))
     return {"adapter": {"version": ", ".join(versions)}, "index": index, "generator": generator}
 
 
-class Opened:
-    """Indexes and engines, each opened once for all runs that name the same one."""
+class SharedModels:
+    """Indexes and engines that several runs share: each is opened once."""
 
     def __init__(self) -> None:
-        self.index = cache(Index.open)
-        self.engine = cache(_engine)
+        self.open_index = cache(Index.open)
+        self.open_engine = cache(_open_engine)
 
 
-def _engine(base: str, adapter: Path | None, threads: int | None) -> Engine:
+def _open_engine(base: str, adapter: Path | None, threads: int | None) -> Engine:
     from serving.models.engine import Engine
 
     return Engine(base, adapter, threads=threads)
@@ -153,25 +153,27 @@ def _engine(base: str, adapter: Path | None, threads: int | None) -> Engine:
 async def open_system(
     config: RunConfig,
     through: Callable[[Services], Services] = lambda services: services,
-    opened: Opened | None = None,
+    shared: SharedModels | None = None,
 ) -> AsyncIterator[Ask]:
-    """Everything that a checked configuration needs, open until the block ends; its services are called `through`
-    others, as `evaluation.costs.service_times` times them. What is `opened` stays so for the next run."""
-    opened = opened or Opened()
+    """Opens everything that a checked configuration needs until the block ends. `through` may wrap its services, as
+    `evaluation.costs.service_times` times them. The next run can take what `shared` has opened."""
+    shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, read_limits(config)
         if config.system.strategy and config.url:
-            yield await _client(config, stack)
+            yield await _open_client(config, stack)
             return
-        services = through(await _remote(config, stack) if config.url else _in_process(config, stack, opened))
+        services = through(
+            await _connect_services(config, stack) if config.url else _open_services(config, stack, shared)
+        )
         if config.system.baseline:
             models = Models(*services)
             yield lambda question: run_baseline(name, question, models, limits)
         else:
-            yield _executor(config, services, stack, limits, opened)
+            yield _open_executor(config, services, stack, limits, shared)
 
 
-async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
+async def _open_client(config: RunConfig, stack: AsyncExitStack) -> Ask:
     client = await stack.enter_async_context(AsyncClient(config.url, CLIENT_SECONDS))
     strategy = choose_strategy(config)
 
@@ -182,46 +184,48 @@ async def _client(config: RunConfig, stack: AsyncExitStack) -> Ask:
 
 
 def choose_strategy(config: RunConfig) -> str:
-    """`route` off: every question is compiled."""
+    """Chooses the strategy: with `route` switched off, every question is compiled."""
     return "compile" if config.ablation.route is False else config.system.name
 
 
-async def _remote(config: RunConfig, stack: AsyncExitStack) -> Services:
+async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Services:
     models = await stack.enter_async_context(TritonModels(config.url, read_secret(Path(config.home), INNER)))
     return RemoteRevelator(models), RemoteRetriever(models), RemoteGenerator(models)
 
 
-def _in_process(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Services:
-    revelator: Revelator = Nobody()
-    retriever: Retriever = Nobody()
+def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
+    revelator: Revelator = AbsentService()
+    retriever: Retriever = AbsentService()
     generator: Generator = EmbeddedGenerator()
     if needs_revelator(config):
-        revelator = _revelator(config, stack, opened)
+        revelator = _open_revelator(config, stack, shared)
     if needs_index(config):
-        local = LocalRetriever(opened.index(Path(config.index)))
+        local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
     if config.generator:
         endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
         stack.push_async_callback(endpoint.close)
         generator = endpoint
-    return Ablated(revelator, config.ablation), retriever, generator
+    return AblatedRevelator(revelator, config.ablation), retriever, generator
 
 
-def _revelator(config: RunConfig, stack: AsyncExitStack, opened: Opened) -> Revelator:
+def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
     import torch
 
     from serving.models.local import LocalRevelator
 
     torch.manual_seed(config.seed)
     found = find_adapter(config.adapter, Path(config.home))
-    engine = opened.engine(config.base or found.base_name, found.folder, config.threads)
+    engine = shared.open_engine(config.base or found.base_name, found.folder, config.threads)
     local = LocalRevelator(engine, "free" if config.ablation.constraint is False else config.decoding)
     stack.callback(local.close)
     return local
 
 
-def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, opened: Opened) -> Ask:
+def _open_executor(
+    config: RunConfig, services: Services, stack: AsyncExitStack, limits: Limits, shared: SharedModels
+) -> Ask:
     strategy: Any = choose_strategy(config)
     sources = logical = None
     if strategy == "atomic":
@@ -230,14 +234,14 @@ def _executor(config: RunConfig, services: Services, stack: AsyncExitStack, limi
             sources = keep_sources(sources, config.ablation.sources)
         stack.push_async_callback(sources.close)
     if strategy == "logic":
-        logical = LogicalRetriever(opened.index(Path(config.index)), config.ablation)
+        logical = LogicalRetriever(shared.open_index(Path(config.index)), config.ablation)
     share = config.ablation.deduplication is None
     executor = Executor(*services, limits, sources=sources, logical=logical, share_leaves=share)
     return lambda question: executor.run(question, strategy=strategy)
 
 
-class Nobody:
-    """Stands where a system needs no service; to ask it is a fault of this program."""
+class AbsentService:
+    """Takes the place of a service that the system does not need; calling it is a bug."""
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         raise AssertionError(f"nobody was to be asked for {task}")

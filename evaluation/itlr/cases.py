@@ -30,9 +30,9 @@ ENTITIES = 1500
 
 @dataclass(frozen=True)
 class Case:
-    """A query, what a person would type for it, and the gains of the documents that it is run on.
+    """A query, and the question that a person would ask for it.
 
-    `relevant` holds the positions of matching documents, `pool` of all that are ranked.
+    `relevant` holds the positions of matching documents, `pool` the positions of all that are ranked.
     """
 
     query: Query
@@ -47,24 +47,26 @@ class Case:
 
 
 def say_query(query: Query, saying: str = "about") -> str:
-    """The query as a person would ask it: `documents about A and not about B, or about C`."""
+    """Spells the query as a person would ask it: `documents about A and not about B, or about C`."""
     parts = query.operands if isinstance(query, Or) else (query,)
-    return "documents " + ", or ".join(_all_of(part, saying) for part in parts)
+    return "documents " + ", or ".join(_say_conjunction(part, saying) for part in parts)
 
 
-def _all_of(part: Query, saying: str) -> str:
+def _say_conjunction(part: Query, saying: str) -> str:
     operands = part.operands if isinstance(part, And) else (part,)
-    return " and ".join(f"not {_one(o.operand, saying)}" if isinstance(o, Not) else _one(o, saying) for o in operands)
+    return " and ".join(
+        f"not {_say_term(o.operand, saying)}" if isinstance(o, Not) else _say_term(o, saying) for o in operands
+    )
 
 
-def _one(term: Query, saying: str) -> str:
+def _say_term(term: Query, saying: str) -> str:
     assert isinstance(term, Term)
     return f"{saying} {term.text}"
 
 
 @dataclass(frozen=True)
 class WorldCases:
-    """Cases, the texts of all their documents, and which of its case's terms each document states.
+    """Cases, the texts of all their documents, and which terms of its case each document states.
 
     A case's `pool` holds positions in `texts` and `truths`.
     """
@@ -75,7 +77,7 @@ class WorldCases:
 
 
 def make_world_cases(per_template: int, seed: int) -> WorldCases:
-    """`per_template` cases of each of the 32 templates; the same numbers give the same cases."""
+    """Makes `per_template` cases of each of the 32 templates; the same arguments give the same cases."""
     rng = random.Random(f"logic/{seed}")
     graph = populate(ENTITIES, rng, set())
     cases: list[Case] = []
@@ -83,12 +85,12 @@ def make_world_cases(per_template: int, seed: int) -> WorldCases:
     truths: list[dict[str, bool]] = []
     for number, template in enumerate(list_templates()):
         for _ in range(per_template):
-            head, chosen = _draw(graph, rng)
-            terms = [_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
+            head, chosen = _draw_facts(graph, rng)
+            terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
             query = fill_template(template, terms)
             positives, negatives = draw_combinations(query, rng)
             start = len(texts)
-            texts += [_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
+            texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
             truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
             relevant = frozenset(range(start, start + len(positives)))
             cases.append(
@@ -97,33 +99,35 @@ def make_world_cases(per_template: int, seed: int) -> WorldCases:
     return WorldCases(cases, texts, truths)
 
 
-def _draw(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
-    """An entity, and three of its facts whose values are entities."""
+def _draw_facts(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
+    """Draws an entity, and three of its facts whose values are entities."""
     while True:
         head = rng.choice(graph.by_type[rng.choice(KINDS)])
-        usable = [r for r in graph.facts[head.id] if _usable(load_relations()[r])]
+        usable = [r for r in graph.facts[head.id] if _is_usable(load_relations()[r])]
         if len(usable) >= 3:
             return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
 
 
-def _usable(relation: Relation) -> bool:
+def _is_usable(relation: Relation) -> bool:
     return not (relation.second or relation.is_list or relation.is_value)
 
 
-def _sentence(relation: Relation, head: Entity, value: str) -> str:
-    """The first wording of a relation, said of `the film`: a term as a person would write it."""
+def _write_sentence(relation: Relation, head: Entity, value: str) -> str:
+    """Writes the first wording of a relation with `the film` as its subject: a term as a person would write it."""
     text = next((say for say in relation.say if "{his}" not in say), relation.say[0])
     subject = f"the {head.type}"
     text = text.format_map({"x": subject, "x's": f"{subject}'s", "y": value, "his": "the"}).rstrip(".")
     return text[0].lower() + text[1:] if text.startswith("The ") else text
 
 
-def _document(graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random) -> str:
-    """The text of an entity of its own that states each fact's value, or another one where it is not to hold."""
+def _write_document(
+    graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random
+) -> str:
+    """Writes the text of another entity that states each fact's value, or another value if the fact must not hold."""
     entity = rng.choice(graph.by_type[kind])
     kept = graph.facts[entity.id]
     graph.facts[entity.id] = {
-        relation.id: [fact._replace(head=entity.id) if true else _other(graph, entity, fact, rng)]
+        relation.id: [fact._replace(head=entity.id) if true else _draw_other_value(graph, entity, fact, rng)]
         for (relation, fact), true in zip(chosen, truth, strict=True)
     }
     document = write_document(graph, entity, rng)
@@ -131,7 +135,7 @@ def _document(graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], trut
     return f"{document.title}\n{document.text}"
 
 
-def _other(graph: Graph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
+def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
     assert isinstance(fact.tail, int)
     alike = graph.by_type[graph.entities[fact.tail].type]
     tail = rng.choice([e for e in alike if e.id not in (fact.tail, entity.id)])

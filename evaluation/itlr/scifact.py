@@ -28,7 +28,7 @@ from data_gen.sources.logic_questions import (
 from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
 from revelator.plans.logic import holds
-from serving.retrieval import STOP_WORDS, extract_terms
+from serving.retrieval import STOP_WORDS
 
 WORDS = 80  # of a document: about 128 tokens of a small encoder
 FEWEST, MOST = 15, 200
@@ -56,13 +56,13 @@ class Abstracts:
 
 
 def read_abstracts(path: Path) -> Abstracts:
-    """SciFact's corpus as published, gzipped JSON lines. DataError says what is wrong with the file."""
+    """Reads SciFact's corpus as published, gzipped JSON lines. Raises DataError for any other file."""
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
-            rows = [_row(json.loads(line)) for line in lines]
+            rows = [_read_row(json.loads(line)) for line in lines]
     except (OSError, ValueError, KeyError, EOFError) as error:
         raise DataError(f"not SciFact's corpus: {error}", where=str(path)) from error
-    phrases = [_phrases(f"{row['title']}. {row['text']}") for row in rows]
+    phrases = [_find_phrases(f"{row['title']}. {row['text']}") for row in rows]
     spelled: dict[str, str] = {}
     documents: dict[str, set[int]] = defaultdict(set)
     for number, found in enumerate(phrases):
@@ -77,7 +77,7 @@ def read_abstracts(path: Path) -> Abstracts:
     return Abstracts(rows, [frozenset(found) for found in topics], kept)
 
 
-def _row(row: dict) -> dict[str, str]:
+def _read_row(row: dict) -> dict[str, str]:
     abstract = row["abstract"]  # a list, printed: quoted sentences
     if isinstance(abstract, str) and abstract.startswith("["):
         abstract = [first or second for first, second in _SENTENCE.findall(abstract)]
@@ -89,30 +89,30 @@ def _row(row: dict) -> dict[str, str]:
     }
 
 
-def _phrases(text: str) -> dict[str, str]:
-    """Stems of each pair of neighbouring content words → the pair as it is written first."""
+def _find_phrases(text: str) -> dict[str, str]:
+    """Maps the stems of each pair of neighbouring content words to the pair as it is written first."""
     found: dict[str, str] = {}
     for part in re.split(r"[^\w\s'-]+|\s[-–]\s", text.lower()):
         words = part.split()
         for first, second in pairwise(words):
-            if _content(first) and _content(second):
+            if _is_content_word(first) and _is_content_word(second):
                 found.setdefault(" ".join(extract_terms(f"{first} {second}")), f"{first} {second}")
     return found
 
 
-def _content(word: str) -> bool:
+def _is_content_word(word: str) -> bool:
     return bool(_WORD.fullmatch(word)) and word not in STOP_WORDS and word not in GENERIC
 
 
 def make_scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> list[Case]:
-    """`per_template` cases of each of the 32 templates; the same numbers give the same cases."""
+    """Makes `per_template` cases of each of the 32 templates; the same arguments give the same cases."""
     rng = random.Random(f"scifact/{seed}")
     rich = [number for number, topics in enumerate(abstracts.topics) if len(topics) >= 2]
     cases = []
     for number, template in enumerate(list_templates()):
         made = 0
         while made < per_template:
-            chosen = _topics(abstracts, rng.choice(rich), rng)
+            chosen = _draw_topics(abstracts, rng.choice(rich), rng)
             if chosen is None:
                 continue
             query = fill_template(template, chosen)
@@ -129,8 +129,8 @@ def make_scifact_cases(abstracts: Abstracts, per_template: int, seed: int) -> li
     return cases
 
 
-def _topics(abstracts: Abstracts, seed_document: int, rng: random.Random) -> list[str] | None:
-    """Two topics of one document, and a third of another document that shares one of them, in any order."""
+def _draw_topics(abstracts: Abstracts, seed_document: int, rng: random.Random) -> list[str] | None:
+    """Draws two topics of one document, and a third topic of another document that shares one of them."""
     first, second = rng.sample(sorted(abstracts.topics[seed_document]), 2)
     neighbour = rng.choice(sorted(abstracts.documents[first]))
     others = sorted(abstracts.topics[neighbour] - {first, second})

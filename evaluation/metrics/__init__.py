@@ -1,1 +1,1 @@
-"""What is measured, and by which rule: functions of values, without models, files or servers."""
+"""Metrics: pure functions of values, without models, files or servers."""

@@ -37,12 +37,13 @@ def bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Mean of `values` (shape (n,)) with its percentile interval; `groups` names the unit that each row belongs to."""
+    """Computes the mean of `values`, shape (n,), and its interval; `groups` names the unit to which each row
+    belongs."""
     rows = np.asarray(values, dtype=float)
     if not len(rows):
         return Interval(np.nan, np.nan, np.nan, 0)
-    sums, counts = _by_group(rows, groups)
-    means = _resampled_means(sums, counts, resamples, np.random.default_rng(seed))
+    sums, counts = _sum_groups(rows, groups)
+    means = _resample_means(sums, counts, resamples, np.random.default_rng(seed))
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return Interval(float(rows.mean()), float(low), float(high), len(rows))
@@ -51,7 +52,7 @@ def bootstrap(
 def bootstrap_columns(
     values: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
 ) -> list[Interval]:
-    """`bootstrap` of each column of `values`, shape (n, columns): the same draws for all, so one pass makes them."""
+    """Bootstraps each column of `values`, shape (n, columns), in one pass with the same draws."""
     rows = np.asarray(values, dtype=float)
     n = len(rows)
     if not n:
@@ -67,7 +68,7 @@ def bootstrap_columns(
     return [Interval(float(mean), float(a), float(b), n) for mean, a, b in ends]
 
 
-def bootstrap_of(
+def bootstrap_statistic(
     statistic: Callable[[np.ndarray], float],
     groups: Sequence[str] | np.ndarray,
     *,
@@ -75,8 +76,8 @@ def bootstrap_of(
     resamples: int = 1_000,
     seed: int = 0,
 ) -> Interval:
-    """`statistic` of the rows (given as an array of their indices, with repeats) with its percentile interval; whole
-    groups are drawn. Draws for which it is not defined are left out."""
+    """Computes any `statistic` of the rows and its interval. `statistic` gets an array of row indices, with repeats.
+    Whole groups are drawn. Draws for which the statistic is nan are left out."""
     if not len(groups):
         return Interval(np.nan, np.nan, np.nan, 0)
     _, member = np.unique(np.asarray(groups), return_inverse=True)
@@ -84,7 +85,7 @@ def bootstrap_of(
     starts, generator = np.cumsum(counts) - counts, np.random.default_rng(seed)
 
     def rows_of(draw: np.ndarray) -> np.ndarray:
-        """The rows of its groups, one group after the other."""
+        """Lists the rows of the drawn groups, one group after the other."""
         sizes = counts[draw]
         ends = np.cumsum(sizes)
         return order[np.repeat(starts[draw] - ends + sizes, sizes) + np.arange(ends[-1])]
@@ -96,7 +97,7 @@ def bootstrap_of(
     return Interval(float(statistic(np.arange(len(groups)))), float(low), float(high), len(groups))
 
 
-def _by_group(rows: np.ndarray, groups: Sequence[str] | np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def _sum_groups(rows: np.ndarray, groups: Sequence[str] | np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     if groups is None:
         return rows, np.ones(len(rows))
     names, member = np.unique(np.asarray(groups), return_inverse=True)
@@ -105,9 +106,7 @@ def _by_group(rows: np.ndarray, groups: Sequence[str] | np.ndarray | None) -> tu
     return np.bincount(member, rows, len(names)), np.bincount(member, minlength=len(names)).astype(float)
 
 
-def _resampled_means(
-    sums: np.ndarray, counts: np.ndarray, resamples: int, generator: np.random.Generator
-) -> np.ndarray:
+def _resample_means(sums: np.ndarray, counts: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
     n = len(sums)
     step = max(1, DRAWN_AT_ONCE // n)
     means = []
@@ -125,12 +124,12 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> tuple[dict[str, Interval], Interval]:
-    """Mean difference of each task, and of the mean over tasks, with the interval between the `1 - confidence` and the
-    `confidence` quantiles.
+    """Computes the mean difference of each task, and of the mean over tasks, with the interval from the
+    `1 - confidence` to the `confidence` quantile.
 
-    `differences[task]` has shape (rows,), one system's score less the other's on the same row; `groups[task]` names
-    each row's question. Questions are drawn whole, with the rows of all their tasks, because these are not independent.
-    A draw without a row of some task says nothing of that task or of the mean.
+    `differences[task]`, shape (rows,), is one system's score minus the other's on the same row; `groups[task]` names
+    each row's question. Whole questions are drawn, with the rows of all their tasks, because those are not
+    independent. A draw without a row of a task does not count for that task, nor for the mean.
     """
     tasks = list(differences)
     names = np.unique(np.concatenate([np.asarray(groups[task]) for task in tasks]))
@@ -152,12 +151,12 @@ def paired_bootstrap(
     means = np.concatenate(drawn)  # (resamples, tasks)
     found = sums.sum(axis=0) / counts.sum(axis=0)
     each = {
-        task: _between(found[column], means[:, column], confidence, int(counts[:, column].sum()))
+        task: _take_interval(found[column], means[:, column], confidence, int(counts[:, column].sum()))
         for column, task in enumerate(tasks)
     }
-    return each, _between(found.mean(), means.mean(axis=1), confidence, int(counts.sum()))
+    return each, _take_interval(found.mean(), means.mean(axis=1), confidence, int(counts.sum()))
 
 
-def _between(mean: float, drawn: np.ndarray, confidence: float, n: int) -> Interval:
+def _take_interval(mean: float, drawn: np.ndarray, confidence: float, n: int) -> Interval:
     low, high = np.nanquantile(drawn, [1 - confidence, confidence])
     return Interval(float(mean), float(low), float(high), n)

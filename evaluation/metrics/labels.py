@@ -1,4 +1,4 @@
-"""How labels are judged by their probabilities: the area under the ROC curve and the calibration error."""
+"""Judges the probabilities of labels: the calibration error."""
 
 from __future__ import annotations
 
@@ -10,22 +10,9 @@ from numpy.typing import ArrayLike
 BINS = 15  # as in Guo et al. 2017
 
 
-def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
-    """Probability that a positive scores above a negative, ties counting one half (Mann-Whitney U); nan when one of
-    the two classes is empty. `scores` and `positive` have shape (n,)."""
-    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
-    positives, negatives = int(truth.sum()), int((~truth).sum())
-    if not positives or not negatives:
-        return float("nan")
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    midranks = np.cumsum(counts) - (counts - 1) / 2
-    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
-    return float(wins / (positives * negatives))
-
-
 @dataclass(frozen=True)
 class Bin:
-    """Answers given with a probability above `low` and up to `high`: how many, how sure, how often right."""
+    """Answers with a probability above `low` and up to `high`: their number, mean confidence and accuracy."""
 
     low: float
     high: float
@@ -34,8 +21,9 @@ class Bin:
     accuracy: float
 
 
-def reliability(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[Bin]:
-    """The bins that hold an answer, of equal width. `confidence` and `right` have shape (n,)."""
+def bin_by_confidence(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[Bin]:
+    """Sorts answers into bins of equal width, and returns those that hold an answer. `confidence` and `right` have
+    shape (n,)."""
     sure, truth = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
     member = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
     found = []
@@ -47,8 +35,8 @@ def reliability(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> li
 
 
 def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> float:
-    """ECE (Guo et al. 2017, equation 3): mean over answers of the gap between their bin's confidence and its accuracy.
-    nan for none."""
+    """Computes ECE (Guo et al. 2017, equation 3): the mean over answers of the gap between the confidence and the
+    accuracy of their bin. nan without answers."""
     count = len(np.asarray(confidence))
-    gaps = (b.n * abs(b.confidence - b.accuracy) for b in reliability(confidence, right, bins))
+    gaps = (b.n * abs(b.confidence - b.accuracy) for b in bin_by_confidence(confidence, right, bins))
     return sum(gaps) / count if count else float("nan")

@@ -1,7 +1,7 @@
-"""A plan as a graph: how many edits its flow of answers is away from gold, and which names of the question it keeps.
+"""Compares plans as graphs: the number of edits between the plan's graph and gold's, and the names that it keeps.
 
-Nodes are leaves, edges go from each leaf to those that its answer feeds. Words are left out on purpose: equal words are
-`PlanScore.exact`, equal arguments `plan_match`. Every insertion or deletion of a node or an edge costs one.
+Nodes are leaves. Edges go from each leaf to those that use its answer. Words do not count here: `PlanScore.exact`
+compares words, `PlanScore.arguments` arguments. Inserting or deleting a node or an edge costs one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from data_gen.leakage import normalise
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, letters_key, parse
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken
@@ -22,9 +22,9 @@ NONE: Edges = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """What scores look at in a plan: `letters` up to the order of `+`, stages of its longest chain, its leaves' texts,
-    edges producer to consumer (none where it does not check). Kept without the plan itself: the collector walks over
-    every node that is kept, and took as long for 100,000 plans as reading them."""
+    """What metrics need of a plan: `letters` up to the order of `+`, the number of stages of its longest chain, the
+    texts of its leaves, and edges from producer to consumer (none if the plan is invalid). It does not hold the plan:
+    the garbage collector took as long to walk 100,000 plans as reading them had taken."""
 
     valid: bool
     letters: str
@@ -39,47 +39,49 @@ class Sketch:
 
 @lru_cache(maxsize=65_536)  # gold plans come again with every system, and so do most of a model's own
 def read_sketch(text: str) -> Sketch:
-    """Read, checked and bound once. Raises ExpressionError."""
+    """Parses, checks and binds a plan, once for each text. Raises ExpressionError."""
     plan = parse(text)
     valid, texts = not check(plan), tuple([leaf.text for leaf in leaves(plan)])
-    return Sketch(valid, letters_key(plan), depth(plan), texts, _shared(_edges(plan)) if valid else NONE)
+    return Sketch(
+        valid, letters_key(plan), count_stages(plan), texts, _intern_edges(_find_edges(plan)) if valid else NONE
+    )
 
 
 def entity_coverage(plan: Sketch, names: Collection[str]) -> float:
-    """Share of the question's names all of whose words occur in the plan; 1.0 if it names nothing."""
+    """Computes the share of names whose words all occur in the plan; 1.0 without names."""
     words = frozenset(normalise(" ".join(plan.texts)).split())
     return sum([words.issuperset(normalise(name).split()) for name in names]) / len(names) if names else 1.0
 
 
-def _edges(plan: Expression) -> Edges:
+def _find_edges(plan: Expression) -> Edges:
     return frozenset([(p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values()])
 
 
 @lru_cache(maxsize=1024)
-def _shared(edges: Edges) -> Edges:
-    """One value for all plans of the same graph."""
+def _intern_edges(edges: Edges) -> Edges:
+    """Returns one value for all plans of the same graph."""
     return edges
 
 
 def edit_distance(plan: Sketch | None, gold: Sketch) -> int:
-    """Edits between the graphs of a plan and of gold (Sanfeliu and Fu 1983). A plan that does not check, or None, is
-    an empty graph: all of gold has to be inserted. Exact up to 8 leaves, beyond that an upper bound."""
+    """Counts the edits between the graphs of a plan and of gold (Sanfeliu and Fu 1983). An invalid plan, or None,
+    counts as an empty graph: all of gold must be inserted. Exact up to 8 leaves, an upper bound beyond."""
     size, edges = (plan.leaves, plan.edges) if plan and plan.valid else (0, NONE)
     return graph_distance(size, edges, gold.leaves, gold.edges)
 
 
 @lru_cache(maxsize=65_536)
 def graph_distance(n: int, edges: Edges, m: int, others: Edges) -> int:
-    """The least cost over all mappings of n nodes onto m: depth first, cut where the cost so far and the edges that
-    remain cannot beat the best."""
+    """Finds the least cost over all mappings of n nodes onto m: depth first, pruning what cannot beat the best cost."""
     if n > m:
         n, edges, m, others = m, others, n, edges
     best = n + m + len(edges) + len(others)
     states = 0
 
-    def mapped(images: tuple[int, ...], cost: int, left: int, right: int) -> None:
-        """`images` of the first nodes, -1 for a deleted one; `left`, `right`: edges that no pair of them has yet.
-        At least the difference of the two is still to be edited, and every node of `others` that has no origin."""
+    def extend(images: tuple[int, ...], cost: int, left: int, right: int) -> None:
+        """Maps the next node. `images` are those of the first nodes, -1 for a deleted one; `left` and `right` count
+        the edges that no mapped pair has yet. Their difference, and each unused node of the other graph, is a lower
+        bound on the edits that remain."""
         nonlocal best, states
         node, states = len(images), states + 1
         unused = m - n + images.count(-1)
@@ -89,21 +91,21 @@ def graph_distance(n: int, edges: Edges, m: int, others: Edges) -> int:
             best = cost + unused + right
             return
         kept = [before for before in range(node) if images[before] >= 0]
-        mine = _between(edges, node, range(node))
+        mine = _count_edges(edges, node, range(node))
         free = sorted(set(range(m)).difference(images), key=lambda image: image != node)
         for image in free:
-            theirs = _between(others, image, [images[before] for before in kept])
+            theirs = _count_edges(others, image, [images[before] for before in kept])
             common = sum(
                 ((a, node) in edges and (images[a], image) in others)
                 + ((node, a) in edges and (image, images[a]) in others)
                 for a in kept
             )
-            mapped((*images, image), cost + mine + theirs - 2 * common, left - mine, right - theirs)
-        mapped((*images, -1), cost + mine + 1, left - mine, right)
+            extend((*images, image), cost + mine + theirs - 2 * common, left - mine, right - theirs)
+        extend((*images, -1), cost + mine + 1, left - mine, right)
 
-    mapped((), 0, len(edges), len(others))
+    extend((), 0, len(edges), len(others))
     return best
 
 
-def _between(edges: Edges, node: int, others: Sequence[int]) -> int:
+def _count_edges(edges: Edges, node: int, others: Sequence[int]) -> int:
     return sum(((other, node) in edges) + ((node, other) in edges) for other in others)

@@ -149,7 +149,7 @@ def draw_plan(text: str, trace: Trace | None = None) -> Markup:
     faults = check(plan)
     count = len(leaves(plan))
     sources = [{} for _ in range(count)] if faults else bind(plan).sources
-    drawing = _draw_node(plan, zip(range(count), sources, _leaf_nodes(trace, count), strict=True))
+    drawing = _draw_node(plan, zip(range(count), sources, _find_leaf_nodes(trace, count), strict=True))
     warning = Markup('<p class="broken">{}</p>').format(faults[0].message) if faults else Markup("")
     return Markup('<div class="plan">{}</div>').format(warning + drawing)
 
@@ -199,7 +199,7 @@ def _draw_result(node: Node) -> Markup:
     return Markup('<div class="{}">→ {}</div>').format(style, answers) + shown
 
 
-def _leaf_nodes(trace: Trace | None, count: int) -> Sequence[Node | None]:
+def _find_leaf_nodes(trace: Trace | None, count: int) -> Sequence[Node | None]:
     """The trace's nodes of a plan's leaves, in its order; no nodes if their number is not the plan's."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"} if trace else {}
     own = [atomic[id] for id in sort_ids(atomic) if "." not in id]

@@ -86,11 +86,11 @@ def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
     """The charts for which the runs of one benchmark have figures."""
     runs = select_charted_runs(runs)
     return [
-        *_quality_against_cost(runs, measure),
-        *_quality_by_group(runs, measure),
-        *_confusion_of_routes(runs),
-        *_reliability_of_labels(runs),
-        *_recall_by_depth(runs),
+        *_chart_quality_against_cost(runs, measure),
+        *_chart_quality_by_group(runs, measure),
+        *_chart_route_confusion(runs),
+        *_chart_label_reliability(runs),
+        *_chart_recall_by_depth(runs),
     ]
 
 
@@ -100,7 +100,7 @@ def select_charted_runs(runs: Sequence[LoadedRun]) -> Sequence[LoadedRun]:
     return whole if whole and len(runs) > SYSTEM_COLOURS else runs
 
 
-def _quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
+def _chart_quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
     runs = [run for run in runs if measure in run.figures and "wall_s" in run.figures]
     if not runs:
         return
@@ -113,13 +113,13 @@ def _quality_against_cost(runs: Sequence[LoadedRun], measure: str) -> Iterator[C
         yield Chart(f"quality-{kind}", title, note, runs, 300, paint)
 
 
-def _quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
+def _chart_quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart]:
     if all("acc" in run.figures for run in runs):
         measure = "acc"
     groups = {"by-hops": "hops", "by-shape": "shape", "by-negation": "negations", "by-kind": "kind"}
     titles = {"shape": "shape of the gold plan", "kind": "kind of question"}
     for kind, group in groups.items():
-        measured = [(run, _group_estimates(run, group, measure)) for run in runs]
+        measured = [(run, _estimate_groups(run, group, measure)) for run in runs]
         keys = dict.fromkeys(key for _, estimates in measured for key in estimates)
         blocks = [
             (name_group(group, key), [(run.series, found[key]) for run, found in measured if key in found])
@@ -133,7 +133,7 @@ def _quality_by_group(runs: Sequence[LoadedRun], measure: str) -> Iterator[Chart
             yield Chart(kind, title, "Groups of fewer than 5 questions are left out.", drawn, height, paint)
 
 
-def _group_estimates(run: LoadedRun, group: str, measure: str) -> dict[str, Estimate]:
+def _estimate_groups(run: LoadedRun, group: str, measure: str) -> dict[str, Estimate]:
     groups = run.metrics["groups"].get(group, {})
     return {key: estimates[measure] for key, estimates in groups.items() if measure in estimates}
 
@@ -150,7 +150,7 @@ def name_group(group: str, key: str) -> str:
     return f"{key} {group.removesuffix('s') if key == '1' else group}"
 
 
-def _confusion_of_routes(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+def _chart_route_confusion(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     for run in runs:
         if counts := run.metrics["confusion"]:
             used = {*counts, *(label for row in counts.values() for label in row)}
@@ -160,7 +160,7 @@ def _confusion_of_routes(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
             yield Chart("confusion", f"Routes of {run.name}", note, [run], 40 + 45 * len(labels), paint)
 
 
-def _reliability_of_labels(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+def _chart_label_reliability(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     for task in dict.fromkeys(task for run in runs for task in run.metrics["calibration"]):
         drawn = [run for run in runs if task in run.metrics["calibration"]]
         found = [(run, run.metrics["calibration"][task]) for run in drawn]
@@ -170,7 +170,7 @@ def _reliability_of_labels(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
         yield Chart("reliability", f"Reliability of {task}", note, drawn, 320, paint)
 
 
-def _recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+def _chart_recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
     runs = [run for run in runs if any(row.gold_titles and row.retrieved for row in run.rows)]
     if runs:
         note = "Gold pages among the first that the searches of an answered question found, taking turns."
@@ -202,10 +202,10 @@ def paint_scatter(axes: Axes, points: Sequence[tuple[Series, Estimate, Estimate]
     axes.set(xlabel=x_label, ylabel=y_label)
     _format_ticks(axes)
     for series, x, y in points:
-        colour = _colour(series)
+        colour = _choose_colour(series)
         axes.plot([x["low"], x["high"]], [y["value"]] * 2, color=colour, alpha=0.75, linewidth=1.8)
         axes.plot([x["value"]] * 2, [y["low"], y["high"]], color=colour, alpha=0.75, linewidth=1.8)
-        _mark(axes, series, x["value"], y["value"], f"{format_number(x['value'])}, {y['value']:.3f}")
+        _draw_mark(axes, series, x["value"], y["value"], f"{format_number(x['value'])}, {y['value']:.3f}")
 
 
 def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Estimate]]]], label: str) -> None:
@@ -218,9 +218,11 @@ def paint_bars(axes: Axes, blocks: Sequence[tuple[str, Sequence[tuple[Series, Es
             y += 1
             end, low, high = (max(0.0, min(1.0, estimate[part])) for part in ("value", "low", "high"))
             title = f"{series.name}, {name}: {_format_interval(estimate)}, n={estimate['n']:.0f}"
-            axes.barh(y, max(end, 0.003), 0.85, color=_colour(series), gid=f"bar|{title}")
+            axes.barh(y, max(end, 0.003), 0.85, color=_choose_colour(series), gid=f"bar|{title}")
             axes.plot([low, high], [y, y], color=INK, alpha=0.75, linewidth=1.8)
-            axes.plot(-0.045, y, _forms_of_mark(series)[0], color=_colour(series), clip_on=False, transform=beside)
+            axes.plot(
+                -0.045, y, _choose_marker(series)[0], color=_choose_colour(series), clip_on=False, transform=beside
+            )
             axes.text(1.02, y, f"{estimate['value']:.2f}", va="center", transform=beside)
         y += 1.6
     axes.set(xlim=(0, 1), ylim=(y - 0.8, -0.8), xlabel=label, xticks=QUARTERS, yticks=())
@@ -254,12 +256,14 @@ def paint_reliability(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mappin
     for series, bins in curves:
         total = sum(one["n"] for one in bins) or 1
         x, y = [one["confidence"] for one in bins], [one["accuracy"] for one in bins]
-        axes.plot(x, y, color=_colour(series), alpha=0.7, linewidth=1.2, clip_on=False, gid=f"curve|{series.name}")
+        axes.plot(
+            x, y, color=_choose_colour(series), alpha=0.7, linewidth=1.2, clip_on=False, gid=f"curve|{series.name}"
+        )
         for one in bins:
             title = f"{one['accuracy']:.2f} right of {one['n']:.0f} given with {one['confidence']:.2f}"
             size = 2 * (3 + 9 * math.sqrt(one["n"] / total))
-            _mark(axes, series, one["confidence"], one["accuracy"], title, size)
-    _unit_axes(axes, "confidence", "share that is right")
+            _draw_mark(axes, series, one["confidence"], one["accuracy"], title, size)
+    _set_unit_axes(axes, "confidence", "share that is right")
     axes.set(xlim=(0, 1), xticks=QUARTERS)
 
 
@@ -268,17 +272,17 @@ def paint_curves(axes: Axes, curves: Sequence[tuple[Series, Sequence[Estimate]]]
     for series, estimates in curves:
         x = range(1, len(estimates) + 1)
         low, high = ([one[part] for one in estimates] for part in ("low", "high"))
-        axes.fill_between(x, low, high, color=_colour(series), alpha=0.16, linewidth=0)
+        axes.fill_between(x, low, high, color=_choose_colour(series), alpha=0.16, linewidth=0)
         value = [one["value"] for one in estimates]
-        axes.plot(x, value, color=_colour(series), linewidth=2.2, gid=f"curve|{series.name}")
+        axes.plot(x, value, color=_choose_colour(series), linewidth=2.2, gid=f"curve|{series.name}")
         for place in {0, len(x) // 2, len(x) - 1}:
-            _mark(axes, series, x[place], value[place], f"{value[place]:.3f} of {x[place]} pages")
-    _unit_axes(axes, "pages", "recall")
+            _draw_mark(axes, series, x[place], value[place], f"{value[place]:.3f} of {x[place]} pages")
+    _set_unit_axes(axes, "pages", "recall")
     axes.set_xlim(0, DEPTH)
     axes.xaxis.set_major_locator(MaxNLocator(4))
 
 
-def _unit_axes(axes: Axes, x_label: str, y_label: str) -> None:
+def _set_unit_axes(axes: Axes, x_label: str, y_label: str) -> None:
     axes.set(xlabel=x_label, ylabel=y_label, ylim=(0, 1), yticks=QUARTERS)
     _format_ticks(axes)
 
@@ -288,24 +292,24 @@ def _format_ticks(axes: Axes) -> None:
         axis.set_major_formatter(lambda value, _: format_number(value))
 
 
-def _mark(axes: Axes, series: Series, x: float, y: float, title: str, size: float = 10) -> None:
-    (form, _), gid = _forms_of_mark(series), f"dot|{series.name}: {title}"
-    axes.plot(x, y, form, color=_colour(series), markersize=size, clip_on=False, zorder=3, gid=gid)
+def _draw_mark(axes: Axes, series: Series, x: float, y: float, title: str, size: float = 10) -> None:
+    (form, _), gid = _choose_marker(series), f"dot|{series.name}: {title}"
+    axes.plot(x, y, form, color=_choose_colour(series), markersize=size, clip_on=False, zorder=3, gid=gid)
 
 
-def _forms_of_mark(series: Series) -> tuple[str, str]:
+def _choose_marker(series: Series) -> tuple[str, str]:
     """Marks take turns, too: with its colour each of 32 series has a mark of its own."""
     return MARKS[(series.number + series.number // SYSTEM_COLOURS) % len(MARKS)]
 
 
-def _colour(series: Series) -> str:
+def _choose_colour(series: Series) -> str:
     return COLOURS[f"s{series.number % SYSTEM_COLOURS}"]
 
 
 def draw_legend_mark(series: Series) -> Markup:
     """The mark of a series as a character of its colour."""
     form = Markup('<span class="key s{}" aria-hidden="true">{}</span>')
-    return form.format(series.number % SYSTEM_COLOURS, _forms_of_mark(series)[1])
+    return form.format(series.number % SYSTEM_COLOURS, _choose_marker(series)[1])
 
 
 def format_number(value: float) -> str:

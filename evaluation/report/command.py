@@ -108,13 +108,13 @@ def log_report(report: Report, runs: Sequence[LoadedRun], out: Path, name: str) 
     """
     import mlflow
 
-    versions = _registered_versions(name)
+    versions = _list_versions(name)
     with registry.store_errors(), mlflow.start_run(run_name=f"report-{out.name}") as parent:
         mlflow.set_tags({"kind": "report", "command": report.command[:4000]})
-        for place, table in _named_tables(report).items():
+        for place, table in _name_tables(report).items():
             columns = {head: [row[column] for row in table.cells] for column, head in enumerate(table.head)}
             mlflow.log_table(columns, f"tables/{place}.json")
-        measured = {run.folder: _measured_version(run, versions) for run in runs}
+        measured = {run.folder: _find_measured_version(run, versions) for run in runs}
         for run in runs:
             _log_run(run, measured[run.folder])
         mlflow.log_artifacts(str(out))
@@ -141,37 +141,37 @@ def _log_run(run: LoadedRun, version: Version | None) -> None:
             }
         )
         mlflow.log_params({name: str(value)[:500] for name, value in about.config.items()} | {"seed": about.seed})
-        figures = {_metric_name(name): estimate for name, estimate in run.figures.items()}
+        figures = {_name_metric(name): estimate for name, estimate in run.figures.items()}
         mlflow.log_metrics(
             {f"{name}{end}": figures[name][part] for name in figures for part, end in METRIC_ENDINGS.items()}
         )
         model = re.search(r"\bm-[0-9a-f]{16,}\b", version.source) if version else None
         if model:  # a version has several runs: there each metric also names its benchmark and system
-            place = f"{_metric_name(run.benchmark)}/{_metric_name(run.name)}"
+            place = f"{_name_metric(run.benchmark)}/{_name_metric(run.name)}"
             own = {f"{place}/{name}": estimate["value"] for name, estimate in figures.items()}
             mlflow.log_metrics(own, model_id=model[0])
         for file in (RUN, METRICS, QUESTIONS):
             mlflow.log_artifact(str(run.folder / file), "run")
 
 
-def _metric_name(name: str) -> str:
+def _name_metric(name: str) -> str:
     """MLflow allows no `@` in the name of a metric."""
     return re.sub(r"[^\w./ -]", "_at_" if "@" in name else "_", name)
 
 
-def _registered_versions(name: str) -> list[Version]:
+def _list_versions(name: str) -> list[Version]:
     with registry.store_errors():
         known = registry.client().search_model_versions(f"name='{name}'")
     return [Version(name, int(v.version), v.tags.get("run_id", ""), v.source or "", dict(v.tags)) for v in known]
 
 
-def _measured_version(run: LoadedRun, versions: Sequence[Version]) -> Version | None:
+def _find_measured_version(run: LoadedRun, versions: Sequence[Version]) -> Version | None:
     """The registered version whose manifest is that of the run's adapter."""
     manifest = run.run.adapter.get("manifest")
     return next((version for version in versions if manifest and version.tags.get(DIGEST_TAG) == manifest), None)
 
 
-def _named_tables(report: Report) -> dict[str, Table]:
+def _name_tables(report: Report) -> dict[str, Table]:
     """Every table by the name of its file."""
     tables = {
         f"{section.name}-{number}": table for section in report.sections for number, table in enumerate(section.tables)

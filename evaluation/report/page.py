@@ -167,7 +167,7 @@ def build_cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
     """Throughput that is predicted for one and eight servers of each service, at 1 and 64 questions in flight."""
     cells = []
     for run in runs:
-        counted = [row.cost for row in run.rows if row.counted]
+        counted = [row.cost for row in run.rows if row.has_cost]
         for gpus, inside in product((1, 8), (1, 64)) if counted else ():
             servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
             found = predict(count_demand(counted, times), servers, inside, Prices())
@@ -227,7 +227,7 @@ def render_markdown(report: Report) -> str:
         parts += ["## Cost", report.costs.to_markdown()]
     parts.append("## Reproduce")
     for recipe in report.recipes.values():
-        lines = "\n".join(f"* {name}: {_code(text)}" for name, text in recipe.lines.items())
+        lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in recipe.lines.items())
         parts.append(f"### {_escape(recipe.name)}\n\n{lines}")
     return "\n\n".join(parts) + "\n"
 
@@ -237,5 +237,5 @@ def _escape(text: str) -> str:
     return " ".join(text.split()).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;").replace("`", "\\`")
 
 
-def _code(text: str) -> str:
+def _format_code(text: str) -> str:
     return f"`` {text} ``" if "`" in text else f"`{text}`"

@@ -75,7 +75,7 @@ class LoadedRun:
     @property
     def tokens(self) -> Estimate:
         """Tokens in and out together, a question."""
-        return estimate_mean([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.counted])
+        return estimate_mean([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.has_cost])
 
 
 def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
@@ -133,7 +133,7 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Sequence[str]) 
 def measure_row(row: QuestionRow, measure: str) -> float | None:
     """A score or a cost of one question, None if it has none. A refused question scores 0 for its answer."""
     if measure in COSTS:
-        if not row.counted:
+        if not row.has_cost:
             return None
         return float(sum(row.cost.model_calls.values()) if measure == "model_calls" else getattr(row.cost, measure))
     refused = 0.0 if row.status == "error" and measure in ("em", "acc", "f1") else None

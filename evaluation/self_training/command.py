@@ -1,4 +1,4 @@
-"""`revelator data self-train`: rounds in which a model's own plans become training data, and what they brought."""
+"""The commands `revelator data self-train round` and `gain`."""
 
 from __future__ import annotations
 
@@ -30,8 +30,9 @@ GRAPHS = 'as MuSiQue\'s: "A * B", "A * B * C", "(A + B) * C", "A * B * C * D", "
 PATIENCE = 3_600_000.0  # milliseconds for a plan: on a busy machine, too, the passages decide and not the clock
 
 
-def _letters(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
-    """A graph in letters. Raises ConfigError for what is none, is spelt otherwise, or cannot be held."""
+def _parse_letters(context: click.Context, option: click.Parameter, given: str | None) -> str | None:
+    """Checks a graph in letters. Raises ConfigError for other text, another spelling, or a graph that cannot be
+    forced."""
     if given is None:
         return None
     try:
@@ -63,7 +64,7 @@ def _letters(context: click.Context, option: click.Parameter, given: str | None)
 @click.option("--seed", default=1, show_default=True, type=int, help="Chooses the questions: another seed, others.")
 @click.option("--temperature", "temperatures", multiple=True, type=click.FloatRange(0, 2), default=TEMPERATURES,
               help="Of one sample; give it once for each.  [default: 0, 0.5, 0.7, 0.9, 1]")  # fmt: skip
-@click.option("--letters", callback=_letters,
+@click.option("--letters", callback=_parse_letters,
               help='Graph of each question, as "(A + B) * C": its likeliest plan of it, not samples.')  # fmt: skip
 @click.option("--agreement", default=0.6, show_default=True, type=click.FloatRange(0, 1), help="Part that must agree.")
 @click.option("--coverage", default=0.8, show_default=True, type=click.FloatRange(0, 1), help="Of a question's names.")
@@ -73,7 +74,7 @@ def _letters(context: click.Context, option: click.Parameter, given: str | None)
 @click.option("--held-out", type=FOLDER, help=f"Hashes of questions to leave out.  [default: {HELD_OUT} of the data]")
 @click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
 @click.option("--json", "as_json", is_flag=True, help="Print the round's record as JSON.")
-def round_(
+def make_round(
     questions: Path,
     adapter: Path | None,
     base: str | None,
@@ -97,11 +98,13 @@ def round_(
 ) -> None:
     """Make one round from QUESTIONS, rows with `question` and `answer` (or another --format).
 
-    Kept are plans that check, bind and keep the question's names, whose samples agree up to the order of `+`, and
-    whose leaves, run on the index, find the known answer; without an index that last test is left out. A round that was
-    killed goes on with the same command. With --letters, where the graph of the questions is known, the plan is the
-    likeliest text of that graph, and --agreement the part of the likeliest texts that must be plans of it (0: one is
-    enough); --temperature and --decoding are of samples alone.
+    A plan is kept if it is valid, keeps the question's names, agrees with the other samples up to the order of `+`, and
+    if its leaves, run on the index, find the known answer. Without an index that last test is left out. Run the same
+    command again to continue a round that was killed.
+
+    If the graph of the questions is known, give it with --letters. Then the plan is the likeliest text of that graph,
+    and --agreement is the share of the likeliest texts that must be plans of it (0: one is enough); --temperature and
+    --decoding do not apply.
 
     \b
     Examples:
@@ -138,7 +141,7 @@ def round_(
         letters=letters,
         least=agreement,
         coverage=coverage,
-        held_out=_held_out(held_out),
+        held_out=_find_held_out(held_out),
         decoding="" if letters else decoding,
         documents=documents,
         model=sha256_file(adapter / "manifest.json") if adapter else engine.base_digest,
@@ -220,8 +223,8 @@ def gain(
     click.echo((round_folder / "README.md").read_text(encoding="utf-8"))
 
 
-def _held_out(given: Path | None) -> str | None:
-    """The file that was given, else the published data's own, where it is there."""
+def _find_held_out(given: Path | None) -> str | None:
+    """Returns the given file, or else the file of the published data, if it exists."""
     found = given or Path(os.environ.get(DATA_VARIABLE) or DATA_DEFAULT) / HELD_OUT
     if given or found.is_file():
         return str(found)

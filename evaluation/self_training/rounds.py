@@ -59,11 +59,10 @@ Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 @dataclass(frozen=True)
 class Settings:
-    """What a round is made with. `model` and `index` are digests: another model starts a round anew.
+    """What a round is made with. `model` and `index` are digests: another model needs another round.
 
-    `least` is the part of the samples that must agree, `coverage` the part of a question's names that a plan keeps.
-    Where the graph of every question is known (`letters`), the samples are its likeliest plans of that graph, without
-    temperatures.
+    `least` is the share of the samples that must agree, `coverage` the share of a question's names that a plan keeps.
+    If the graph of every question is known (`letters`), the samples are the likeliest plans of that graph.
     """
 
     questions: str
@@ -96,12 +95,12 @@ class Execution:
     leaves: list[dict[str, Any]]
 
     @property
-    def asked(self) -> list[AskedLeaf]:
+    def asked_leaves(self) -> list[AskedLeaf]:
         return [AskedLeaf(leaf["question"], tuple(leaf["answers"]), leaf["found"]) for leaf in self.leaves]
 
 
 def begin_round(out: Path, settings: Settings) -> None:
-    """Makes the folder of a round, or finds that it is this one's. Raises ConfigError for any other."""
+    """Creates the folder of a round, or continues the round in it. Raises ConfigError if it holds anything else."""
     known = json.loads(json.dumps(asdict(settings)))
     if (out / RECORD).exists():
         before = json.loads((out / RECORD).read_text(encoding="utf-8")).get("settings", {})
@@ -115,7 +114,7 @@ def begin_round(out: Path, settings: Settings) -> None:
 
 
 def choose_questions(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
-    """The questions of a round: `limit` of them by the hash of seed and id, none twice and none held out."""
+    """Chooses `limit` questions by the hash of seed and id, without duplicates and held-out questions."""
     admission, found = Admission(settings.held_out), []
     for row in READERS[settings.format](settings.questions):
         if not isinstance(row, AnnotatedQuestion):
@@ -128,7 +127,8 @@ def choose_questions(settings: Settings, dropped: Counter[str]) -> list[Annotate
 
 
 def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decoding: Decoding) -> Propose:
-    """A draw at each temperature. Those of one batch depend on nothing but its prompts, its place and the seed."""
+    """Returns a function that draws a sample at each temperature. The samples of a batch depend only on its prompts,
+    its place and the seed."""
 
     def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
         draws = []
@@ -142,10 +142,10 @@ def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decod
 
 
 def search_letters(engine: Engine, letters: str) -> Propose:
-    """The likeliest texts, none twice, whose operators ` *` and ` +` are those of `letters`, such as "(A + B) * C", in
-    its order, and which open the groups that stand at its beginning.
+    """Returns a function that finds the likeliest distinct texts whose operators ` *` and ` +` are those of `letters`,
+    such as "(A + B) * C", in the same order, and which open the groups at its beginning.
 
-    No grammar holds them: the model closes a group, or does not. Raises ConfigError where the base's tokenizer has no
+    No grammar constrains them: the model may close a group or not. Raises ConfigError where the base's tokenizer has no
     token for an operator.
     """
     tokens = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
@@ -165,7 +165,7 @@ def search_letters(engine: Engine, letters: str) -> Propose:
 
 
 def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
-    """The samples of every question, in batches. One batch's samples depend on nothing before it."""
+    """Draws the samples of every question, in batches that do not depend on each other."""
     done = {row.id for row in read_rows(path, Proposal)}
     with progress_bar() as progress:
         bar = progress.add_task("plans", total=len(questions), completed=len(done))
@@ -183,7 +183,7 @@ def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Pa
 async def execute(
     wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, run: Run, concurrency: int = 8
 ) -> dict[str, Execution]:
-    """Runs every agreed plan, several at a time, and writes down what each leaf found."""
+    """Runs every agreed plan, several at a time, and records what each leaf found."""
     done = {row.id: row for row in read_rows(path, Execution)}
     todo = [(question, plan) for question, plan in wanted if question.id not in done]
     slots = asyncio.Semaphore(concurrency)
@@ -193,7 +193,7 @@ async def execute(
         async def one(question: AnnotatedQuestion, plan: AgreedPlan) -> None:
             async with slots:
                 try:
-                    leaves = _leaves(await run(question.question, plan.plan), question.answers)
+                    leaves = _describe_leaves(await run(question.question, plan.plan), question.answers)
                 except RevelatorError:
                     leaves = []
             done[question.id] = Execution(question.id, plan.plan, leaves)
@@ -206,18 +206,18 @@ async def execute(
     return done
 
 
-def _leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
-    """One row a leaf, in the plan's order; the documents of a fan-out's members are its own. A leaf that names the
+def _describe_leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
+    """Describes each leaf, in the plan's order, with the documents of its fan-out's members. A leaf that names the
     known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
-    return [_leaf(atomic[id], _members(atomic, id), gold) for id in sort_ids(atomic) if "." not in id]
+    return [_describe_leaf(atomic[id], _find_members(atomic, id), gold) for id in sort_ids(atomic) if "." not in id]
 
 
-def _members(atomic: dict[str, Node], id: str) -> list[Node]:
+def _find_members(atomic: dict[str, Node], id: str) -> list[Node]:
     return [node for other, node in atomic.items() if other == id or other.startswith(f"{id}.")]
 
 
-def _leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
+def _describe_leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
     asked = node.asked or node.question
     found = any(states_answer(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
     return {"question": asked, "answers": list(node.answers), "found": found and not states_answer(asked, gold)}
@@ -238,7 +238,7 @@ class Funnel:
 def select(
     questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, dropped: Counter[str]
 ) -> tuple[list[tuple[AnnotatedQuestion, AgreedPlan]], Funnel]:
-    """The questions whose samples agree on a plan that holds, of the letters that are known."""
+    """Selects the questions whose samples agree on a valid plan, of the known letters if there are any."""
     samples = {proposal.id: proposal.samples for proposal in proposals}
     funnel, chosen = Funnel(len(questions)), []
     for question in questions:
@@ -265,10 +265,10 @@ def write_kept_questions(
     funnel: Funnel,
     dropped: Counter[str],
 ) -> None:
-    """Writes the questions whose leaves find the known answer; without an index, all of them."""
+    """Writes the questions whose leaves find the known answer; without an index, all questions."""
     with write_questions(out / QUESTIONS) as write:
         for question, plan in chosen:
-            asked = executions[question.id].asked if settings.index else []
+            asked = executions[question.id].asked_leaves if settings.index else []
             if settings.index and (fault := check_support(plan.plan, asked)):
                 dropped[fault] += 1
                 continue
@@ -279,7 +279,8 @@ def write_kept_questions(
 
 
 def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel: Funnel, dropped: Counter[str]) -> dict:
-    """The set of a round, alone or as one more source of `beside`; its manifest. The record and the card follow it."""
+    """Builds the set of a round, alone or as one more source of `beside`, then the record and the card. Returns the
+    manifest."""
     if not funnel.kept:
         reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
         raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
@@ -299,14 +300,14 @@ def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel:
 
 
 def update_record(out: Path, more: dict[str, Any]) -> None:
-    """Adds to the record of a round and writes its card anew."""
+    """Adds to the record of a round and rewrites its card."""
     known = json.loads((out / RECORD).read_text(encoding="utf-8")) | more
     write_bytes(out / "README.md", write_card(out.name, known).encode())
     write_json(out / RECORD, known)
 
 
 def write_card(name: str, known: dict[str, Any]) -> str:
-    """Markdown: how the round was made, what is left after each test, and the gain where it was measured."""
+    """Writes in Markdown how the round was made, how much each test left, and the gain if it was measured."""
     settings = known["settings"]
     lines = [
         f"# Self-training round `{name}`",
@@ -329,13 +330,13 @@ def write_card(name: str, known: dict[str, Any]) -> str:
         adapters = f"before (`{gain['before'][:12]}`) and after (`{gain['after'][:12]}`) training on it"
         lines += [
             f"## Gain\n\nThe {write_questions}, {adapters}; 95 % paired bootstrap intervals.",
-            _gains(gain["tasks"]),
+            _tabulate_gains(gain["tasks"]),
         ]
     return "\n\n".join(lines) + "\n"
 
 
 def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
-    """Both scores of each measure of a task on the same rows; where rows have values, the paired bootstrap interval."""
+    """Compares both scores of each measure of a task on the same rows, with the paired bootstrap interval."""
     groups = [name.rsplit("/", 2)[0] for name in before.ids]
     pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}
     changes = {name: bootstrap(pair, groups=groups) for name, pair in pairs.items()}
@@ -346,7 +347,7 @@ def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
     }
 
 
-def _gains(tasks: dict[str, dict[str, Any]]) -> str:
+def _tabulate_gains(tasks: dict[str, dict[str, Any]]) -> str:
     table = ["| task | n | measure | before | after | gain |", "|---|---|---|---|---|---|"]
     for task, own in tasks.items():
         for measure, (before, after) in own["scores"].items():

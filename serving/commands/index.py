@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from revelator.plans import logic as language
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
@@ -112,7 +112,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     )
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
-        click.echo(printable(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
+        click.echo(mask_controls(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
     if verify:
         click.echo("every file is as it was built")
 
@@ -241,7 +241,7 @@ def _print(passages: list[Passage], head: dict[str, Any] | None, count: int, as_
 
 def _fit_line(text: str) -> str:
     """A text of a corpus on one line of a terminal."""
-    return printable(" ".join(text.split()))
+    return mask_controls(" ".join(text.split()))
 
 
 @index.command()
@@ -271,7 +271,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
         click.echo(json.dumps(counts | described, ensure_ascii=False))
         return
     for term, own in fitted.terms.items():
-        click.echo(printable(f"{_describe_calibration(own)}  {json.dumps(term, ensure_ascii=False)}"))
+        click.echo(mask_controls(f"{_describe_calibration(own)}  {json.dumps(term, ensure_ascii=False)}"))
     click.echo(
         f"{_describe_calibration(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)"
     )

@@ -35,8 +35,8 @@ from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
 from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
-from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.chat import Chat
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.runs import Runs
 from serving.pauses import write_json
 

@@ -4,10 +4,10 @@ Label tasks write no token: forward passes over all prompts give a probability f
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
 generate, held to a grammar if one is given (`decoding`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
-GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/results.md).
+GPU, and where the architecture is none of `onnx_graph`, on transformers (docs/results.md).
 
 A prefix language model (`revelator.prefix_lm`) writes word pieces, which are no bytes that a grammar could be held to:
-its texts are written free and then checked.
+its texts are written free, spelled as the prompt spells what they have of it, and then checked.
 """
 
 from __future__ import annotations
@@ -28,8 +28,10 @@ from revelator.artifact import AdapterManifest, base_digest, base_folder, verify
 from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
+from revelator.prefix_lm.spelling import read_sources, restore_spelling
 from serving.models.decoding import Constraint, Marks, Vocabulary, is_complete, raise_if_cancelled
-from serving.models.onnx_model import FAMILIES, OnnxModel, is_supported
+from serving.models.onnx_graph import FAMILIES, is_supported
+from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
 from serving.models.transformers_model import Cache, TransformersModel
 
@@ -144,7 +146,7 @@ class Engine:
             output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
             degraded = constraint.degraded if constraint else [False] * len(indices)
             for index, row, failed in zip(indices, output, degraded, strict=True):
-                answers[index] = self._decode(row, failed)
+                answers[index] = self._decode(row, failed, prompts[index])
         if grammars and self._writes_pieces:
             pairs = zip(answers, grammars, strict=True)
             return [row._replace(degraded=not is_complete(f" {row.text}", grammar)) for row, grammar in pairs]
@@ -171,15 +173,19 @@ class Engine:
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             found = self.model.search_beams(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
             for index, texts in zip(indices, found, strict=True):
-                answers[index] = [self._decode([*text, self.tokenizer.eos_token_id]) for text in texts]
+                end = self.tokenizer.eos_token_id
+                answers[index] = [self._decode([*text, end], prompt=prompts[index]) for text in texts]
         return answers
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
 
-    def _decode(self, row: list[int], degraded: bool = False) -> GeneratedText:
+    def _decode(self, row: list[int], degraded: bool = False, prompt: str = "") -> GeneratedText:
+        """What was written up to the end token. Word pieces get the spelling of the prompt."""
         end = self.tokenizer.eos_token_id
         length = row.index(end) + 1 if end in row else len(row)
+        if self._writes_pieces:
+            return GeneratedText(restore_spelling(row[:length], read_sources(prompt), self.tokenizer), length, degraded)
         return GeneratedText(
             str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded
         )
@@ -232,8 +238,7 @@ def _choose_runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | N
     fits = model.device.type == "cpu" and is_supported(model.config)
     if runtime == "onnx" and not fits:
         raise ConfigError(
-            f"ONNX Runtime serves {' and '.join(FAMILIES)} on a CPU, not {model.config.model_type} on"
-            f" {model.device.type}",
+            f"ONNX Runtime serves {', '.join(FAMILIES)} on a CPU, not {model.config.model_type} on {model.device.type}",
             where="runtime",
             hint="leave the runtime at auto",
         )

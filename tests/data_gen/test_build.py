@@ -16,7 +16,7 @@ from data_gen.annotate.names import find_mention
 from data_gen.build import build
 from data_gen.config import SetConfig, load_config
 from data_gen.leakage import hash_question, normalise
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from data_gen.records import make_examples, make_records, make_sub_questions
 from revelator.cli import revelator
 from revelator.errors import ConfigError, DataError
@@ -43,7 +43,10 @@ def compound() -> AnnotatedQuestion:
             AnnotatedStep(part, (answer,), "Orn") for part, answer in zip(parts, ("north", "Una"), strict=True)
         ),
         answers=("north", "Una"),
-        passages=(Evidence("Orn", "Una leads Orn in the north.", True), Evidence("Urn", "A vase.", False)),
+        passages=(
+            AnnotatedPassage("Orn", "Una leads Orn in the north.", True),
+            AnnotatedPassage("Urn", "A vase.", False),
+        ),
     )
 
 

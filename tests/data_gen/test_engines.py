@@ -16,7 +16,7 @@ import pytest
 from data_gen.build import build
 from data_gen.config import SetConfig
 from data_gen.engines import choose_local, run_here
-from data_gen.prepare import CHUNK, Prepared, Preparer
+from data_gen.prepare import CHUNK, PreparedChunk, Preparer
 from data_gen.world.generate import generate
 from revelator.errors import ConfigError, DataError
 
@@ -106,7 +106,7 @@ def built(config: SetConfig, target: Path) -> tuple[dict, int]:
     """The manifest of a build here, and the first chunk that it prepared itself."""
     first: list[int] = []
 
-    def engine(prepare: Preparer, start: int) -> Iterator[Prepared]:
+    def engine(prepare: Preparer, start: int) -> Iterator[PreparedChunk]:
         first.append(start)
         return run_here(prepare, start)
 

@@ -64,7 +64,7 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     gate = Gate()
 
     def admit(identity: str, text: str) -> str | None:
-        return gate.admit(digest_text(identity), digest_question(text))
+        return gate.find_repeat(digest_text(identity), digest_question(text))
 
     assert admit("1", "Who made it?") is None
     assert admit("2", "who made IT") == "question seen before"

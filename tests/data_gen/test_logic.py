@@ -12,13 +12,12 @@ import pytest
 
 from data_gen.annotate.validation import check_query
 from data_gen.build import build
-from data_gen.config import SetConfig
+from data_gen.config import SetConfig, SplitConfig
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.logic_questions import (
     FREE,
     SOURCE,
-    Shares,
     draw_combinations,
     draw_query,
     fill_template,
@@ -30,7 +29,7 @@ from data_gen.sources.logic_topics import (
     read_topics,
 )
 from data_gen.sources.logic_wording import (
-    word,
+    word_query,
 )
 from revelator.errors import DataError
 from revelator.plans.logic import Query, check, holds, parse, terms
@@ -61,7 +60,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def questions(corpus: Path) -> list[AnnotatedQuestion]:
-    return list(make_logical_questions(read_topics(corpus), 600, 5, Shares(0.2, 0.1), "places"))
+    return list(make_logical_questions(read_topics(corpus), 600, 5, SplitConfig(dev=0.2, test=0.1), "places"))
 
 
 @pytest.mark.parametrize("free", [False, True])
@@ -70,7 +69,7 @@ def test_a_wording_names_every_topic_and_keeps_what_its_query_means(free: bool) 
     queries = [fill_template(template, TEXTS[:3]) for template in list_templates()]
     queries += [draw_query(TEXTS[:size], rng) for size in (4, 5, 6) for _ in range(20)]
     for query in queries:
-        worded = word(query, rng, free)
+        worded = word_query(query, rng, free)
         names = [name.lower() for name in terms(query)]
         assert table(query, names) == table(worded.query, names), worded
         places = [worded.question.find(term) for term in terms(worded.query)]
@@ -82,9 +81,9 @@ def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_hel
     rng = random.Random(4)
     for template in list_templates():
         query = fill_template(template, TEXTS[:3])
-        assert len({word(query, rng).form for _ in range(230)}) > 200
-    trained = {word(query, rng).form for _ in range(1000)}
-    assert not trained & {word(query, rng, free=True).form for _ in range(300)}
+        assert len({word_query(query, rng).form for _ in range(230)}) > 200
+    trained = {word_query(query, rng).form for _ in range(1000)}
+    assert not trained & {word_query(query, rng, free=True).form for _ in range(300)}
 
 
 @pytest.mark.parametrize(
@@ -96,14 +95,14 @@ def test_each_template_has_hundreds_of_wordings_and_training_has_none_of_the_hel
 )
 def test_a_wording_that_could_be_read_in_two_ways_is_not_used(template: str, questions: set[str]) -> None:
     rng = random.Random(5)
-    found = {word(fill_template(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(3000)}
+    found = {word_query(fill_template(template, TEXTS[:3]), rng).question.lower().strip(".?") for _ in range(3000)}
     assert not {question.lower() for question in questions} & found
 
 
 def test_a_topic_with_a_word_of_the_language_of_queries_is_quoted() -> None:
     rng = random.Random(6)
     query = fill_template("{0} OR {1}", ("Salt and Iron", "kilns"))
-    assert all('"salt and iron"' in word(query, rng).question.lower() for _ in range(50))
+    assert all('"salt and iron"' in word_query(query, rng).question.lower() for _ in range(50))
 
 
 def test_a_hard_negative_is_one_term_away_from_a_match() -> None:
@@ -135,8 +134,8 @@ def test_free_wordings_are_outside_training(questions: list[AnnotatedQuestion]) 
 
 def test_the_same_arguments_give_the_same_questions(corpus: Path, questions: list[AnnotatedQuestion]) -> None:
     topics = read_topics(corpus)
-    assert list(make_logical_questions(topics, 600, 5, Shares(0.2, 0.1), "places")) == questions
-    other = list(make_logical_questions(topics, 600, 6, Shares(0.2, 0.1), "places"))
+    assert list(make_logical_questions(topics, 600, 5, SplitConfig(dev=0.2, test=0.1), "places")) == questions
+    other = list(make_logical_questions(topics, 600, 6, SplitConfig(dev=0.2, test=0.1), "places"))
     assert len({q.question for q in other} & {q.question for q in questions}) < 10
 
 

@@ -10,9 +10,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from data_gen.sources.files import Malformed, file_rows
+from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.sources.multi_hop import read_musique, read_two_wiki
-from data_gen.sources.rows import Refused, Skipped, read_world
+from data_gen.sources.rows import RefusedRow, SkippedRow, read_world
 from revelator.errors import DataError
 from revelator.plans import parse, to_letters
 from tests.data_gen.published import VALUES, places, put
@@ -81,7 +81,7 @@ def test_a_malformed_row_is_handed_on_with_file_line_and_reason(write) -> None:
     good = {"id": "q", "question": "Who made X?", "question_decomposition": [], "answer": "Y"}
     path = write("m.jsonl", [json.dumps({"id": "a"}), "{oops", json.dumps([1]), json.dumps(good)])
     outcomes = list(read_musique(path))
-    assert all(isinstance(outcome, Refused) and outcome.file == str(path) for outcome in outcomes)
+    assert all(isinstance(outcome, RefusedRow) and outcome.file == str(path) for outcome in outcomes)
     assert [outcome.line for outcome in outcomes] == [1, 2, 3, 4]
     reasons = ["field 'question' is missing", "not JSON", "expected an object, found list", "must be a list of steps"]
     assert all(reason in outcome.reason for reason, outcome in zip(reasons, outcomes, strict=True))
@@ -100,7 +100,7 @@ def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path: Path, name: str)
     path = tmp_path / name
     path.write_bytes(latin(name))
     outcomes = list(read_world(path))
-    refused = [outcome for outcome in outcomes if isinstance(outcome, Refused)]
+    refused = [outcome for outcome in outcomes if isinstance(outcome, RefusedRow)]
     assert len(outcomes) == 100 and [(row.file, row.line) for row in refused] == [
         (str(path), line) for line in range(1, 101, 10)
     ]
@@ -110,15 +110,15 @@ def test_a_line_that_is_not_utf8_is_one_malformed_row(tmp_path: Path, name: str)
 def test_a_row_of_csv_that_is_not_utf8_is_one_malformed_row(tmp_path: Path) -> None:
     path = tmp_path / "p.csv"
     path.write_bytes(b"question,answer\nWho?,Ren\xe9\nWho?,Ada\n")
-    assert list(file_rows(str(path))) == [
-        (2, Malformed("not UTF-8 text: byte 0xe9 at character 8")),
+    assert list(read_file_rows(str(path))) == [
+        (2, MalformedRow("not UTF-8 text: byte 0xe9 at character 8")),
         (3, {"question": "Who?", "answer": "Ada"}),
     ]
 
 
 def test_aliases_that_are_one_text_are_refused_and_not_read_letter_by_letter(write, musique_rows) -> None:
     [outcome] = read_musique(write("m.jsonl", [musique_rows[0] | {"answer_aliases": "A. Quill"}]))
-    assert isinstance(outcome, Refused)
+    assert isinstance(outcome, RefusedRow)
     assert outcome.reason == "field 'answer_aliases' must be a list of texts, found 'A. Quill'"
 
 
@@ -158,7 +158,7 @@ ANNOTATED = {
 def test_a_field_of_the_wrong_kind_is_named(write, change: dict, reason: str) -> None:
     good, bad = read_world(write("w.jsonl", [ANNOTATED, {**ANNOTATED, **change}]))
     assert isinstance(good, AnnotatedQuestion)
-    assert isinstance(bad, Refused) and bad.line == 2 and reason in bad.reason
+    assert isinstance(bad, RefusedRow) and bad.line == 2 and reason in bad.reason
 
 
 @settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -182,7 +182,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_row(tmp_path: Path) -> None:
 def test_a_reference_to_a_later_step_gives_no_plan(write) -> None:
     steps = [{"question": "who led #2", "answer": "a"}, {"question": "who led #1", "answer": "b"}]
     row = {"id": "q", "question": "Who led whom?", "question_decomposition": steps, "answer": "b"}
-    assert list(read_musique(write("m.jsonl", [row]))) == [Skipped("q", "a step refers to a later step or to none")]
+    assert list(read_musique(write("m.jsonl", [row]))) == [SkippedRow("q", "a step refers to a later step or to none")]
 
 
 def test_a_truncated_gzip_stops_with_the_file_and_a_hint(tmp_path: Path) -> None:
@@ -218,9 +218,9 @@ def test_a_row_that_cannot_be_read_is_refused_alone(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text('question,answer\nWho?,Ada\n"What "is" it?",b\nWhere?,Rome\n')
     (tmp_path / "a.jsonl").write_text(f'{{"question": "Who?"}}\n{{"n": {"9" * 5000}}}\n{{"question": "Where?"}}\n')
     for name, reason in (("a.csv", "not CSV"), ("a.jsonl", "not JSON: Exceeds")):
-        found = [(line, row) for line, row in file_rows(str(tmp_path / name))]
+        found = [(line, row) for line, row in read_file_rows(str(tmp_path / name))]
         assert [row["question"] for line, row in found if line != found[1][0]] == ["Who?", "Where?"]
-        assert isinstance(found[1][1], Malformed) and found[1][1].reason.startswith(reason)
+        assert isinstance(found[1][1], MalformedRow) and found[1][1].reason.startswith(reason)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

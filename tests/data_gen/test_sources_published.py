@@ -22,7 +22,7 @@ from data_gen.build import build
 from data_gen.config import Format, SetConfig
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from data_gen.sources.formats import READERS
-from data_gen.sources.rows import Outcome, Refused, Skipped
+from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
 from tests.data_gen.published import ROWS, VALUES, places, put
 from tests.loopback import serving
@@ -128,7 +128,7 @@ def test_a_row_of_squad_that_cannot_be_read_is_refused_and_the_others_are_kept(w
     article = json.loads(json.dumps(ROWS["squad"]))
     article["paragraphs"][0]["qas"][0]["answers"] = []
     refused, kept = READERS["squad"](write("s.json", [article]))
-    assert isinstance(refused, Refused) and "'answers' must be a text or a list of texts" in refused.reason
+    assert isinstance(refused, RefusedRow) and "'answers' must be a text or a list of texts" in refused.reason
     assert kept.id == "squad:s2"
 
 
@@ -160,7 +160,7 @@ def test_break_gives_a_plan_without_steps_and_one_leaf_is_a_single_question(writ
     assert plan.expression == "What are the towns of orn? * Which of {towns} have a mill by the river?"
     assert (plan.route, plan.steps, plan.id) == ("complex", (), "break:GEO_dev_1")
     assert (alone.route, alone.expression) == ("single", single["question_text"])
-    assert left == Skipped("NLVR2_dev_1", "a statement about two pictures, no question")
+    assert left == SkippedRow("NLVR2_dev_1", "a statement about two pictures, no question")
 
 
 def test_what_gives_no_plan_is_counted_by_reason_and_listed_in_the_card(tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ def test_questions_about_members_that_the_whole_question_does_not_name_give_no_p
     row = json.loads(json.dumps(ROWS["fanoutqa"]))
     row["decomposition"][1]["decomposition"][0]["answer"] = "Ada Quill, Bo Sedge"
     [skipped] = READERS["fanoutqa"](write("f.json", [row]))
-    assert skipped == Skipped("f1", "a step names what only an earlier answer tells")
+    assert skipped == SkippedRow("f1", "a step names what only an earlier answer tells")
 
 
 def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Path) -> None:
@@ -223,8 +223,8 @@ def test_one_own_pairs_are_read_from_csv_too_and_a_bad_row_is_named(tmp_path: Pa
         csv.writer(file).writerows([("question", "answer"), ("Who leads\nOrn?", "Una"), ("Who?",), ("Why?", "")])
     good, short, empty = READERS["pairs"](path)
     assert isinstance(good, AnnotatedQuestion) and good.question == "Who leads Orn?" and good.answers == ("Una",)
-    assert short == Refused(str(path), 4, "the header has 2 columns, the row 1")
-    assert isinstance(empty, Refused) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
+    assert short == RefusedRow(str(path), 4, "the header has 2 columns, the row 1")
+    assert isinstance(empty, RefusedRow) and (empty.line, "'answer' must be" in empty.reason) == (5, True)
 
 
 def test_lines_arrays_csv_parquet_gzip_and_folders_read_the_same(write, tmp_path: Path) -> None:

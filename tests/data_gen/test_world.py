@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from data_gen.questions import OPERATIONS, AnnotatedQuestion
 from data_gen.world.generate import generate
 from data_gen.world.graph import load_relations
-from data_gen.world.terms import Asked, echo_wording
+from data_gen.world.terms import AskedTerm, echo_wording
 from revelator.cli import revelator
 from revelator.errors import ConfigError, RevelatorError
 from revelator.files import sha256_file
@@ -308,7 +308,7 @@ def test_a_question_names_each_of_its_entities(world: World) -> None:
 )
 def test_what_a_question_says_of_a_thing_decides_how_the_plan_asks_for_it(relation: str, said: str, asked: str) -> None:
     chosen = load_relations()[relation]
-    drawn = [Asked(chosen, wording, (), (), "") for wording in chosen.ask]
+    drawn = [AskedTerm(chosen, wording, (), (), "") for wording in chosen.ask]
     assert {term.wording.question for term in echo_wording(drawn, said)} == {asked}
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from evaluation.harness.ablations import Ablated, LogicalRetriever, check_ablation, keep_sources
+from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.config import AblationConfig, RunConfig
 from evaluation.harness.systems import choose_strategy, open_system, read_limits
 from revelator.errors import ConfigError
@@ -23,7 +23,7 @@ QUESTION = "Where was the writer of Belt born?"
 
 async def loop(toy: Toy, **switched: Any) -> Trace:
     """The refine loop of three rounds at most."""
-    executor = Executor(Ablated(toy, AblationConfig(**switched)), toy, toy, Limits(steps=3))
+    executor = Executor(AblatedRevelator(toy, AblationConfig(**switched)), toy, toy, Limits(steps=3))
     return await executor.run(QUESTION, strategy="iterate")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.baselines.methods import BASELINES, read_tree, run_baseline
+from evaluation.baselines.methods import BASELINES, parse_tree, run_baseline
 from evaluation.harness.question_scores import count_rounds
 from revelator.errors import DeadlineExceeded, Unavailable
 from revelator.limits import Limits
@@ -150,9 +150,9 @@ async def test_an_endpoint_that_is_down_and_one_that_is_late_are_told_apart(
 
 
 def test_a_tree_is_read_from_any_text() -> None:
-    assert read_tree("no tree", "q") == {}
-    assert read_tree('{"q": ["a", 3, " "], "a": "b"}', "q") == {"q": ["a"]}
-    assert read_tree('so: {"other words": ["a"]} there', "q") == {"q": ["a"], "other words": ["a"]}
+    assert parse_tree("no tree", "q") == {}
+    assert parse_tree('{"q": ["a", 3, " "], "a": "b"}', "q") == {"q": ["a"]}
+    assert parse_tree('so: {"other words": ["a"]} there', "q") == {"q": ["a"], "other words": ["a"]}
 
 
 async def test_documents_cannot_close_the_mark_around_them(server: Server, index: Path) -> None:

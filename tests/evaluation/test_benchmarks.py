@@ -198,9 +198,9 @@ CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.
 def test_every_example_is_a_configuration_of_a_known_format(path: Path) -> None:
     from evaluation.baselines.methods import BASELINES
     from evaluation.harness.ablations import check_ablation
-    from evaluation.harness.config import load
+    from evaluation.harness.config import load_runs
 
-    for config in load(path, concurrency=3).values():
+    for config in load_runs(path, concurrency=3).values():
         assert config.benchmark.format in FORMATS or config.system.ranking
         assert config.system.baseline is None or config.system.baseline in BASELINES
         assert config.concurrency == 3

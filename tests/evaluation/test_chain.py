@@ -12,7 +12,7 @@ import psutil
 import pytest
 from rich.console import Console
 
-from evaluation.chain import Chain, Step, describe_ending, serve_locally, show_command
+from evaluation.chain import Chain, Step, describe_ending, format_command, serve_locally
 from revelator.errors import RevelatorError, Unavailable
 
 
@@ -32,13 +32,14 @@ def chain_on(home: Path) -> tuple[Chain, io.StringIO]:
 
 def test_a_command_is_shown_as_a_person_would_type_it() -> None:
     assert (
-        show_command(("ask", "Who wrote Belt?", "--home", "runs/x")) == "revelator ask 'Who wrote Belt?' --home runs/x"
+        format_command(("ask", "Who wrote Belt?", "--home", "runs/x"))
+        == "revelator ask 'Who wrote Belt?' --home runs/x"
     )
     assert (
-        show_command(("data", "build"), (("REVELATOR_WORLD", "my world"),))
+        format_command(("data", "build"), (("REVELATOR_WORLD", "my world"),))
         == "REVELATOR_WORLD='my world' revelator data build"
     )
-    assert show_command(("json.tool", "x.json")) == "python -m json.tool x.json"
+    assert format_command(("json.tool", "x.json")) == "python -m json.tool x.json"
 
 
 def test_a_failure_tells_an_exit_status_from_a_signal() -> None:

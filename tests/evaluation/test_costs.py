@@ -20,7 +20,7 @@ from evaluation.costs.model import (
     analyse_mean_values,
     count_demand,
     predict,
-    size,
+    size_deployment,
 )
 from evaluation.harness.folder import Cost
 from revelator.errors import ArtifactError, DataError
@@ -95,9 +95,9 @@ def test_each_strategy_is_predicted_from_the_calls_that_its_run_counted(tmp_path
 def test_searches_and_the_index_grow_with_the_corpus_and_servers_with_the_rate() -> None:
     demand = Demand({"revelator": 1.0, "retriever": 0.01, "generator": 0.0}, 0.01, 2.0)
     index = {"passages": 100_000, "bytes": 1_000_000_000}
-    few = size(demand, Load(1), Prices(), index)
+    few = size_deployment(demand, Load(1), Prices(), index)
     assert (few.servers, few.passages, few.index_gb) == ({"revelator": 2, "retriever": 2}, 100_000, 1.0)
-    many = size(demand, Load(100, passages=10_000_000), Prices(gpu_hour=2, calls=1), index)
+    many = size_deployment(demand, Load(100, passages=10_000_000), Prices(gpu_hour=2, calls=1), index)
     assert many.servers == {"revelator": 167, "retriever": 167}  # 100 a second at 1 s each, 60 % of the time at work
     assert many.index_gb == 100 and many.month == 167 * 2 * 730 + 2 * 100 * 730 * 3600 / 1000
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from data_gen.questions import AnnotatedQuestion
 from evaluation.chain import Chain
-from evaluation.demo import Asked, ask_each, list_steps, summarise, write_next
+from evaluation.demo import AnsweredQuestion, ask_questions, list_steps, summarise, write_next
 from revelator.cli import revelator
 from revelator.tasks import TASKS
 
@@ -28,10 +28,10 @@ BIRTHPLACE = question("q1", "Where was the director of Lantern Row born?")
 EMPTY = question("q2", " ")
 
 
-def asked(served: Any, home: Path) -> tuple[list[Asked], str, Console]:
+def asked(served: Any, home: Path) -> tuple[list[AnsweredQuestion], str, Console]:
     told = io.StringIO()
     console = Console(file=told, width=120)
-    rows = ask_each({"complex": BIRTHPLACE, "single": EMPTY}, served.url, Chain(home, 1, "again", console))
+    rows = ask_questions({"complex": BIRTHPLACE, "single": EMPTY}, served.url, Chain(home, 1, "again", console))
     return rows, told.getvalue(), console
 
 

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from evaluation.harness.command import evaluate
 from evaluation.harness.folder import METRICS, QUESTIONS, read_metrics, read_questions, read_run
-from evaluation.harness.systems import Opened
+from evaluation.harness.systems import SharedModels
 from revelator.errors import ArtifactError, ConfigError, DataError, RevelatorError, Unavailable
 from tests.conftest import Endpoint
 
@@ -139,10 +139,10 @@ def test_several_runs_of_one_file_have_their_own_folders_and_are_looked_at_befor
 
 
 def test_runs_that_name_the_same_share_index_and_model(tmp_path: Path, base: Path, index: Path) -> None:
-    opened = Opened()
-    assert opened.index(index) is opened.index(Path(str(index)))
-    assert opened.engine(str(base), None, 1) is opened.engine(str(base), None, 1)
-    assert opened.engine(str(base), None, 2) is not opened.engine(str(base), None, 1)
+    shared = SharedModels()
+    assert shared.open_index(index) is shared.open_index(Path(str(index)))
+    assert shared.open_engine(str(base), None, 1) is shared.open_engine(str(base), None, 1)
+    assert shared.open_engine(str(base), None, 2) is not shared.open_engine(str(base), None, 1)
 
 
 def test_a_running_server_is_asked_as_this_process_is(tmp_path: Path, served: Any) -> None:

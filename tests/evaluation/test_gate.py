@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.gate.rules import RULES, Rules, judge, read_rules, render_text, verdict_table
+from evaluation.gate.rules import RULES, Rules, build_verdict_table, judge, read_rules, render_text
 from evaluation.gate.scores import DECIDING, Scores, TaskScore
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
@@ -34,7 +34,7 @@ shares = st.dictionaries(st.sampled_from(list(DECIDING)), st.integers(1, 9).map(
 @given(shares)
 def test_a_challenger_equal_to_the_champion_falls_nowhere_but_does_not_rise(values: dict[str, float]) -> None:
     verdict = judge(scores(**values), scores(**values), RULE)
-    assert all(c.passed for c in verdict.comparisons) and len(verdict.refusals) == 1
+    assert all(c.passes for c in verdict.comparisons) and len(verdict.refusals) == 1
     assert "the mean over tasks is not shown to rise" in verdict.refusals[0]
 
 
@@ -47,13 +47,13 @@ def test_one_task_that_falls_by_more_than_its_margin_shuts_the_gate_whatever_the
     champion = dict.fromkeys(values, 0.0) | {task: 0.5}
     challenger = dict.fromkeys(values, 1.0) | {task: 0.5 - 0.05}
     verdict = judge(scores(**challenger), scores(**champion), RULE)
-    assert not verdict.passed and any(reason.startswith(task) for reason in verdict.refusals)
+    assert not verdict.passes and any(reason.startswith(task) for reason in verdict.refusals)
 
 
 def test_each_task_has_its_own_margin() -> None:
     champion = scores(route=0.8, end=0.8, refine=0.2)
     open_ = judge(scores(route=0.78, end=0.8, refine=0.5), champion, RULE)
-    assert open_.passed
+    assert open_.passes
     shut = judge(scores(route=0.8, end=0.78, refine=0.5), champion, RULE)
     assert [r.split(" ")[0] for r in shut.refusals] == ["end"] and "may fall by more than 0.02" in shut.refusals[0]
     shut = judge(scores(route=0.8, end=0.8, refine=0.19), champion, RULE)
@@ -64,7 +64,7 @@ def test_a_rise_that_so_few_rows_cannot_show_is_refused_with_its_interval() -> N
     few = {"route": scored("route", [1.0] * 11 + [0.0] * 9)}, {"route": scored("route", [1.0] * 10 + [0.0] * 10)}
     refused = judge(*few, Rules(confidence=0.9, margins={"route": 0.5}, floors={}))
     assert refused.refusals == ("the mean over tasks is not shown to rise: 0.500 to 0.550 (+0.050 [+0.000, +0.100])",)
-    assert judge(scores(route=0.55), scores(route=0.5), RULE).passed
+    assert judge(scores(route=0.55), scores(route=0.5), RULE).passes
 
 
 def test_rows_are_compared_by_their_id_and_not_by_their_place() -> None:
@@ -77,14 +77,14 @@ def test_rows_are_compared_by_their_id_and_not_by_their_place() -> None:
 
 
 def test_the_first_champion_needs_the_floors() -> None:
-    assert judge(scores(route=0.4, translate_bnf=0.2), None, RULE).passed
+    assert judge(scores(route=0.4, translate_bnf=0.2), None, RULE).passes
     refused = judge(scores(route=0.4, translate_bnf=0.19), None, RULE)
     assert refused.refusals == ("translate_bnf letters 0.190 is under its floor 0.200",)
 
 
 def test_the_table_shows_both_sides_the_interval_the_margin_and_what_failed() -> None:
     verdict = judge(scores(route=0.5, end=0.9), scores(route=0.8, end=0.9), RULE)
-    text = render_text(verdict_table(verdict, "version 2", "champion 1"))
+    text = render_text(build_verdict_table(verdict, "version 2", "champion 1"))
     route, end, mean = (next(line for line in text.splitlines() if name in line) for name in ("route", "end ", "mean"))
     assert "FAILED" in route and "-0.300 [" in route and "0.040" in route and "0.800" in route
     assert "passed" in end and "FAILED" in mean and "must rise" in mean

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from data_gen.questions import AnnotatedQuestion, AnnotatedStep, Evidence
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
 from evaluation.demo import score_answer
 from evaluation.harness.question_scores import find_gold_titles
 
@@ -14,7 +14,10 @@ def question(source: str = "musique", answers: tuple[str, ...] = ("Lima",)) -> A
         AnnotatedStep("Who wrote Belt?", ("Ana Sorel",), "Belt (novel)"),
         AnnotatedStep("Where was Ana Sorel born?", ("Lima",)),
     )
-    seen = (Evidence("Belt (novel)", "Belt is a novel by Ana Sorel.", True), Evidence("Cove", "Cove is a town.", False))
+    seen = (
+        AnnotatedPassage("Belt (novel)", "Belt is a novel by Ana Sorel.", True),
+        AnnotatedPassage("Cove", "Cove is a town.", False),
+    )
     about = (f"{source}:1", source, "CC0-1.0", "dev", "Where was the writer of Belt born?", "complex", PLAN)
     return AnnotatedQuestion(*about, steps=steps, answers=answers, passages=seen)
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics.answers import ANSWER_RULES, AnswerScore, answer_score, list_score, normalise
-from evaluation.metrics.labels import roc_auc
-from evaluation.metrics.plans import PlanScore, plan_score
+from evaluation.metrics.plans import PlanScore, score_plan
 from evaluation.metrics.retrieval import title_key, title_recall
 from revelator.plans import parse
+from revelator.scores import ANSWER_RULES, AnswerScore, normalise, roc_auc, score_answer, score_list_answer
 
 TEXTS = st.text(max_size=30)
 RULES = st.sampled_from(sorted(ANSWER_RULES))
@@ -40,7 +39,7 @@ def test_normalising_ascii_text_twice_changes_nothing_but_articles_it_uncovered(
 
 @given(RULES, TEXTS)
 def test_an_answer_equal_to_gold_is_exact_under_every_rule(rule: str, text: str) -> None:
-    score = answer_score(text, [text], rule)
+    score = score_answer(text, [text], rule)
     assert score.em == 1.0
     if normalise(text):
         assert score == AnswerScore(1.0, 1.0, 1.0)
@@ -48,7 +47,7 @@ def test_an_answer_equal_to_gold_is_exact_under_every_rule(rule: str, text: str)
 
 @given(RULES, TEXTS, TEXTS)
 def test_scores_lie_between_0_and_1_and_exact_answers_have_full_f1(rule: str, prediction: str, gold: str) -> None:
-    score = answer_score(prediction, [gold], rule)
+    score = score_answer(prediction, [gold], rule)
     assert all(0.0 <= value <= 1.0 for value in (score.em, score.acc, score.f1))
     if score.em and normalise(gold):
         assert score.f1 == score.acc == 1.0
@@ -61,38 +60,38 @@ def test_f1_does_not_depend_on_which_text_is_gold(left: str, right: str) -> None
 
 
 def test_the_best_alias_counts_for_each_score_on_its_own() -> None:
-    assert answer_score("New York City", ["NYC", "New York"]) == AnswerScore(0.0, 1.0, 0.8)
+    assert score_answer("New York City", ["NYC", "New York"]) == AnswerScore(0.0, 1.0, 0.8)
 
 
 def test_a_sentence_that_contains_the_answer_has_acc_but_no_em() -> None:
-    score = answer_score("It was founded in 1912 by Ana Sorel.", ["Ana Sorel"])
+    score = score_answer("It was founded in 1912 by Ana Sorel.", ["Ana Sorel"])
     assert (score.em, score.acc) == (0.0, 1.0)
     assert score.f1 == pytest.approx(2 * 2 / (8 + 2))
 
 
 def test_no_gold_scores_nothing() -> None:
-    assert answer_score("anything", []) == AnswerScore(0.0, 0.0, 0.0)
+    assert score_answer("anything", []) == AnswerScore(0.0, 0.0, 0.0)
 
 
 def test_only_hotpotqa_refuses_credit_for_words_shared_with_yes_or_no() -> None:
-    assert answer_score("no way", ["no"], "squad").f1 == pytest.approx(2 / 3)
-    assert answer_score("no way", ["no"], "hotpotqa").f1 == 0.0
-    assert answer_score("yes", ["yes indeed"], "hotpotqa").f1 == 0.0
-    assert answer_score("noanswer", ["noanswer"], "hotpotqa").f1 == 1.0
+    assert score_answer("no way", ["no"], "squad").f1 == pytest.approx(2 / 3)
+    assert score_answer("no way", ["no"], "hotpotqa").f1 == 0.0
+    assert score_answer("yes", ["yes indeed"], "hotpotqa").f1 == 0.0
+    assert score_answer("noanswer", ["noanswer"], "hotpotqa").f1 == 1.0
 
 
 def test_only_musique_counts_two_texts_without_words_as_equal() -> None:
-    assert answer_score("the", ["!"], "musique").f1 == 1.0
-    assert answer_score("the", ["!"], "squad").f1 == 0.0
-    assert answer_score("", ["Lima"], "musique").f1 == 0.0
+    assert score_answer("the", ["!"], "musique").f1 == 1.0
+    assert score_answer("the", ["!"], "squad").f1 == 0.0
+    assert score_answer("", ["Lima"], "musique").f1 == 0.0
 
 
 def test_a_list_answer_wants_every_value_whatever_the_order() -> None:
     gold = ["Lima", "Oslo", "Rome"]
-    assert list_score(["Rome", "Lima", "oslo"], gold) == AnswerScore(1.0, 1.0, 1.0)
-    assert list_score(["Lima", "Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.8)
-    assert list_score(["Lima and Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.0)
-    assert list_score(["Lima"], []) == AnswerScore(0.0, 0.0, 0.0)
+    assert score_list_answer(["Rome", "Lima", "oslo"], gold) == AnswerScore(1.0, 1.0, 1.0)
+    assert score_list_answer(["Lima", "Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.8)
+    assert score_list_answer(["Lima and Oslo"], gold) == AnswerScore(0.0, 2 / 3, 0.0)
+    assert score_list_answer(["Lima"], []) == AnswerScore(0.0, 0.0, 0.0)
 
 
 GOLD_PLAN = parse(
@@ -123,7 +122,7 @@ NAMES = ["Arno", "Belt"]
     ],
 )
 def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: PlanScore) -> None:
-    assert plan_score(output, GOLD_PLAN, "", NAMES) == score
+    assert score_plan(output, GOLD_PLAN, "", NAMES) == score
 
 
 @pytest.mark.parametrize(

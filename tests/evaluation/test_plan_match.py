@@ -10,7 +10,7 @@ from data_gen.annotate.names import find_planned_names
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
-from evaluation.metrics.plans import TreeScore, arguments_match, bound_alike, names_copied, tree_score
+from evaluation.metrics.plans import TreeScore, arguments_match, copies_names, is_equal_when_bound, score_tree
 from revelator.plans import leaves
 from revelator.plans import parse as plan
 from revelator.plans.art import Art, Filter, Relate, parse, render, structure_key
@@ -36,13 +36,13 @@ GOLD = plan(
 )
 def test_plans_are_alike_whatever_their_placeholders_are_called(written: str, alike: bool) -> None:
     gold = plan("Who directed Orn? * Who is the spouse of {maker}?")
-    assert bound_alike(plan(written), gold) is bound_alike(gold, plan(written)) is alike
+    assert is_equal_when_bound(plan(written), gold) is is_equal_when_bound(gold, plan(written)) is alike
 
 
 def test_another_name_that_takes_another_leafs_answer_is_another_plan() -> None:
     chain = "Who directed Orn? * Where was {{director}} born? * Who died in {}?"
-    assert bound_alike(plan(chain.format("{city}")), plan(chain.format("{place}")))
-    assert not bound_alike(plan(chain.format("{city}")), plan(chain.format("{director}")))
+    assert is_equal_when_bound(plan(chain.format("{city}")), plan(chain.format("{place}")))
+    assert not is_equal_when_bound(plan(chain.format("{city}")), plan(chain.format("{director}")))
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ def test_another_name_that_takes_another_leafs_answer_is_another_plan() -> None:
 )
 def test_arguments_and_names(written: str, arguments: bool, names: bool) -> None:
     assert arguments_match(plan(written), GOLD, NAMES) == arguments
-    assert names_copied(plan(written), QUESTION, NAMES) == names
+    assert copies_names(plan(written), QUESTION, NAMES) == names
 
 
 def test_a_gold_plan_matches_itself_and_no_plan_of_other_names(tmp_path: Path) -> None:
@@ -104,8 +104,8 @@ def test_a_gold_plan_matches_itself_and_no_plan_of_other_names(tmp_path: Path) -
     found = [q for q in read_world(tmp_path / "world") if isinstance(q, AnnotatedQuestion) and q.expression]
     for question in found:
         gold, names = plan(question.expression), find_planned_names(question)
-        assert names and arguments_match(gold, gold, names) and names_copied(gold, question.question, names)
-        assert not names_copied(plan("Who is it?"), question.question, names)
+        assert names and arguments_match(gold, gold, names) and copies_names(gold, question.question, names)
+        assert not copies_names(plan("Who is it?"), question.question, names)
         if len(leaves(gold)) > 1:
             assert not arguments_match(leaves(gold)[0], gold, names)
 
@@ -144,4 +144,4 @@ def test_a_tree_is_its_operators_and_what_they_refer_to() -> None:
     ],
 )
 def test_a_written_tree_is_held_against_gold(output: str, score: TreeScore) -> None:
-    assert tree_score(output, parse(render(whole(*HEADS)))) == score
+    assert score_tree(output, parse(render(whole(*HEADS)))) == score

@@ -8,7 +8,7 @@ import mlflow
 import pytest
 from click.testing import CliRunner
 
-from evaluation.gate.command import grade, list_registered, promote, rollback
+from evaluation.gate.command import grade, promote, rollback, show_versions
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, GateRefused
 from tests.training.toy import write_adapter, write_base, write_set
@@ -90,12 +90,12 @@ def test_a_promotion_moves_the_alias_and_records_what_it_replaced(place: Place) 
 
 
 def test_versions_are_listed_with_the_newest_first_and_the_champion_named(place: Place) -> None:
-    listed = json.loads(place.bare(list_registered, "--json"))["versions"]
+    listed = json.loads(place.bare(show_versions, "--json"))["versions"]
     assert [entry["version"] for entry in listed] == sorted((entry["version"] for entry in listed), reverse=True)
     champion = registry.champion()
     assert champion is not None
     assert [entry["version"] for entry in listed if "champion" in entry["aliases"]] == [champion.version]
-    assert "champion" in place.bare(list_registered)
+    assert "champion" in place.bare(show_versions)
 
 
 def test_a_rollback_makes_the_replaced_version_champion_again_and_says_when_there_is_none(place: Place) -> None:
@@ -145,7 +145,7 @@ def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> 
 
 
 def test_a_champion_whose_base_was_replaced_is_named_before_anything_is_scored(place: Place) -> None:
-    promotions.move("revelator", 2, promotions.standing("revelator"))
+    promotions.move("revelator", 2, promotions.read_standing("revelator"))
     write_base(place.base, seed=9)
     adapter = write_adapter(place.home / "adapter-4", place.base, seed=4)
     registry.register_adapter(adapter, "revelator", "", {"set_folder": str(place.set_folder)})

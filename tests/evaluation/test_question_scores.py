@@ -12,7 +12,7 @@ from data_gen.questions import AnnotatedQuestion, AnnotatedStep
 from evaluation.harness.benchmarks import Benchmark
 from evaluation.harness.folder import Cost, Label, QuestionRow
 from evaluation.harness.formats import BenchmarkQuestion
-from evaluation.harness.question_scores import count_rounds, score_plan, score_trace, start_row
+from evaluation.harness.question_scores import count_rounds, score_plan_graph, score_trace, start_row
 from evaluation.harness.run_metrics import measure_rows
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.metrics.plan_graph import read_sketch
@@ -83,14 +83,14 @@ async def test_the_end_of_a_loop_is_known_from_the_last_gold_answer() -> None:
 
 
 async def test_what_an_ablation_answered_costs_nothing_and_a_system_without_plans_has_no_plan_scores() -> None:
-    found = row(await answered(translate_bnf=PLAN), unasked=["relevance"], plans=False, keep_trace=False)
+    found = row(await answered(translate_bnf=PLAN), switched_off=["relevance"], plans=False, keep_trace=False)
     assert "relevance" not in found.cost.model_calls and "valid" not in found.scores and found.trace is None
 
 
 def test_a_plan_that_is_not_the_models_own_is_no_valid_one() -> None:
     gold = read_sketch(PLAN)
-    assert score_plan(PLAN, gold, ["Belt"], own=False)["valid"] == 0
-    other = score_plan("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
+    assert score_plan_graph(PLAN, gold, ["Belt"], own=False)["valid"] == 0
+    other = score_plan_graph("Who wrote Belt? + Where was Ana born?", gold, ["Belt", "Lima"], own=True)
     assert other == {"valid": 1.0, "letters": 0.0, "leaves": 1.0, "coverage": 0.5, "edits": 1.0}
 
 

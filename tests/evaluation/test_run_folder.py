@@ -24,7 +24,7 @@ from evaluation.harness.folder import (
     read_questions,
     read_run,
 )
-from evaluation.rows import sole_writer
+from evaluation.rows import lock_folder
 from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, write_json
 
@@ -54,12 +54,12 @@ def write(folder: Path, *ids: str) -> None:
 
 def test_one_process_writes_in_a_folder_at_a_time(tmp_path: Path) -> None:
     again = pytest.raises(ConfigError, match="is measuring here")
-    with sole_writer(tmp_path / "run"), again, sole_writer(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"), again, lock_folder(tmp_path / "run"):
         pass
-    with sole_writer(tmp_path / "run"):
+    with lock_folder(tmp_path / "run"):
         assert list((tmp_path / "run").iterdir()) == [], "nothing is left by a hold"
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigError, match="this is a file"), sole_writer(tmp_path / "file"):
+    with pytest.raises(ConfigError, match="this is a file"), lock_folder(tmp_path / "file"):
         pass
 
 

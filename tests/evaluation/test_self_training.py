@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from data_gen.config import SetConfig
 from data_gen.leakage import hash_question
 from evaluation.self_training import rounds
-from evaluation.self_training.command import gain, round_
+from evaluation.self_training.command import gain, make_round
 from evaluation.self_training.rounds import draw_samples, search_letters
 from revelator.errors import ConfigError, RevelatorError
 from revelator.plans import parse, to_letters
@@ -124,7 +124,7 @@ def ask(folder: Path, out: str, *options: str) -> Result:
     """A round by the embedded base alone over the questions of PLANS."""
     given = settings(folder)
     command = [given.questions, "--coverage", "0.5", "--agreement", "0", "--threads", "1", *options]
-    return CliRunner().invoke(round_, [*command, "--out", str(folder / out)])
+    return CliRunner().invoke(make_round, [*command, "--out", str(folder / out)])
 
 
 def proposed(folder: Path) -> dict[str, list[str]]:

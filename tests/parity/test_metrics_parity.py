@@ -12,10 +12,9 @@ from scipy import stats
 from sklearn.metrics import f1_score, ndcg_score, roc_auc_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from evaluation.metrics.answers import ANSWER_RULES, answer_score
 from evaluation.metrics.bootstrap import bootstrap
-from evaluation.metrics.labels import roc_auc
 from evaluation.metrics.retrieval import ndcg
+from revelator.scores import ANSWER_RULES, roc_auc, score_answer
 
 
 @given(st.lists(st.tuples(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.9]), st.booleans()), min_size=2, max_size=60))
@@ -78,7 +77,7 @@ WORKED = [
 def test_answers_score_as_worked_by_hand_from_the_official_definitions(
     rule: str, prediction: str, gold: str, em: float, f1: float
 ) -> None:
-    score = answer_score(prediction, [gold], rule)
+    score = score_answer(prediction, [gold], rule)
     assert (score.em, score.f1) == (em, pytest.approx(f1))
 
 

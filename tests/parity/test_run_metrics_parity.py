@@ -14,10 +14,10 @@ from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibr
 from torchmetrics.text import SQuAD
 
 from evaluation.harness.run_metrics import count_confusion
-from evaluation.metrics.answers import answer_score, list_score, normalise
-from evaluation.metrics.labels import calibration_error, reliability
+from evaluation.metrics.labels import bin_by_confidence, calibration_error
 from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, read_sketch
-from evaluation.metrics.retrieval import ndcg, title_recall, title_scores
+from evaluation.metrics.retrieval import ndcg, score_titles, title_recall
+from revelator.scores import normalise, score_answer, score_list_answer
 
 TEXTS = st.lists(
     st.sampled_from(["The", "a", "Lima", "lima,", "Oslo.", "1912", "north-east", "“no”", "é"]), max_size=6
@@ -32,10 +32,10 @@ def test_em_and_f1_are_torchmetrics_squad_over_all_aliases(prediction: str, gold
         [{"prediction_text": prediction, "id": "1"}],
         [{"answers": {"answer_start": [0] * len(golds), "text": golds}, "id": "1"}],
     )
-    theirs, ours = metric.compute(), answer_score(prediction, golds, "squad")
+    theirs, ours = metric.compute(), score_answer(prediction, golds, "squad")
     assert ours.em * 100 == pytest.approx(theirs["exact_match"].item())
     # Theirs follows SQuAD 2.0, where two texts without words are equal: MuSiQue's rule, and SQuAD 1.1's where none is.
-    assert answer_score(prediction, golds, "musique").f1 * 100 == pytest.approx(theirs["f1"].item(), abs=1e-3)
+    assert score_answer(prediction, golds, "musique").f1 * 100 == pytest.approx(theirs["f1"].item(), abs=1e-3)
     if all(normalise(gold) for gold in golds):
         assert ours.f1 * 100 == pytest.approx(theirs["f1"].item(), abs=1e-3)
 
@@ -50,7 +50,7 @@ def test_recall_and_ndcg_of_titles_are_those_of_trec_eval(ranking: list[str], go
     evaluator = pytrec_eval.RelevanceEvaluator({"q": dict.fromkeys(gold, 1)}, {f"ndcg_cut.{k}", f"recall.{k}"})
     theirs = evaluator.evaluate({"q": {title: float(-place) for place, title in enumerate(ranking)}})["q"]
     assert ndcg(ranking, gold, k) == pytest.approx(theirs[f"ndcg_cut_{k}"])
-    at_once = title_scores(ranking, sorted(gold), [k])
+    at_once = score_titles(ranking, sorted(gold), [k])
     assert at_once[f"recall@{k}"] == pytest.approx(theirs[f"recall_{k}"])
     assert at_once["ndcg@10"] == ndcg(ranking, gold, 10) and at_once["recall"] == 1
     assert title_recall([ranking], sorted(gold), k) == pytest.approx(theirs[f"recall_{k}"])
@@ -78,7 +78,7 @@ def test_calibration_of_the_route_is_that_of_torchmetrics_for_four_classes() -> 
 
 def test_calibration_worked_by_hand() -> None:
     # Guo et al. 2017, equation 3, two bins: (0, .5] holds .4 wrong and .5 right, (.5, 1] holds .9 right and 1 right.
-    found = reliability([0.4, 0.5, 0.9, 1.0], [False, True, True, True], bins=2)
+    found = bin_by_confidence([0.4, 0.5, 0.9, 1.0], [False, True, True, True], bins=2)
     assert [(b.n, b.confidence, b.accuracy) for b in found] == [(2, 0.45, 0.5), (2, 0.95, 1.0)]
     assert calibration_error([0.4, 0.5, 0.9, 1.0], [False, True, True, True], 2) == pytest.approx(0.05)
 
@@ -143,10 +143,10 @@ def test_entity_coverage_worked_by_hand() -> None:
 
 # AtomR (section 4.1) scores by token F1 after its own normaliser, which parts words at hyphens.
 def test_atomr_parts_words_at_hyphens_and_squad_does_not() -> None:
-    assert answer_score("north-east", ["north east"], "atomr").em == 1.0
-    assert answer_score("north-east", ["north east"], "squad").f1 == 0.0
-    assert answer_score("twenty-one men", ["twenty"], "atomr").f1 == pytest.approx(2 * 1 / 4)
-    assert answer_score("yes, both", ["yes"], "atomr").f1 == 0.0
+    assert score_answer("north-east", ["north east"], "atomr").em == 1.0
+    assert score_answer("north-east", ["north east"], "squad").f1 == 0.0
+    assert score_answer("twenty-one men", ["twenty"], "atomr").f1 == pytest.approx(2 * 1 / 4)
+    assert score_answer("yes, both", ["yes"], "atomr").f1 == 0.0
 
 
 # HANRAG (section 6): the gold of a compound question is taken apart, each value found in the prediction counts.
@@ -155,4 +155,4 @@ def test_atomr_parts_words_at_hyphens_and_squad_does_not() -> None:
     [(["1941 in Lima"], ["1941", "Lima"], 1.0), (["Lima"], ["1941", "Lima"], 0.5), ([], ["Lima"], 0.0)],
 )
 def test_compound_accuracy_worked_by_hand(predictions: list[str], golds: list[str], accuracy: float) -> None:
-    assert list_score(predictions, golds).acc == accuracy
+    assert score_list_answer(predictions, golds).acc == accuracy

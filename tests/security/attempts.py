@@ -88,14 +88,24 @@ def attempt(seed: int, number: int, world: World) -> Attempt:
 
 
 def deadly(rnd: Random, world: World) -> Attempt:
-    """Several requests in one stream, a stream whose errors are to be the call's status, a client that leaves."""
+    """Several requests in one stream, a stream whose errors are to be the call's status, a client that leaves, a client
+    that wants the answer by classes."""
     asked = rnd.choice([unary, stream, well_formed])(rnd, world)
+    if rnd.random() < 0.01:
+        return _by_classes(rnd)
     if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.5:
         more = [stream(rnd, world).messages for _ in range(rnd.randint(1, 4))]
         asked = replace(asked, messages=sum(more, asked.messages))
     if asked.target.endswith("ModelStreamInfer") and rnd.random() < 0.3:
         return replace(asked, metadata=(("triton_grpc_error", "true"),))
     return replace(asked, leaves=rnd.uniform(0.0, 0.03), ends=asked.ends | LEFT)
+
+
+def _by_classes(rnd: Random) -> Attempt:
+    request = _question(rnd.choice(QUESTIONS).encode(), b"")
+    request.model_name = "executor"
+    request.outputs.add(name="answer").parameters["classification"].int64_param = rnd.choice([1, 2, 2**31])
+    return Attempt(SERVICE + "ModelInfer", (_serialized(request),))
 
 
 # --- gRPC ---
@@ -314,7 +324,7 @@ def _in_shared_memory(rnd: Random, request: Any) -> None:
 def _odd_output(rnd: Random, request: Any) -> None:
     output = request.outputs.add(name=rnd.choice(["answer", "trace", "event", "text", "", "nothing", "x" * 3_000]))
     if rnd.random() < 0.4:
-        output.parameters["classification"].int64_param = rnd.choice([0, 1, 2, -1, 2**31])
+        output.parameters["classification"].int64_param = rnd.choice([0, -1])  # another count: see `deadly`
     if rnd.random() < 0.2:
         output.parameters["shared_memory_region"].string_param = "mine"
         output.parameters["shared_memory_byte_size"].int64_param = rnd.choice([0, 64])

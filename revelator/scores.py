@@ -1,6 +1,6 @@
-"""How an answer is held against gold, by the rule of its benchmark.
+"""Compares answers with gold by the rule of their benchmark, and measures how well scores separate two classes.
 
-Every answer metric names its normaliser, because published figures differ by it:
+Every answer metric names its normaliser, because published figures differ in it:
 
 * `squad`: lower case, no punctuation, no articles, single spaces (SQuAD 1.1, Rajpurkar et al. 2016).
 * `hotpotqa`: the same text, and a yes, no or noanswer shares nothing with any other text (HotpotQA, Yang et al. 2018;
@@ -17,20 +17,23 @@ import string
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import ArrayLike
+
 ARTICLES = re.compile(r"\b(a|an|the)\b")
 PUNCTUATION = str.maketrans("", "", string.punctuation)
 CLOSED_ANSWERS = frozenset({"yes", "no", "noanswer"})
 
 
 def normalise(text: str) -> str:
-    """SQuAD's text of an answer: lower case, ASCII punctuation removed, a/an/the removed, white space folded."""
+    """Normalises as SQuAD does: lower case, no ASCII punctuation, no a/an/the, single spaces."""
     return " ".join(ARTICLES.sub(" ", text.lower().translate(PUNCTUATION)).split())
 
 
 @dataclass(frozen=True)
 class AnswerRule:
-    """How a predicted text is held against one gold text. `guard`: HotpotQA's rule for yes, no and noanswer;
-    `empty_equal`: MuSiQue's rule that two texts without words score 1; `hyphens`: AtomR's, that they part words."""
+    """Compares a predicted text with one gold text. `guard`: HotpotQA's rule for yes, no and noanswer. `empty_equal`:
+    MuSiQue's rule that two texts without words score 1. `hyphens`: AtomR's rule that a hyphen separates words."""
 
     name: str
     guard: bool = False
@@ -44,12 +47,13 @@ class AnswerRule:
         return float(self.normalise(prediction) == self.normalise(gold))
 
     def contained(self, prediction: str, gold: str) -> float:
-        """1 if the normalised gold stands in the normalised prediction; a gold without words stands in nothing."""
+        """Returns 1 if the normalised prediction contains the normalised gold; nothing contains a gold without
+        words."""
         text = self.normalise(gold)
         return float(bool(text) and text in self.normalise(prediction))
 
     def f1(self, prediction: str, gold: str) -> float:
-        """Harmonic mean of precision and recall over the bag of words."""
+        """Returns the harmonic mean of precision and recall over the bag of words."""
         return self.overlap(self.normalise(prediction), self.normalise(gold))
 
     def overlap(self, predicted: str, wanted: str) -> float:
@@ -81,8 +85,8 @@ class AnswerScore:
     f1: float
 
 
-def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> AnswerScore:
-    """EM, Acc (gold contained in the answer) and F1, each the best over `golds` (one answer and its aliases)."""
+def score_answer(prediction: str, golds: Sequence[str], rule: str = "squad") -> AnswerScore:
+    """Computes EM, Acc (the answer contains gold) and F1, each the best over `golds` (one answer and its aliases)."""
     by = ANSWER_RULES[rule]
     predicted, wanted = by.normalise(prediction), [by.normalise(gold) for gold in golds]
     contained = any(text and text in predicted for text in wanted)
@@ -90,13 +94,26 @@ def answer_score(prediction: str, golds: Sequence[str], rule: str = "squad") -> 
     return AnswerScore(float(predicted in wanted), float(contained), f1)
 
 
-def list_score(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
-    """The same three for an answer that is a list of values, all of them wanted: `em` the two sets are equal, `acc` the
-    share of gold values that stand in some prediction (HANRAG's compound accuracy, section 6: each gold entity present
-    in the prediction counts), `f1` over whole values; SQuAD's text throughout."""
+def score_list_answer(predictions: Sequence[str], golds: Sequence[str]) -> AnswerScore:
+    """Computes the same three for an answer that is a list of values, all of them wanted: `em` the two sets are equal,
+    `acc` the share of gold values that stand in some prediction (HANRAG's compound accuracy, section 6: each gold
+    entity present in the prediction counts), `f1` over whole values; SQuAD's text throughout."""
     ours, wanted = {normalise(p) for p in predictions} - {""}, {normalise(g) for g in golds} - {""}
     if not wanted:
         return AnswerScore(0.0, 0.0, 0.0)
     found = sum(any(gold in text for text in ours) for gold in wanted)
     f1 = 2 * len(ours & wanted) / (len(ours) + len(wanted))
     return AnswerScore(float(ours == wanted), found / len(wanted), f1)
+
+
+def roc_auc(scores: ArrayLike, positive: ArrayLike) -> float:
+    """Computes the probability that a positive scores above a negative; ties count one half (Mann-Whitney U). nan if
+    one of the two classes is empty. `scores` and `positive` have shape (n,)."""
+    values, truth = np.asarray(scores, dtype=float), np.asarray(positive, dtype=bool)
+    positives, negatives = int(truth.sum()), int((~truth).sum())
+    if not positives or not negatives:
+        return float("nan")
+    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
+    midranks = np.cumsum(counts) - (counts - 1) / 2
+    wins = midranks[inverse][truth].sum() - positives * (positives + 1) / 2
+    return float(wins / (positives * negatives))

@@ -1,0 +1,99 @@
+"""`revelator data reading`: published sets as rows from which a reader learns, without a held-out question."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from revelator.errors import DataError
+
+FOLDER = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--out", required=True, type=FOLDER, help="Folder of NAME.jsonl.gz, one of each FILE; its files go.")
+@click.option("--held-out", help="Hashes of questions that training must not read (data_gen/leakage.py).")
+@click.option("--corpus", help="Titles and texts in which answers of questions without a passage are looked for.")
+@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+def reading(files: tuple[str, ...], out: Path, held_out: str | None, corpus: str | None, as_json: bool) -> None:
+    """Make rows for reading (question, passage, answers) of published sets.
+
+    FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
+    context, and, with --corpus, questions and answers alone (Natural Questions, TriviaQA).
+
+    \b
+    Example:
+      revelator data reading reading/squad2_dev.jsonl.gz qed/qed_dev.jsonl.gz --held-out held_out.sha256 \\
+        --out runs/reading
+    """
+    from data_gen.leakage import find_leak, load_held_out
+    from data_gen.sources.reading import convert
+    from revelator.files import replace_file, sha256_file, staged_folder, write_json
+
+    held = load_held_out(Path(held_out)) if held_out else {}
+    search = Bm25(_load(corpus)) if corpus else None
+    counts: dict[str, dict[str, int]] = {}
+    with staged_folder(out) as stage:
+        for file in files:
+            name, kept, dropped = Path(file).name.partition(".")[0], [], Counter[str]()
+            for row in convert(_load(file), search, dropped):
+                if leak := find_leak(held, row.question):
+                    dropped[f"held out ({leak})"] += 1
+                else:
+                    kept.append(row)
+            if not kept:
+                hint = "give a set of passages, or questions and answers with --corpus"
+                raise DataError("no row for reading comes of this file", where=file, hint=hint)
+            with replace_file(stage / f"{name}.jsonl.gz") as target, gzip.GzipFile("", "wb", 9, target, 0) as packed:
+                packed.write("".join(f"{row.to_json()}\n" for row in kept).encode())
+            counts[name] = {**_count(kept), **dropped}
+        manifest = {"counts": counts, "files": {p.name: sha256_file(p) for p in sorted(stage.glob("*.gz"))}}
+        write_json(stage / "manifest.json", manifest)
+    if as_json:
+        click.echo(json.dumps(manifest))
+        return
+    for name, each in counts.items():
+        click.echo(f"{name}: " + ", ".join(f"{count:,} {what}" for what, count in each.items() if count))
+
+
+def _count(rows: Iterable[Any]) -> dict[str, int]:
+    kinds = Counter("yes or no" if r.verdict else "list" if r.all_of else "span" if r.answers else "none" for r in rows)
+    return dict(sorted(kinds.items()))
+
+
+def _load(file: str) -> list[dict[str, Any]]:
+    from data_gen.sources.files import MalformedRow, read_file_rows
+
+    rows = []
+    for line, row in read_file_rows(file):
+        if isinstance(row, MalformedRow) or not isinstance(row, dict):
+            reason = row.reason if isinstance(row, MalformedRow) else "not an object"
+            raise DataError(reason, where=f"{file}, line {line}", hint="give the file as it was published")
+        rows.append(row)
+    return rows
+
+
+class Bm25:
+    """BM25 over titles and texts, in memory."""
+
+    def __init__(self, passages: Sequence[dict[str, Any]]) -> None:
+        import bm25s
+
+        self._passages = [(passage["title"], passage["text"]) for passage in passages]
+        self._index = bm25s.BM25()
+        texts = [f"{title} {text}" for title, text in self._passages]
+        self._index.index(bm25s.tokenize(texts, stopwords="en", show_progress=False), show_progress=False)
+
+    def search(self, questions: Sequence[str], k: int) -> list[list[tuple[str, str]]]:
+        import bm25s
+
+        asked = bm25s.tokenize(list(questions), stopwords="en", show_progress=False)
+        found, _ = self._index.retrieve(asked, k=min(k, len(self._passages)), show_progress=False)
+        return [[self._passages[number] for number in row] for row in found]

@@ -1,0 +1,161 @@
+"""Published sets as rows for reading (`revelator.reading`): a question, a passage, and where the answer stands in it.
+
+Recognised by the fields of a row:
+
+* `passage` and `answers`: rows for reading already (SQuAD 2.0, MultiSpanQA, PolicyQA).
+* `paragraph_text` and `original_nq_answers`: QED.
+* `paragraphs` and `question_decomposition`: MuSiQue. Each step is a question with its answers of earlier steps filled
+  in; its passage is the supporting paragraph, and another paragraph of the question gives a row without an answer.
+* `context` and `supporting_facts`: HotpotQA and 2WikiMultiHopQA. Questions of yes and no have all supporting paragraphs
+  as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
+* `question` and `answer` alone (Natural Questions, TriviaQA): the passage is found by BM25 in a corpus; the best of its
+  first `DEPTH` that says an answer is taken (distant supervision).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from revelator.files import sha256_text
+from revelator.reading import Answer, ReadingRow
+
+DEPTH = 8  # passages looked at for an answer of a question that comes without one
+LONGEST = 8  # words of an answer that is looked for in passages
+KNOWN = {"question", "answer", "answers", "passage", "context", "paragraphs", "paragraph_text"}
+PLACEHOLDER = re.compile(r"#(\d+)")
+
+
+class Corpus(Protocol):
+    def search(self, questions: Sequence[str], k: int) -> list[list[tuple[str, str]]]:
+        """For each question its `k` best passages, title and text, best first."""
+
+
+def convert(rows: Sequence[Mapping[str, Any]], corpus: Corpus | None, dropped: Counter[str]) -> Iterator[ReadingRow]:
+    """The rows for reading of one file; rows without the fields of the others are counted in `dropped`.
+
+    A set that has no passages gives none without a corpus."""
+    if rows and {"question", "answer"} == rows[0].keys() & KNOWN:
+        yield from _read_distant(rows, corpus) if corpus else ()
+        return
+    for row in rows:
+        try:
+            yield from _read_published(row)
+        except (KeyError, TypeError, ValueError, IndexError, AttributeError):
+            dropped["not a row of the file's kind"] += 1
+
+
+def _read_published(row: Mapping[str, Any]) -> list[ReadingRow]:
+    if "original_nq_answers" in row:
+        return [_read_qed(row)]
+    if "question_decomposition" in row:
+        return list(_read_musique(row))
+    if "supporting_facts" in row:
+        return list(_read_hotpot(row))
+    return [_read_row(row)]
+
+
+def _read_row(row: Mapping[str, Any]) -> ReadingRow:
+    answers = tuple(Answer(answer["text"], answer["start"]) for answer in row["answers"])
+    all_of, verdict = bool(row.get("all_of")), row.get("verdict", "")
+    return ReadingRow(row["id"], row["question"], row["passage"], row["title"], answers, all_of, verdict)
+
+
+def _read_qed(row: Mapping[str, Any]) -> ReadingRow:
+    """One answer in each annotator's words, or, where an annotator names several, a list of them."""
+    sets = sorted(row["original_nq_answers"], key=len)
+    chosen = sets[-1] if len(sets[-1]) > 1 else [answer for one in sets for answer in one]
+    text = row["paragraph_text"]
+    answers = {Answer(text[each["start"] : each["end"]], each["start"]) for each in chosen}
+    return ReadingRow(
+        id=f"qed-{row['example_id']}",
+        question=row["question_text"],
+        passage=text,
+        title=row["title_text"],
+        answers=tuple(sorted((answer for answer in answers if answer.text), key=lambda answer: answer.start)),
+        all_of=len(sets[-1]) > 1,
+    )
+
+
+def _read_musique(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
+    paragraphs = {each["idx"]: each for each in row["paragraphs"]}
+    others = [each for each in row["paragraphs"] if not each["is_supporting"]]
+    steps = row["question_decomposition"]
+    answered = [step["answer"] for step in steps]
+    for number, step in enumerate(steps):
+        question = word_step(step["question"], answered)
+        paragraph = paragraphs.get(step["paragraph_support_idx"])
+        if question is None or paragraph is None:
+            continue
+        text = paragraph["paragraph_text"]
+        if answers := find_answers(text, [step["answer"]]):
+            yield ReadingRow(f"{row['id']}-{number}", question, text, paragraph["title"], answers)
+            yield from _without_answer(f"{row['id']}-{number}", question, [step["answer"]], [
+                (each["title"], each["paragraph_text"]) for each in others
+            ])  # fmt: skip
+
+
+def word_step(question: str, answered: Sequence[str]) -> str | None:
+    """A step of MuSiQue as a question: earlier answers in place of `#n`, and `X >> relation` in words.
+
+    None where it refers to a step that does not exist."""
+    if any(not 0 < int(n) <= len(answered) for n in PLACEHOLDER.findall(question)):
+        return None
+    filled = PLACEHOLDER.sub(lambda match: answered[int(match[1]) - 1], question)
+    subject, arrow, relation = filled.partition(">>")
+    return f"What is the {relation.strip()} of {subject.strip()}?" if arrow else filled
+
+
+def _read_hotpot(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
+    supporting = {title for title, _ in row["supporting_facts"]}
+    paragraphs = [(title, " ".join("".join(f"{part} " for part in parts).split())) for title, parts in row["context"]]
+    identity, answer, question = str(row.get("_id", row.get("id"))), row["answer"], row["question"]
+    facts = [(title, text) for title, text in paragraphs if title in supporting and text]
+    if answer.lower() in ("yes", "no"):
+        joined = " ".join(text for _, text in facts)
+        yield ReadingRow(identity, question, joined, verdict=answer.lower())
+        return
+    said = [(title, text, found) for title, text in facts if (found := find_answers(text, [answer]))]
+    if len(said) == 1:
+        title, text, found = said[0]
+        yield ReadingRow(identity, question, text, title, found)
+        others = [(title, text) for title, text in paragraphs if title not in supporting]
+        yield from _without_answer(identity, question, [answer], others)
+
+
+def _without_answer(
+    identity: str, question: str, answers: Sequence[str], others: Sequence[tuple[str, str]]
+) -> Iterator[ReadingRow]:
+    """A row of one of the passages that do not say the answer, chosen by the row's hash."""
+    silent = [(title, text) for title, text in others if text and not find_answers(text, answers)]
+    if silent:
+        title, text = silent[int(sha256_text(identity)[:8], 16) % len(silent)]
+        yield ReadingRow(f"{identity}-none", question, text, title)
+
+
+def _read_distant(rows: Sequence[Mapping[str, Any]], corpus: Corpus) -> Iterator[ReadingRow]:
+    wanted = [_name_answers(row) for row in rows]
+    asked = [index for index, answers in enumerate(wanted) if answers]
+    for index, passages in zip(asked, corpus.search([rows[i]["question"] for i in asked], DEPTH), strict=True):
+        question = rows[index]["question"]
+        for title, text in passages:
+            if answers := find_answers(text, wanted[index]):
+                yield ReadingRow(f"distant-{sha256_text(question)[:12]}", question, text, title, answers)
+                break
+
+
+def _name_answers(row: Mapping[str, Any]) -> list[str]:
+    """The answers that are long enough to be meant where they stand, and short enough to be found."""
+    given = row["answer"] if isinstance(row["answer"], list) else [row["answer"]]
+    return [text for text in given if len(text) > 2 and len(text.split()) <= LONGEST]
+
+
+def find_answers(passage: str, answers: Iterable[str]) -> tuple[Answer, ...]:
+    """Where the answers stand in a passage as whole words, letters' case aside; at most four places."""
+    found = set()
+    for text in answers:
+        for match in re.finditer(rf"(?<!\w){re.escape(text)}(?!\w)", passage, re.IGNORECASE):
+            found.add(Answer(match[0], match.start()))
+    return tuple(sorted(found, key=lambda answer: (answer.start, -len(answer.text))))[:4]

@@ -1,0 +1,408 @@
+"""Reading: rows of question, passage and answers; passages as windows of tokens; a model's scores as answers.
+
+A reader gives each token of a window five scores (it starts the answer, it ends it, and the tags O, B and I of one of
+several answers) and each window one score for each of `KINDS`. Windows, decoding and calibration are the same in
+training and serving; only the network behind `Forward` differs. Offsets are characters of the passage as it was given.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from tokenizers import Tokenizer
+
+from revelator.errors import ArtifactError, DataError
+from revelator.files import sha256_folder
+from revelator.minilm import DIGESTS, WEIGHTS
+
+KINDS = ("span", "list", "yes", "no", "none")
+SPAN, LIST, YES, NO, NONE = range(len(KINDS))
+START, END, OUTSIDE, BEGIN, INSIDE = range(5)  # columns of a token's scores
+CLS, SEP, PAD = 101, 102, 0
+QUESTION_TOKENS = 64
+TITLE_TOKENS = 24
+ANSWER_TOKENS = 64
+BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
+
+Forward = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
+"""Ids, mask and types, (windows, tokens) int64 each → scores (windows, tokens, 5) and kinds (windows, 5)."""
+
+
+# Rows
+
+
+class Answer(NamedTuple):
+    text: str
+    start: int  # in characters of the passage
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.text)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadingRow:
+    """A question and a passage. `answers` are other ways to say one answer, or with `all_of` the items of a list;
+    there are none where the passage does not say. `verdict` is `yes` or `no` where that is the answer."""
+
+    id: str
+    question: str
+    passage: str
+    title: str = ""
+    answers: tuple[Answer, ...] = ()
+    all_of: bool = False
+    verdict: str = ""
+
+    @property
+    def is_answerable(self) -> bool:
+        return bool(self.answers or self.verdict)
+
+    def to_json(self) -> str:
+        value: dict[str, Any] = {"id": self.id, "title": self.title, "question": self.question, "passage": self.passage}
+        value["answers"] = [{"text": answer.text, "start": answer.start} for answer in self.answers]
+        extra = {"all_of": self.all_of, "verdict": self.verdict}
+        return json.dumps(value | {name: given for name, given in extra.items() if given}, ensure_ascii=False)
+
+
+def load_rows(path: Path) -> list[ReadingRow]:
+    """The rows of a file of JSON lines, gzipped or not. Raises DataError with the line that holds none."""
+    rows = []
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
+            for number, line in enumerate(lines, start=1):
+                if line.strip():
+                    rows.append(_parse_row(line, f"{path}, line {number}"))
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise DataError(f"the rows cannot be read: {error}", where=str(path), hint="give JSON lines") from error
+    if not rows:
+        raise DataError("there is no row in this file", where=str(path), hint="give JSON lines")
+    return rows
+
+
+def _parse_row(line: str, where: str) -> ReadingRow:
+    try:
+        value = json.loads(line)
+        answers = tuple(Answer(answer["text"], answer["start"]) for answer in value["answers"])
+        row = ReadingRow(
+            id=str(value.get("id", "")),
+            question=value["question"],
+            passage=value["passage"],
+            title=value.get("title", ""),
+            answers=answers,
+            all_of=value.get("all_of", False),
+            verdict=value.get("verdict", ""),
+        )
+        wrong = [
+            answer for answer in answers if not answer.text or row.passage[answer.start : answer.end] != answer.text
+        ]
+        if not all(isinstance(text, str) for text in (row.question, row.passage, row.title)):
+            raise TypeError("question, passage and title must be text")
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        hint = "a row has question, passage and answers, each answer with text and start"
+        raise DataError(f"not a row for reading: {error!r}", where=where, hint=hint) from error
+    if wrong or row.verdict not in ("", "yes", "no"):
+        reason = f"the passage does not say {wrong[0].text!r:.60} at its start" if wrong else "verdict is yes or no"
+        raise DataError(reason, where=where, hint="`start` counts characters of the passage")
+    return row
+
+
+# Windows
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A question and a part of a passage. `offsets` (tokens, 2): where each of the passage's tokens stands in its text;
+    `first` is the window's token at which they begin."""
+
+    ids: np.ndarray
+    types: np.ndarray
+    offsets: np.ndarray
+    first: int
+
+
+class ReadingTokenizer:
+    """MiniLM's tokenizer, whose offsets lead back to the text. `size` and `stride` are in tokens: windows are at most
+    `size` long, and each begins `stride` of the passage's tokens after the one before it."""
+
+    def __init__(self, path: Path, size: int, stride: int) -> None:
+        if not 0 < stride <= size - QUESTION_TOKENS - TITLE_TOKENS - 4:
+            raise ArtifactError(f"windows of {size} tokens every {stride} would leave tokens out", where=str(path))
+        self._tokenizer = Tokenizer.from_file(str(path))
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        self.size = size
+        self.stride = stride
+
+    def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+        """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as U+FFFD."""
+        whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_surrogates(text) else text
+        found = self._tokenizer.encode(whole, add_special_tokens=False)
+        return np.array(found.ids, np.int64), np.array(found.offsets, np.int64).reshape(-1, 2)
+
+    def cut(self, question: str, title: str, passage: str) -> list[Window]:
+        """The windows of a passage; every token stands in one. An empty passage is one window without tokens."""
+        asked, named = self.encode(question)[0][:QUESTION_TOKENS], self.encode(title)[0][:TITLE_TOKENS]
+        ids, offsets = self.encode(passage)
+        head = np.concatenate([[CLS], asked, [SEP], named, [SEP] if len(named) else []]).astype(np.int64)
+        room = self.size - len(head) - 1
+        windows = []
+        for start in range(0, max(len(ids), 1), self.stride):
+            part = ids[start : start + room]
+            whole = np.concatenate([head, part, [SEP]]).astype(np.int64)
+            types = (np.arange(len(whole)) >= len(asked) + 2).astype(np.int64)
+            windows.append(Window(whole, types, offsets[start : start + room], len(head)))
+            if start + room >= len(ids):
+                break
+        return windows
+
+
+def _has_surrogates(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return True
+    return False
+
+
+def pad_windows(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, mask and types of a batch, (windows, tokens) int64 each, padded on the right."""
+    ids = np.full((len(windows), max(len(window.ids) for window in windows)), PAD, np.int64)
+    mask, types = np.zeros_like(ids), np.zeros_like(ids)
+    for row, window in enumerate(windows):
+        ids[row, : len(window.ids)], mask[row, : len(window.ids)] = window.ids, 1
+        types[row, : len(window.types)] = window.types
+    return ids, mask, types
+
+
+def batch_by_length(lengths: Sequence[int], tokens: int = BATCH_TOKENS) -> Iterator[list[int]]:
+    """Indices in batches of similar length, each of at most `tokens` with its padding (or one longer window)."""
+    batch: list[int] = []
+    for index in sorted(range(len(lengths)), key=lambda i: lengths[i]):
+        if batch and (len(batch) + 1) * lengths[index] > tokens:
+            yield batch
+            batch = []
+        batch.append(index)
+    if batch:
+        yield batch
+
+
+# Answers
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """P(the passage answers) = 1 / (1 + exp(-(kind · k + span · s + bias))), of a window's two margins over no answer:
+    k of its kinds and s of its best span. Fitted on dev."""
+
+    kind: float = 0.5
+    span: float = 0.5
+    bias: float = 0.0
+
+    def probability(self, kind_margin: float, span_margin: float) -> float:
+        x = self.kind * kind_margin + self.span * span_margin + self.bias
+        return 1 / (1 + math.exp(-max(-50.0, min(50.0, x))))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A span of passage number `passage`, in characters."""
+
+    text: str
+    start: int
+    end: int
+    passage: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a reader makes of a question and its passages: the best answer, and the probability that they give one.
+
+    `spans` hold the answer, or for `yes` and `no` what speaks for it; they are empty where no passage has a token.
+    """
+
+    kind: str
+    spans: tuple[Found, ...]
+    probability: float
+    kind_margin: float = -50.0
+    span_margin: float = -50.0
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        if self.kind in ("yes", "no"):
+            return (self.kind,)
+        return tuple(dict.fromkeys(span.text for span in self.spans))
+
+
+NOTHING = Outcome("none", (), 0.0)
+
+
+class Reader:
+    """A network with its tokenizer and calibration. It holds no state, so threads may share it."""
+
+    def __init__(self, tokenizer: ReadingTokenizer, forward: Forward, calibration: Calibration) -> None:
+        self.tokenizer = tokenizer
+        self.forward = forward
+        self.calibration = calibration
+
+    def read(self, question: str, passages: Sequence[tuple[str, str]]) -> Outcome:
+        """The best answer of the passages, which are pairs of title and text."""
+        return self.read_all([(question, passages)])[0]
+
+    def read_all(self, requests: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Outcome]:
+        """`read` of many questions, batched over all of them."""
+        places, windows = [], []
+        for number, (question, passages) in enumerate(requests):
+            for index, (title, text) in enumerate(passages):
+                for window in self.tokenizer.cut(question, title, text):
+                    places.append((number, index))
+                    windows.append(window)
+        outcomes: list[list[Outcome]] = [[] for _ in requests]
+        for batch in batch_by_length([len(window.ids) for window in windows]):
+            scores, kinds = self.forward(*pad_windows([windows[i] for i in batch]))
+            for row, i in enumerate(batch):
+                number, index = places[i]
+                text = requests[number][1][index][1]
+                found = decode(windows[i], scores[row], kinds[row], text, index, self.calibration)
+                outcomes[number].append(found)
+        return [_choose(found) for found in outcomes]
+
+
+def decode(
+    window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
+) -> Outcome:
+    """What one window says. Raises ArtifactError for scores that are no numbers: the weights are damaged."""
+    count = len(window.offsets)
+    if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
+        raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
+    if not count:
+        return NOTHING
+    inner = scores[window.first : window.first + count].astype(np.float64)
+    first, last, best = _best_span(inner[:, START], inner[:, END])
+    span_margin = best - float(scores[0, START] + scores[0, END])
+    kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
+    spans = [(first, last)]
+    kind = KINDS[int(np.argmax(kinds[:NONE]))]
+    if kind == "list":
+        spans = tagged_spans(inner[:, OUTSIDE:]) or spans
+    found = tuple(_to_found(window, text, passage, a, b) for a, b in spans)
+    return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
+
+
+def _best_span(starts: np.ndarray, ends: np.ndarray) -> tuple[int, int, float]:
+    """First token, last token and score of the span with the highest sum."""
+    best = (0, 0, -math.inf)
+    for more in range(min(ANSWER_TOKENS, len(starts))):
+        sums = starts[: len(starts) - more] + ends[more:]
+        place = int(sums.argmax())
+        if sums[place] > best[2]:
+            best = (place, place + more, float(sums[place]))
+    return best
+
+
+def tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
+    """First and last token of each run of tags that begins with B, by the scores (tokens, 3) of O, B and I."""
+    spans: list[tuple[int, int]] = []
+    best = tags.argmax(1)
+    for place, tag in enumerate(best):
+        is_open = bool(spans) and spans[-1][1] == place - 1
+        if tag == BEGIN - OUTSIDE or (tag == INSIDE - OUTSIDE and not is_open):
+            spans.append((place, place))
+        elif tag == INSIDE - OUTSIDE:
+            spans[-1] = (spans[-1][0], place)
+    return spans
+
+
+def _to_found(window: Window, text: str, passage: int, first: int, last: int) -> Found:
+    start, end = int(window.offsets[first, 0]), int(window.offsets[last, 1])
+    return Found(text[start:end], start, end, passage)
+
+
+def _choose(outcomes: list[Outcome]) -> Outcome:
+    """The likeliest window; a list takes the items of the other windows of its passage, too."""
+    best = max(outcomes, key=lambda outcome: outcome.probability, default=NOTHING)
+    if best.kind != "list":
+        return best
+    here = best.spans[0].passage
+    lists = [o for o in outcomes if o.kind == "list" and o.spans[0].passage == here and o.probability >= 0.5]
+    spans = sorted({span for outcome in [best, *lists] for span in outcome.spans}, key=lambda span: span.start)
+    return Outcome("list", tuple(spans), best.probability, best.kind_margin, best.span_margin)
+
+
+def _log_sum(values: np.ndarray) -> float:
+    top = float(values.max())
+    return top + math.log(float(np.exp(values.astype(np.float64) - top).sum()))
+
+
+def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]) -> Calibration:
+    """The logistic regression of `answerable` on kind and span margins, by Newton's method with a slight prior.
+
+    Raises DataError for margins that are no numbers and for rows of one class.
+    """
+    x, y = np.array(list(margins), float).reshape(-1, 2), np.array(list(answerable), float)
+    if not np.isfinite(x).all():
+        count = int((~np.isfinite(x)).any(1).sum())
+        raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
+    if len(set(y.tolist())) < 2:
+        raise DataError("calibration needs rows with an answer and rows without one")
+    design = np.c_[np.clip(x, -50, 50), np.ones(len(x))]
+    weights, prior = np.array([0.1, 0.1, 0.0]), np.diag([1e-2, 1e-2, 1e-6])
+    for _ in range(100):
+        p = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
+        slope = design.T @ (p - y) + prior @ weights
+        curvature = design.T @ (design * (p * (1 - p))[:, None]) + prior
+        step = np.linalg.solve(curvature, slope)
+        weights = weights - step / max(1.0, float(np.abs(step).max()))
+        if np.abs(step).max() < 1e-8:
+            break
+    return Calibration(*map(float, weights))
+
+
+# A trained reader's folder
+
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+READER = "reader.safetensors"
+SETTINGS = "reader.json"
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderFolder:
+    """What `revelator train reader` has written: weights beside MiniLM's first `layers`, and how they are used."""
+
+    folder: Path
+    layers: int
+    window: int
+    stride: int
+    calibration: Calibration
+
+    @property
+    def weights(self) -> Path:
+        return self.folder / READER
+
+
+def open_folder(folder: Path) -> ReaderFolder:
+    """Raises ArtifactError where files are missing, changed, or belong to other weights of MiniLM."""
+    hint = "give a folder that `revelator train reader` has written"
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        settings = json.loads((folder / SETTINGS).read_text(encoding="utf-8"))
+        is_known = settings.pop("format") == FORMAT and settings.pop("minilm") == DIGESTS[WEIGHTS]
+        opened = ReaderFolder(folder, **settings | {"calibration": Calibration(**settings["calibration"])})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ArtifactError(f"this is no reader: {error!r}", where=str(folder), hint=hint) from error
+    if not is_known:
+        raise ArtifactError("the reader is of another format or of another MiniLM", where=str(folder), hint=hint)
+    if sha256_folder(folder, leave_out=frozenset({MANIFEST})) != manifest:
+        raise ArtifactError("a file of the reader was changed or is missing", where=str(folder), hint="fetch it again")
+    numbers = (opened.calibration.kind, opened.calibration.span, opened.calibration.bias)
+    if not all(math.isfinite(value) for value in numbers):
+        raise ArtifactError("the calibration holds numbers that are none", where=str(folder), hint="train it again")
+    return opened

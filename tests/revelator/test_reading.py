@@ -1,0 +1,231 @@
+"""Rows, windows and answers of reading: offsets lead back to the text, windows leave nothing out."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from revelator.errors import ArtifactError, DataError
+from revelator.minilm import TOKENIZER, find_minilm
+from revelator.reading import (
+    BEGIN,
+    CLS,
+    INSIDE,
+    OUTSIDE,
+    SEP,
+    Answer,
+    Calibration,
+    Reader,
+    ReadingRow,
+    ReadingTokenizer,
+    batch_by_length,
+    calibrate,
+    load_rows,
+    pad_windows,
+    tagged_spans,
+)
+from revelator.reading_scores import score_outcomes
+
+TOKENS = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=20)
+TEXTS = st.text(max_size=300)
+SCRIPTS = [
+    "Ada Lovelace schrieb 1843 über die Maschine.",
+    "Москва — столица России, основана в 1147 году.",
+    "東京は日本の首都です。人口は約1400万人。",
+    "القاهرة هي عاصمة مصر، وتقع على نهر النيل.",
+    "e\u0301le\u0301phant ﬁn ㎏ İstanbul 👩‍👩‍👧 \x00 \ud800 end",
+    "",
+]
+
+
+def scored(mark: str) -> Reader:
+    """A network that finds the tokens of `mark`: it scores by the ids alone, without weights."""
+    wanted = TOKENS.encode(mark)[0]
+
+    def forward(ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores, kinds = np.full((*ids.shape, 5), -4.0), np.full((len(ids), 5), -4.0)
+        for row in range(len(ids)):
+            kinds[row, 4] = 4.0
+            for place in np.flatnonzero((ids[row] == wanted[0]) & (types[row] == 1)):
+                if (ids[row, place : place + len(wanted)] == wanted).all():
+                    scores[row, place, 0] = scores[row, place + len(wanted) - 1, 1] = 9.0
+                    kinds[row] = [8.0, -4.0, -4.0, -4.0, -8.0]
+        return scores, kinds
+
+    return Reader(TOKENS, forward, Calibration())
+
+
+@given(text=st.one_of(TEXTS, st.sampled_from(SCRIPTS), st.text(st.characters(), max_size=60)))
+@settings(max_examples=300, deadline=None)
+def test_offsets_of_any_text_lie_in_it_and_go_forward(text: str) -> None:
+    ids, offsets = TOKENS.encode(text)
+    assert len(ids) == len(offsets)
+    assert ((offsets >= 0) & (offsets <= len(text))).all()
+    assert (offsets[:, 0] <= offsets[:, 1]).all()
+    assert (np.diff(offsets[:, 0]) >= 0).all()
+    assert (np.diff(offsets[:, 1]) >= 0).all()
+    assert all(not text[b:a].strip(" ") or a >= b for a, b in offsets)
+
+
+@given(before=TEXTS, after=TEXTS)
+@settings(max_examples=200, deadline=None)
+def test_an_answer_is_cut_from_the_text_itself(before: str, after: str) -> None:
+    """Between any two texts, in whichever window, the span's characters are those of the passage."""
+    passage = f"{before} Zanzibar Quixote {after}"
+    outcome = scored("Zanzibar Quixote").read("Who?", [("", passage)])
+    (span,) = outcome.spans
+    assert passage[span.start : span.end] == span.text == "Zanzibar Quixote"
+    assert outcome.probability > 0.9
+
+
+@given(question=TEXTS, title=TEXTS, passage=st.text(max_size=1500), stride=st.integers(1, 36))
+@settings(max_examples=200, deadline=None)
+def test_windows_hold_every_token_of_a_passage_and_are_no_longer_than_asked(
+    question: str, title: str, passage: str, stride: int
+) -> None:
+    tokenizer = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=stride)
+    ids, offsets = tokenizer.encode(passage)
+    windows = tokenizer.cut(question, title, passage)
+    covered = np.zeros(len(ids), bool)
+    for number, window in enumerate(windows):
+        start = number * stride
+        assert len(window.ids) <= 128
+        assert window.ids[0] == CLS
+        assert window.ids[-1] == SEP
+        assert (window.ids[window.first : -1] == ids[start : start + len(window.offsets)]).all()
+        assert (window.offsets == offsets[start : start + len(window.offsets)]).all()
+        covered[start : start + len(window.offsets)] = True
+    assert covered.all()
+    assert len(windows) >= 1
+
+
+def test_a_stride_that_leaves_tokens_out_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="would leave tokens out"):
+        ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=60)
+
+
+def test_an_empty_passage_and_no_passage_give_no_answer() -> None:
+    reader = scored("Zanzibar")
+    for passages in ([], [("", "")], [("Zanzibar", " \n\t")]):
+        outcome = reader.read("Where?", passages)
+        assert (outcome.kind, outcome.answers, outcome.probability) == ("none", (), 0.0)
+
+
+def test_an_answer_in_the_middle_of_a_megabyte_is_found() -> None:
+    filler = "the quick brown fox jumps over it . " * 14_000
+    passage = f"{filler}The port is Zanzibar Quixote. {filler}"
+    assert len(passage) > 1_000_000
+    tokenizer = ReadingTokenizer(find_minilm() / TOKENIZER, size=384, stride=256)
+    reader = Reader(tokenizer, scored("Zanzibar Quixote").forward, Calibration())
+    (span,) = reader.read("Which port?", [("", passage)]).spans
+    assert (span.start, span.text) == (passage.index("Zanzibar"), "Zanzibar Quixote")
+
+
+def test_the_best_passage_wins_and_a_span_names_it() -> None:
+    passages = [("A", "Nothing is said here."), ("B", "It lies on Zanzibar Quixote."), ("C", "Nor here.")]
+    outcome = scored("Zanzibar Quixote").read("Where?", passages)
+    assert [(span.passage, span.text) for span in outcome.spans] == [(1, "Zanzibar Quixote")]
+
+
+def test_scores_that_are_no_numbers_are_an_error() -> None:
+    def forward(ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        return np.full((*ids.shape, 5), np.nan), np.zeros((len(ids), 5))
+
+    with pytest.raises(ArtifactError, match="no numbers"):
+        Reader(TOKENS, forward, Calibration()).read("Who?", [("", "Someone.")])
+
+
+def test_tags_give_the_items_of_a_list() -> None:
+    tags = np.array([OUTSIDE, BEGIN, INSIDE, OUTSIDE, INSIDE, INSIDE, BEGIN, BEGIN]) - OUTSIDE
+    assert tagged_spans(np.eye(3)[tags]) == [(1, 2), (4, 5), (6, 6), (7, 7)]
+
+
+@given(lengths=st.lists(st.integers(1, 400), max_size=60), tokens=st.integers(1, 2000))
+def test_batches_hold_each_window_once_within_their_bound(lengths: list[int], tokens: int) -> None:
+    batches = list(batch_by_length(lengths, tokens))
+    assert sorted(index for batch in batches for index in batch) == list(range(len(lengths)))
+    assert all(len(batch) == 1 or len(batch) * max(lengths[i] for i in batch) <= tokens for batch in batches)
+
+
+def test_padding_is_masked() -> None:
+    windows = [*TOKENS.cut("Who?", "", "A b c."), *TOKENS.cut("Who was it then?", "Title", "Another, longer passage.")]
+    ids, mask, types = pad_windows(windows)
+    assert ids.shape == mask.shape == types.shape
+    assert mask.sum(1).tolist() == [len(window.ids) for window in windows]
+    assert not ids[mask == 0].any()
+
+
+def test_calibration_recovers_the_probabilities_of_its_rows() -> None:
+    random = np.random.default_rng(0)
+    margins = random.normal(size=(20_000, 2)) * 3
+    truth = 1 / (1 + np.exp(-(0.8 * margins[:, 0] + 0.3 * margins[:, 1] - 0.5)))
+    found = calibrate(list(map(tuple, margins)), random.random(20_000) < truth)
+    assert (found.kind, found.span, found.bias) == pytest.approx((0.8, 0.3, -0.5), abs=0.06)
+
+
+def test_calibration_of_separable_rows_stays_finite() -> None:
+    found = calibrate([(10.0, 10.0)] * 5 + [(-10.0, -10.0)] * 5, [True] * 5 + [False] * 5)
+    assert all(map(math.isfinite, (found.kind, found.span, found.bias)))
+    assert found.probability(10, 10) > 0.9 > 0.1 > found.probability(-10, -10)
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+def test_calibration_on_numbers_that_are_none_is_refused(wrong: float) -> None:
+    with pytest.raises(DataError, match="1 of 2 margins are no numbers"):
+        calibrate([(wrong, 0.0), (1.0, 1.0)], [True, False])
+
+
+def test_calibration_needs_both_kinds_of_rows() -> None:
+    with pytest.raises(DataError, match="rows with an answer and rows without one"):
+        calibrate([(1.0, 1.0)], [True])
+
+
+def test_a_row_survives_its_file(tmp_path: Path) -> None:
+    rows = [
+        ReadingRow("1", "Who?", "Ada and Bo.", "T", (Answer("Ada", 0), Answer("Bo", 8)), all_of=True),
+        ReadingRow("2", "Was it?", "It was.", verdict="yes"),
+        ReadingRow("3", "When?", ""),
+    ]
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(f"{row.to_json()}\n" for row in rows))
+    assert load_rows(path) == rows
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("{", "not a row for reading"),
+        ('{"question": "Q", "passage": "P"}', "'answers'"),
+        ('{"question": "Q", "passage": 3, "answers": []}', "must be text"),
+        ('{"question": "Q", "passage": "abc", "answers": [{"text": "b", "start": 2}]}', "does not say 'b'"),
+        ('{"question": "Q", "passage": "abc", "answers": [], "verdict": "maybe"}', "yes or no"),
+    ],
+)
+def test_a_line_that_is_no_row_is_named(tmp_path: Path, line: str, reason: str) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"question": "Q", "passage": "P", "answers": []}\n' + line + "\n")
+    with pytest.raises(DataError, match=reason) as error:
+        load_rows(path)
+    assert error.value.where == f"{path}, line 2"
+
+
+def test_scores_count_answers_lists_and_who_answers_at_all() -> None:
+    passage = "Zanzibar Quixote and Bo were there."
+    rows = [
+        ReadingRow("1", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0),)),
+        ReadingRow("2", "Who?", passage, answers=(Answer("Zanzibar Quixote", 0), Answer("Bo", 21)), all_of=True),
+        ReadingRow("3", "Who?", "Nobody was."),
+    ]
+    reader = scored("Zanzibar Quixote")
+    scores = score_outcomes(rows, reader.read_all([(row.question, [("", row.passage)]) for row in rows]))
+    assert scores.n == 3
+    assert scores.em == 0.5
+    assert scores.f1 == pytest.approx((1 + 0.8) / 2)
+    assert scores.no_answer_auc == 1.0
+    assert scores.span_f1 == pytest.approx(2 * 1 / (1 + 2))
+    assert score_outcomes(rows[2:], reader.read_all([("Who?", [("", "No.")])])).to_json()["f1"] is None

@@ -1,0 +1,196 @@
+"""Training of the reader: what a window's gold is, that a killed run goes on, and what its folder promises."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+from itertools import islice
+from pathlib import Path
+from random import Random
+
+import mlflow
+import pytest
+import torch
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors.torch import load_file
+
+from evaluation.reading import reading
+from revelator.errors import ConfigError, DataError
+from revelator.minilm import TOKENIZER, find_minilm
+from revelator.reading import LIST, NONE, SPAN, YES, Answer, ReadingRow, ReadingTokenizer
+from serving.models.reader import load_reader
+from training import reader
+from training.checkpoints import find_checkpoint
+from training.config import ReaderConfig
+from training.reader import compute_loss, draw_batches, is_dev, make_examples, schedule_rate
+
+TOKENS = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=20)
+NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
+SETTINGS = {"stage": "reader", "steps": 6, "layers": 1, "window": 128, "stride": 32, "batch_tokens": 512}
+SETTINGS |= {"threads": 1, "save_every": 2, "log_every": 2, "precision": "fp32", "dev_part": 3}
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty towns, each with a row that answers, one that does not and a list."""
+    made, random = [], Random(1)
+    for number in range(60):
+        one, two = random.sample(NAMES, 2)
+        title, passage = f"Town {number}", f"Town {number} was founded by {one}; later {two} ruled it."
+        places = [Answer(name, passage.index(name)) for name in (one, two)]
+        made.append(ReadingRow(f"{number}", f"Who founded town {number}?", passage, title, (places[0],)))
+        made.append(ReadingRow(f"{number}-none", f"Who burnt town {number}?", passage, title))
+        made.append(ReadingRow(f"{number}-all", f"Who had town {number}?", passage, title, tuple(places), all_of=True))
+    path = tmp_path_factory.mktemp("rows") / "towns.jsonl"
+    path.write_text("".join(f"{row.to_json()}\n" for row in made))
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(rows: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[ReaderConfig, dict]:
+    home = tmp_path_factory.mktemp("home")
+    config = ReaderConfig(**SETTINGS, rows=(rows,), out=home / "straight")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("REVELATOR_HOME", str(home))
+        return config, reader.train(config, resume=False)
+
+
+@given(before=st.text(max_size=600), after=st.text(max_size=600))
+@settings(max_examples=150, deadline=None)
+def test_the_gold_tokens_of_a_window_say_the_answer(before: str, after: str) -> None:
+    passage = f"{before} Rosa Quispe {after}"
+    row = ReadingRow("1", "Who?", passage, answers=(Answer("Rosa Quispe", len(before) + 1),))
+    examples = make_examples(row, TOKENS)
+    assert any(example.kind == SPAN for example in examples)
+    for example in examples:
+        assert (example.kind == SPAN) == bool(example.spans)
+        for first, last in example.spans:
+            start, end = (example.window.offsets[token - example.window.first] for token in (first, last))
+            assert passage[start[0] : end[1]] == "Rosa Quispe"
+
+
+def test_rows_without_an_answer_lists_and_verdicts_have_their_kinds() -> None:
+    both = (Answer("Ada", 0), Answer("Bo", 8))
+    kinds = [
+        make_examples(row, TOKENS)[0].kind
+        for row in (
+            ReadingRow("1", "Who?", "Ada and Bo."),
+            ReadingRow("2", "Who?", "Ada and Bo.", answers=both, all_of=True),
+            ReadingRow("3", "Is it?", "Ada and Bo.", verdict="yes"),
+            ReadingRow("4", "Who?", ""),
+        )
+    ]
+    assert kinds == [NONE, LIST, YES, NONE]
+
+
+def test_the_loss_falls_where_scores_point_to_any_of_the_answers() -> None:
+    row = ReadingRow("1", "Who?", "Ada and Bo.", answers=(Answer("Ada", 0), Answer("Bo", 8)))
+    (example,) = make_examples(row, TOKENS)
+    scores, kinds = torch.zeros(1, len(example.window.ids), 5), torch.zeros(1, 5)
+    before = compute_loss(scores, kinds, [example])
+    for first, last in example.spans:
+        right = scores.clone()
+        right[0, first, 0] = right[0, last, 1] = 20.0
+        fall = before - compute_loss(right, kinds, [example])
+        assert fall.item() == pytest.approx(math.log(5 / 2), abs=1e-3)  # two right places of five
+
+
+def test_batches_are_drawn_alike_from_one_seed_and_stay_within_their_tokens() -> None:
+    rows = [ReadingRow(str(n), "Who?", "word " * (n % 90)) for n in range(200)]
+    examples = [example for row in rows for example in make_examples(row, TOKENS)]
+    first, second = (list(islice(draw_batches([(1.0, examples)], 512, Random(3)), 30)) for _ in range(2))
+    assert first == second
+    assert all(len(batch) * max(len(e.window.ids) for e in batch) <= 512 for batch in first)
+
+
+def test_an_article_is_on_one_side_whichever_set_it_comes_from() -> None:
+    for number in range(50):
+        title = f"Article {number}"
+        sides = {is_dev(ReadingRow(q, q, f"passage of {q}", title), 3) for q in ("who", "when")}
+        assert len(sides) == 1
+    assert is_dev(ReadingRow("1", "a", "text", "The  Tower"), 3) == is_dev(
+        ReadingRow("2", "b", "other", "the tower"), 3
+    )
+
+
+def test_the_rate_rises_and_falls_to_nothing() -> None:
+    rates = [schedule_rate(step / 100) for step in range(1, 101)]
+    assert max(rates) == pytest.approx(1.0)
+    assert rates[-1] == 0.0
+    assert min(rates) >= 0.0
+
+
+def test_a_trained_reader_answers_and_its_card_has_the_figures_of_dev(trained: tuple[ReaderConfig, dict]) -> None:
+    config, result = trained
+    assert config.out
+    assert result["figures"]["towns"]["n"] > 20
+    outcome = load_reader(config.out).read("Who founded it?", [("Town", "It was founded by Rosa Quispe.")])
+    assert outcome.answers
+    assert 0 < outcome.probability < 1
+    card = (config.out / "README.md").read_text()
+    assert f"| towns | {result['figures']['towns']['n']} | {result['figures']['towns']['em']:.3f} |" in card
+    assert "Apache-2.0" in card
+    assert {path.suffix for path in config.out.iterdir()} == {".safetensors", ".json", ".yaml", ".md"}
+    run = mlflow.MlflowClient(result["tracking_uri"]).get_run(result["run_id"])
+    assert run.data.params["rows.dev.towns"] == str(result["figures"]["towns"]["n"])
+    assert run.data.metrics["dev/towns/f1"] == pytest.approx(result["figures"]["towns"]["f1"])
+
+
+def test_eval_reading_gives_the_figures_of_the_training(trained: tuple[ReaderConfig, dict]) -> None:
+    config, result = trained
+    arguments = [str(config.rows[0]), "--reader", str(config.out), "--dev"]
+    done = CliRunner().invoke(reading, [*arguments, "--json"], catch_exceptions=False)
+    figures = json.loads(done.output)
+    assert list(figures) == ["n", "em", "f1", "no_answer_auc", "span_f1"]
+    assert figures == pytest.approx(result["figures"]["towns"], abs=0.02)  # the folder holds bf16
+    assert "span_f1" in CliRunner().invoke(reading, arguments, catch_exceptions=False).output
+
+
+def test_a_training_that_is_killed_between_two_checkpoints_ends_in_the_same_reader(
+    trained: tuple[ReaderConfig, dict], tmp_path: Path
+) -> None:
+    straight = trained[0]
+    assert straight.out
+    config = straight.model_copy(update={"out": tmp_path / "resumed"})
+    (tmp_path / "config.yaml").write_text(config.to_yaml())
+    code = "import sys; from pathlib import Path; from training.config import load_config; from training import reader;"
+    code += "reader.train(load_config(Path(sys.argv[1])), resume='resume' in sys.argv)"
+    command = [sys.executable, "-c", code, str(tmp_path / "config.yaml")]
+    environment = {**os.environ, "REVELATOR_HOME": str(tmp_path)}
+    process = subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True, process_group=0)
+    assert process.stderr
+    assert any("step 4/6" in line for line in process.stderr)  # the checkpoint of step 2 is whole by now
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    assert not (tmp_path / "resumed").exists()
+    assert find_checkpoint(config.work)
+    done = subprocess.run([*command, "resume"], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "going on from" in done.stderr
+    ours, theirs = (load_file(folder / reader.READER) for folder in (straight.out, tmp_path / "resumed"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+def test_a_resume_with_other_settings_is_refused(trained: tuple[ReaderConfig, dict]) -> None:
+    config = trained[0]
+    with pytest.raises(ConfigError, match="window: 128, now 160"):
+        reader.train(config.model_copy(update={"window": 160}), resume=True)
+
+
+def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig, dict]) -> None:
+    with pytest.raises(ConfigError, match="not read: squad"):
+        reader.train(trained[0].model_copy(update={"shares": {"squad": 1.0}}), resume=False)
+
+
+def test_rows_of_one_article_leave_nothing_to_train_or_to_judge(rows: Path, tmp_path: Path) -> None:
+    path = tmp_path / "one.jsonl"
+    title = next(f"T{n}" for n in range(99) if is_dev(ReadingRow("1", "Q", "P", f"T{n}"), 3))
+    path.write_text(ReadingRow("1", "Q", "P", title).to_json() + "\n")
+    with pytest.raises(DataError, match="of the dev part"):
+        reader.read_sources(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))

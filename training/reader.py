@@ -1,0 +1,472 @@
+"""Training of the reader: MiniLM with scores for tokens and windows, on rows for reading (`stage: reader`), on a CPU.
+
+Design notes, each with its number (2 cores with AVX512-BF16, beside other work):
+* MiniLM's embeddings stay as published (11.9 M of 22.7 M parameters): what is trained fits 21 MB in bf16, and a base on
+  the same embeddings can share them.
+* Passes under bf16 autocast over fp32 weights: 3,600 tokens/s against 1,660 in fp32 (16 windows of 192 tokens).
+* A start and an end for each window, with the first token for no answer, learn within minutes; several places of one
+  answer share the probability (the loss is that of their sum), which is how distant answers are learnt, too. The tags
+  O, B and I of each token are learnt beside them, tokens in and out of answers weighing alike.
+* The order of windows is drawn from the seed, so that a resumed run ends where the killed one would have.
+* Dev is chosen by the hash of the article's title (of the passage where there is none), so that no article is read in
+  training and on dev, whichever set it comes from.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import mlflow
+import numpy as np
+import torch
+import transformers
+from rich.console import Console
+from safetensors.torch import load_file, save_file
+from torch.nn.functional import cross_entropy, log_softmax
+from transformers import BertConfig, BertModel
+
+from revelator import registry
+from revelator.artifact import disk_errors
+from revelator.errors import ConfigError, DataError
+from revelator.files import sha256_file, sha256_folder, sha256_text, staged_folder, write_bytes, write_json
+from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, find_minilm
+from revelator.reading import (
+    BEGIN,
+    END,
+    FORMAT,
+    INSIDE,
+    KINDS,
+    LIST,
+    MANIFEST,
+    NO,
+    NONE,
+    OUTSIDE,
+    READER,
+    SETTINGS,
+    SPAN,
+    START,
+    YES,
+    Calibration,
+    Reader,
+    ReadingRow,
+    ReadingTokenizer,
+    Window,
+    calibrate,
+    load_rows,
+    pad_windows,
+)
+from revelator.reading_scores import ReadingScores, score_outcomes
+from training.checkpoints import (
+    find_checkpoint,
+    find_interrupted_run,
+    flatten,
+    identify_run,
+    lock_work,
+    mark_whole,
+    record_run,
+    remove_older_checkpoints,
+    remove_run,
+)
+from training.config import ReaderConfig, load_config
+from training.tracking import find_commit, list_packages, open_tracked_run
+
+STATE = "state.safetensors"
+PROGRESS = "progress.json"
+HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
+WARMUP = 0.05
+IGNORED = -100
+
+console = Console(stderr=True)
+
+
+class ReaderModel(torch.nn.Module):
+    """MiniLM with five scores for each token and one of each kind for the window (`revelator.reading`)."""
+
+    def __init__(self, encoder: BertModel) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.encoder.embeddings.requires_grad_(False)
+        width = encoder.config.hidden_size
+        self.tokens = torch.nn.Linear(width, INSIDE + 1)
+        self.kinds = torch.nn.Linear(width, len(KINDS))
+
+    def forward(self, ids: torch.Tensor, mask: torch.Tensor, types: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Scores of tokens (windows, tokens, 5) and of kinds (windows, 5), in fp32."""
+        states = self.encoder(input_ids=ids, attention_mask=mask, token_type_ids=types).last_hidden_state.float()
+        return self.tokens(states), self.kinds(states[:, 0])
+
+    def trained(self) -> dict[str, torch.nn.Parameter]:
+        return {name: value for name, value in self.named_parameters() if value.requires_grad}
+
+
+@dataclass(frozen=True)
+class Example:
+    """A window and what is right of it: its kind, and the first and last tokens of its answers."""
+
+    window: Window
+    kind: int
+    spans: tuple[tuple[int, int], ...] = ()
+
+
+def train(config: ReaderConfig, *, resume: bool) -> dict:
+    """The whole stage. Returns `reader` (its folder), `steps`, `run_id` and `figures`, those of dev by file."""
+    if not config.rows or config.out is None:
+        raise ConfigError("rows and out must be given", hint="give --rows FILE and --out DIR")
+    transformers.logging.set_verbosity_error()
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    minilm = find_minilm(config.minilm)
+    train_rows, dev_rows = read_sources(config)
+    digests = {path.name: sha256_file(path) for path in config.rows}
+    identity = identify_run(config, **digests)
+    uri = registry.connect()
+    with lock_work(config.work, "writer"), disk_errors(config.work), registry.store_errors():
+        run_id = find_interrupted_run(config.work, identity) if resume else None
+        checkpoint = find_checkpoint(config.work) if run_id else None
+        if checkpoint is None:
+            remove_run(config.work)
+        with open_tracked_run(run_id, config.out.name) as run:
+            record_run(config.work, run, identity)
+            if run_id is None:
+                _log_inputs(config, digests, train_rows, dev_rows)
+            torch.manual_seed(config.seed)
+            model = load_model(minilm, config.layers)
+            tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
+            _run_steps(config, model, tokenizer, train_rows, checkpoint)
+            figures, calibration = judge(model, tokenizer, dev_rows)
+            save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
+            mlflow.log_metrics(_flat(figures), step=config.steps)
+            mlflow.log_artifacts(str(config.out), "reader")
+    return {
+        "reader": str(config.out),
+        "steps": config.steps,
+        "run_id": run,
+        "tracking_uri": uri,
+        "figures": {name: score.to_json() for name, score in figures.items()},
+    }
+
+
+# Rows
+
+
+def read_sources(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]], dict[str, list[ReadingRow]]]:
+    """Training and dev rows by the names of their files."""
+    training, dev = {}, {}
+    for path in config.rows:
+        name, rows = name_source(path), load_rows(path)
+        held = [row for row in rows if is_dev(row, config.dev_part)]
+        training[name] = [row for row in rows if not is_dev(row, config.dev_part)]
+        dev[name] = sorted(held, key=lambda row: sha256_text(row.id + row.question))[: config.dev_rows]
+        if not training[name]:
+            raise DataError("every row of this file is of the dev part", where=str(path), hint="give more articles")
+    if unknown := sorted(config.shares.keys() - training.keys()):
+        message = f"shares of files that are not read: {', '.join(unknown)}"
+        raise ConfigError(message, where="shares", hint=f"files: {', '.join(training)}")
+    if not any(dev.values()):
+        raise DataError("no row is of the dev part", where="dev_part", hint="give more articles, or a smaller dev_part")
+    return training, dev
+
+
+def name_source(path: Path) -> str:
+    return path.name.partition(".")[0]
+
+
+def is_dev(row: ReadingRow, part: int) -> bool:
+    """Whether a row's article is one of the `part`-th of articles that dev has."""
+    article = " ".join((row.title or row.passage).casefold().split())
+    return int(sha256_text(article)[:8], 16) % part == 0
+
+
+def make_examples(row: ReadingRow, tokenizer: ReadingTokenizer) -> list[Example]:
+    """The windows of a row. One that does not hold a whole answer, though the passage has one, has none."""
+    examples = []
+    for window in tokenizer.cut(row.question, row.title, row.passage):
+        spans = tuple(filter(None, (locate(window, answer.start, answer.end) for answer in row.answers)))
+        if row.verdict:
+            examples.append(Example(window, YES if row.verdict == "yes" else NO))
+        elif not spans:
+            examples.append(Example(window, NONE))
+        else:
+            examples.append(Example(window, LIST if row.all_of else SPAN, spans))
+    return examples
+
+
+def locate(window: Window, start: int, end: int) -> tuple[int, int] | None:
+    """First and last token, counted within the window, of characters `start` to `end`; None if it lacks a part."""
+    offsets = window.offsets
+    inside = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < end))
+    if not len(inside) or offsets[0, 0] > start or offsets[-1, 1] < end:
+        return None
+    return window.first + int(inside[0]), window.first + int(inside[-1])
+
+
+def draw_batches(
+    sources: Sequence[tuple[float, Sequence[Example]]], tokens: int, random: Random
+) -> Iterator[list[Example]]:
+    """Batches without end, of similar lengths each; a source is drawn by its share, and used up before it comes again.
+
+    A share counts windows: with shares of 1, a file of twice the windows is drawn twice as often."""
+    weights = [share * len(examples) for share, examples in sources]
+    waiting: list[list[Example]] = [[] for _ in sources]
+    while True:
+        pool = []
+        for source in random.choices(range(len(sources)), weights, k=512):
+            if not waiting[source]:
+                waiting[source] = random.sample(list(sources[source][1]), len(sources[source][1]))
+            pool.append(waiting[source].pop())
+        batches: list[list[Example]] = [[]]
+        for example in sorted(pool, key=lambda each: len(each.window.ids)):
+            if batches[-1] and (len(batches[-1]) + 1) * len(example.window.ids) > tokens:
+                batches.append([])
+            batches[-1].append(example)
+        random.shuffle(batches)
+        yield from batches
+
+
+# Steps
+
+
+def _run_steps(
+    config: ReaderConfig,
+    model: ReaderModel,
+    tokenizer: ReadingTokenizer,
+    rows: dict[str, list[ReadingRow]],
+    checkpoint: Path | None,
+) -> None:
+    """Takes the steps that are left, and writes a checkpoint every `save_every` of them."""
+    sources = [
+        (config.shares.get(name, 1.0), [example for row in each for example in make_examples(row, tokenizer)])
+        for name, each in rows.items()
+    ]
+    windows = sum(len(examples) for _, examples in sources)
+    console.print(f"{windows:,} windows; {config.steps:,} steps of at most {config.batch_tokens:,} tokens")
+    if not any(share for share, _ in sources):
+        raise ConfigError("no file has a share above zero", where="shares", hint="raise one")
+    stream = draw_batches(sources, config.batch_tokens, Random(config.seed))
+    optimizer = make_optimizer(model, config.learning_rate)
+    done = 0
+    if checkpoint:
+        console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
+        done = load_checkpoint(checkpoint, model, optimizer)
+        for _ in range(done):
+            next(stream)
+    model.train()
+    began, begun, smooth = time.monotonic(), done, math.nan
+    for step in range(done + 1, config.steps + 1):
+        torch.manual_seed(config.seed * 1_000_003 + step)  # of dropout: a resumed run draws what the killed one would
+        for group in optimizer.param_groups:
+            group["lr"] = group["full"] * schedule_rate(step / config.steps)
+        loss = _take_step(model, optimizer, next(stream), config.precision == "bf16")
+        if not math.isfinite(loss):
+            raise ConfigError(f"the training diverged at step {step}", hint="lower learning_rate and start anew")
+        smooth = loss if math.isnan(smooth) else 0.95 * smooth + 0.05 * loss
+        if step % config.log_every == 0:
+            speed = (time.monotonic() - began) / (step - begun)
+            console.print(f"step {step}/{config.steps}  loss {smooth:.3f}  {speed:.2f} s a step", highlight=False)
+            mlflow.log_metrics({"train/loss": smooth, "train/rate": optimizer.param_groups[0]["lr"]}, step=step)
+        if step % config.save_every == 0 and step < config.steps:
+            save_checkpoint(config.work, model, optimizer, step)
+
+
+def make_optimizer(model: ReaderModel, rate: float) -> torch.optim.AdamW:
+    groups: dict[tuple[float, float], list[torch.nn.Parameter]] = {}
+    for name, value in model.trained().items():
+        full = rate if name.startswith("encoder.") else rate * HEAD_RATE
+        groups.setdefault((full, 0.01 if value.ndim == 2 else 0.0), []).append(value)
+    return torch.optim.AdamW([{"params": p, "full": full, "weight_decay": d} for (full, d), p in groups.items()])
+
+
+def schedule_rate(progress: float) -> float:
+    """Share of the full learning rate at a share of the run: up for a twentieth, then down to nothing."""
+    return min(progress / WARMUP, (1 - progress) / (1 - WARMUP))
+
+
+def _take_step(model: ReaderModel, optimizer: torch.optim.AdamW, batch: list[Example], is_half: bool) -> float:
+    ids, mask, types = map(torch.from_numpy, pad_windows([example.window for example in batch]))
+    with torch.autocast("cpu", torch.bfloat16) if is_half else nullcontext():
+        scores, kinds = model(ids, mask, types)
+    loss = compute_loss(scores.float(), kinds.float(), batch)
+    optimizer.zero_grad(set_to_none=True)
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.trained().values(), 1.0)
+    optimizer.step()
+    return loss.item()
+
+
+def compute_loss(scores: torch.Tensor, kinds: torch.Tensor, batch: Sequence[Example]) -> torch.Tensor:
+    """Kind, place and tags of each window: the mean over the windows of the three losses' sum."""
+    width = scores.shape[1]
+    places = torch.zeros(2, len(batch), width, dtype=torch.bool)
+    tags = torch.full((len(batch), width), IGNORED)
+    readable = torch.zeros(len(batch), width, dtype=torch.bool)
+    for row, example in enumerate(batch):
+        first, count = example.window.first, len(example.window.offsets)
+        readable[row, 0] = True
+        readable[row, first : first + count] = True
+        for a, b in example.spans or ((0, 0),):
+            places[START, row, a] = places[END, row, b] = True
+        if example.spans:
+            tags[row, first : first + count] = 0
+            for a, b in example.spans if example.kind == LIST else example.spans[:1]:
+                tags[row, a], tags[row, a + 1 : b + 1] = BEGIN - OUTSIDE, INSIDE - OUTSIDE
+    loss = cross_entropy(kinds, torch.tensor([example.kind for example in batch]))
+    for column, gold in ((START, places[START]), (END, places[END])):
+        logs = log_softmax(scores[:, :, column].masked_fill(~readable, -1e4), 1)
+        loss = loss - 0.5 * torch.logsumexp(logs.masked_fill(~gold, -1e4), 1).mean()
+    return loss + 0.5 * _tag_loss(scores[:, :, OUTSIDE:], tags)
+
+
+def _tag_loss(scores: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
+    """Cross-entropy of the tags, tokens of answers and the others weighing alike; 0 where no window has an answer."""
+    known = tags != IGNORED
+    if not known.any():
+        return scores.sum() * 0
+    losses = cross_entropy(scores[known], tags[known], reduction="none")
+    inside = tags[known] > 0
+    return (losses[inside].mean() + losses[~inside].mean()) / 2 if not inside.all() else losses.mean()
+
+
+# Checkpoints
+
+
+def save_checkpoint(work: Path, model: ReaderModel, optimizer: torch.optim.AdamW, step: int) -> None:
+    """Weights and AdamW's moments as safetensors; the marker comes last, and the checkpoint before stays."""
+    names = {id(value): name for name, value in model.trained().items()}
+    tensors = {name: value.detach() for name, value in model.trained().items()}
+    for value, state in optimizer.state.items():
+        for moment in ("exp_avg", "exp_avg_sq"):
+            tensors[f"{moment}:{names[id(value)]}"] = state[moment]
+    folder = work / f"checkpoint-{step}"
+    folder.mkdir(exist_ok=True)
+    save_file({name: value.contiguous() for name, value in tensors.items()}, folder / STATE)
+    write_json(folder / PROGRESS, {"step": step})
+    mark_whole(folder)
+    remove_older_checkpoints(work, keep=2)
+
+
+@torch.no_grad()
+def load_checkpoint(folder: Path, model: ReaderModel, optimizer: torch.optim.AdamW) -> int:
+    """The step that it was written after."""
+    tensors, step = load_file(folder / STATE), int(folder.name.rpartition("-")[2])
+    for name, value in model.trained().items():
+        value.copy_(tensors[name])
+        moments = {moment: tensors[f"{moment}:{name}"].clone() for moment in ("exp_avg", "exp_avg_sq")}
+        optimizer.state[value] = {"step": torch.tensor(float(step)), **moments}
+    return step
+
+
+# Dev and the reader's folder
+
+
+def judge(
+    model: ReaderModel, tokenizer: ReadingTokenizer, rows: dict[str, list[ReadingRow]]
+) -> tuple[dict[str, ReadingScores], Calibration]:
+    """Scores of dev by file, and the calibration that is fitted on all of it."""
+    every = [row for each in rows.values() for row in each]
+    reader = Reader(tokenizer, make_forward(model), Calibration())
+    outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in every])
+    margins = [(outcome.kind_margin, outcome.span_margin) for outcome in outcomes]
+    calibration = calibrate(margins, [row.is_answerable for row in every])
+    found = iter(
+        replace(each, probability=calibration.probability(*pair)) for each, pair in zip(outcomes, margins, strict=True)
+    )
+    figures = {name: score_outcomes(each, list(islice(found, len(each)))) for name, each in rows.items() if each}
+    for name, score in figures.items():
+        console.print(name, json.dumps(score.to_json()), highlight=False, soft_wrap=True)
+    return figures, calibration
+
+
+def make_forward(model: ReaderModel) -> Any:
+    """The network behind `revelator.reading.Forward`."""
+    model.eval()
+
+    @torch.inference_mode()
+    def forward(ids: np.ndarray, mask: np.ndarray, types: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        scores, kinds = model(torch.from_numpy(ids), torch.from_numpy(mask), torch.from_numpy(types))
+        return scores.numpy(), kinds.numpy()
+
+    return forward
+
+
+def load_model(minilm: Path, layers: int) -> ReaderModel:
+    """The first layers of MiniLM as published, with scores that know nothing yet."""
+    encoder = BertModel(BertConfig.from_pretrained(minilm, num_hidden_layers=layers), add_pooling_layer=False)
+    weights = load_file(minilm / WEIGHTS)
+    encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
+    return ReaderModel(encoder)
+
+
+def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibration, figures: dict, run_id: str) -> None:
+    """The reader's folder: what differs from MiniLM in bf16, settings and figures, a card; the manifest is last."""
+    assert config.out is not None
+    settings = {
+        "format": FORMAT,
+        "layers": config.layers,
+        "window": config.window,
+        "stride": config.stride,
+        "calibration": asdict(calibration),
+        "minilm": DIGESTS[WEIGHTS],
+    }
+    with disk_errors(config.out), staged_folder(config.out) as stage:
+        weights = {name: value.detach().to(torch.bfloat16) for name, value in model.trained().items()}
+        save_file(weights, stage / READER)
+        write_json(stage / SETTINGS, settings)
+        write_json(stage / "figures.json", {"run_id": run_id, "dev": figures})
+        write_bytes(stage / "config.yaml", config.to_yaml().encode())
+        write_bytes(stage / "README.md", _write_card(config, figures).encode())
+        write_json(stage / MANIFEST, sha256_folder(stage))
+
+
+def read_dev_part(folder: Path) -> int:
+    """`dev_part` of the training that wrote this reader."""
+    config = load_config(folder / "config.yaml")
+    assert isinstance(config, ReaderConfig)
+    return config.dev_part
+
+
+def _write_card(config: ReaderConfig, figures: dict) -> str:
+    lines = [
+        "# Reader",
+        "",
+        f"Reads answers from passages: {HUB_ID} (revision {REVISION[:8]}, Apache-2.0) with scores for the start, the",
+        "end and the tags O, B, I of each token, and for the kind of answer of each window. Only what differs from the",
+        "published weights is here.",
+        "",
+        f"Trained for {config.steps:,} steps of at most {config.batch_tokens:,} tokens, seed {config.seed}. English,",
+        "lower case; other scripts are read token by token as far as MiniLM's vocabulary goes.",
+        "",
+        "Figures on dev (articles that training has not read); EM and F1 by SQuAD's rule over the answerable rows:",
+        "",
+        "| file | n | EM | F1 | AUC, answerable | F1 of exact items of lists |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, score in figures.items():
+        values = (score[key] for key in ("em", "f1", "no_answer_auc", "span_f1"))
+        shown = " | ".join("–" if value is None else f"{value:.3f}" for value in values)
+        lines.append(f"| {name} | {score['n']} | {shown} |")
+    return "\n".join([*lines, ""])
+
+
+def _log_inputs(config: ReaderConfig, digests: dict[str, str], train_rows: dict, dev_rows: dict) -> None:
+    mlflow.log_params(flatten(config.model_dump(mode="json")))
+    mlflow.log_params({f"digest.{name}": digest for name, digest in digests.items()})
+    for split, rows in (("train", train_rows), ("dev", dev_rows)):
+        mlflow.log_params({f"rows.{split}.{name}": len(each) for name, each in rows.items()})
+    mlflow.log_text(config.to_yaml(), "config.yaml")
+    mlflow.log_text(list_packages(), "environment.txt")
+    if commit := find_commit():
+        mlflow.set_tag("mlflow.source.git.commit", commit)
+
+
+def _flat(figures: dict[str, ReadingScores]) -> dict[str, float]:
+    flat = {f"dev/{name}/{key}": value for name, score in figures.items() for key, value in asdict(score).items()}
+    return {name: value for name, value in flat.items() if math.isfinite(value)}
