@@ -28,7 +28,7 @@ from data_gen.sources.logic_questions import (
 from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
 from revelator.plans.logic import holds
-from serving.retrieval import STOP_WORDS
+from serving.retrieval import STOP_WORDS, extract_terms
 
 WORDS = 80  # of a document: about 128 tokens of a small encoder
 FEWEST, MOST = 15, 200
