@@ -39,9 +39,9 @@ from revelator.artifact import read_manifest
 from revelator.errors import ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import art, check, leaves, logic, parse, substitute
-from revelator.plans.decoding import logic_grammar, plan_grammar
-from revelator.plans.json_decoding import art_grammar
-from revelator.plans.names import WORD, words_of
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
+from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.names import WORD, collect_words
 from revelator.registry import home_folder
 from revelator.rows import stream_rows
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
@@ -133,7 +133,7 @@ def measure_plans(name: str, engine: Engine, asked: Sequence[str]) -> None:
 def measure_queries_and_trees(name: str, engine: Engine, asked: Sequence[str]) -> None:
     """What is degraded has no text; of the others it is counted whether they parse and check."""
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in asked]
-    for language, module, grammar in (("logic", logic, logic_grammar()), ("art", art, art_grammar())):
+    for language, module, grammar in (("logic", logic, make_logic_grammar()), ("art", art, make_art_grammar())):
         start, done = time.perf_counter(), []
         for temperature, own in split_batches(prompts):
             done += engine.generate(own, temperature, TOKENS, [grammar] * len(own))
@@ -164,7 +164,7 @@ def measure_mask(engine: Engine, asked: Sequence[str], repeats: int) -> None:
             for decoding, own in times.items():
                 ConstraintTimer.spent = 0.0
                 start = time.perf_counter()
-                grammars = [plan_grammar()] * rows if decoding == "grammar" else None
+                grammars = [make_plan_grammar()] * rows if decoding == "grammar" else None
                 written = engine.generate(prompts[:rows], temperature, TOKENS, grammars)
                 seconds = time.perf_counter() - start
                 own.append(seconds * 1e3 / max(row.tokens for row in written))
@@ -263,7 +263,7 @@ def _format_share(values: Sequence[bool]) -> str:
 
 def _is_reachable(gold: str, question: str) -> bool:
     texts = [substitute(leaf.text, dict.fromkeys(leaf.placeholders, " ")) for leaf in leaves(parse(gold))]
-    return set(WORD.findall(" ".join(texts))) <= words_of(question)
+    return set(WORD.findall(" ".join(texts))) <= collect_words(question)
 
 
 def load_random_base(base: str) -> Engine:

@@ -15,7 +15,7 @@ import click
 
 from revelator.errors import DataError
 from revelator.tasks import TASKS
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -233,7 +233,7 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
                 if held_by := find_leak(held, text):
                     found.append({"set": str(place), "id": name, "held_out": held_by, "text": text})
                     if not as_json:  # at once: a later row may end the command
-                        click.echo(printable(f"{place}: {name}: {held_by}: {text}"))
+                        click.echo(mask_controls(f"{place}: {name}: {held_by}: {text}"))
     if as_json:
         click.echo(json.dumps({**looked, "hashes": len(held), "found": found}, ensure_ascii=False))
     else:

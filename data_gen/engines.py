@@ -36,7 +36,7 @@ from data_gen.prepare import Candidate, Chunk, PreparedChunk, Preparer, read_chu
 from data_gen.sources.rows import RefusedRow
 from revelator.errors import ConfigError, DataError
 from revelator.files import code_digest, work_folder, write_bytes
-from revelator.rows import table_of
+from revelator.rows import make_table
 
 Engine = Callable[[Preparer, int], Iterator[PreparedChunk]]
 
@@ -136,7 +136,7 @@ def _resume_from(engine: Engine, folder: Path) -> Engine:
 
 
 def _write_chunk(folder: Path, prepared: PreparedChunk) -> None:
-    about = asdict(replace(prepared, records=table_of([])))
+    about = asdict(replace(prepared, records=make_table([])))
     del about["records"]
     sink = pyarrow.BufferOutputStream()
     table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})

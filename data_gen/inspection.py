@@ -31,7 +31,7 @@ from revelator.rows import (
     MANIFEST,
     SPLITS,
     Row,
-    column_names,
+    read_column_names,
     read_columns,
     read_manifest,
     read_values,
@@ -60,7 +60,7 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     Raises DataError for a folder that is no finished set.
     """
     before, after = read_manifest(old), read_manifest(new)
-    columns = [name for name in COLUMNS if all(name in column_names(folder, SPLITS[0]) for folder in (old, new))]
+    columns = [name for name in COLUMNS if all(name in read_column_names(folder, SPLITS[0]) for folder in (old, new))]
     a, b = _index_records(old, columns), _index_records(new, columns)
     both = a.merge(b, on="id", how="outer", suffixes=("_old", "_new"), indicator="side")
     is_changed = both.content_old != both.content_new

@@ -25,7 +25,7 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
-from revelator.rows import Row, table_of
+from revelator.rows import Row, make_table
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -91,7 +91,7 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
 
 def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
     if source.format == "logic":
-        return read_logic(Path(source.path), source.size, config.seed, config.split.dev, config.split.test)
+        return read_logic(Path(source.path), source.size, config.seed, config.split)
     return READERS[source.format](source.path)
 
 
@@ -115,16 +115,15 @@ class Preparer:
             candidates=tuple(self._prepare_question(question, source, made) for question in questions),
             refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
             skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, SkippedRow)),
-            records=table_of(made),
+            records=make_table(made),
         )
 
     def _place_in_split(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
         question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
         if question.split:
             return question
-        place, split = hash_fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
-        name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
-        return replace(question, split=name)
+        place = hash_fraction(f"split:{self.config.seed}:{question.id}")
+        return replace(question, split=self.config.split.choose(place))
 
     def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""

@@ -14,7 +14,7 @@ from rich.table import Table
 from data_gen.inspection import KINDS
 from revelator.rows import Row
 from revelator.tasks import TASKS
-from revelator.terminal import printable, shown
+from revelator.terminal import mask_controls, to_markup
 
 SHOWN = 300  # characters of a field's value
 ESSENCE = ("split", "prompt", "completion")  # what is shown of a record that stands on one side alone
@@ -23,18 +23,18 @@ COLOURS = {"added": "green", "removed": "red", "changed": "yellow"}
 
 def show_set(console: Console, folder: Path, chosen: dict[str, list[Row]]) -> None:
     """The data card of a set, then the chosen records."""
-    console.print(Markdown(printable((folder / "README.md").read_text(encoding="utf-8"))))
+    console.print(Markdown(mask_controls((folder / "README.md").read_text(encoding="utf-8"))))
     for task, records in chosen.items():
         for record in records:
             about = " · ".join(x for x in (task, record.source, record.shape, record.id) if x)
-            text = f"{shown(record.prompt)}[bold green]{shown(record.completion)}[/]"
-            console.print(Panel(text, title=shown(about), title_align="left"))
+            text = f"{to_markup(record.prompt)}[bold green]{to_markup(record.completion)}[/]"
+            console.print(Panel(text, title=to_markup(about), title_align="left"))
 
 
 def tabulate_counts(manifest: dict[str, Any]) -> Table:
     """Records by task and split, as the manifest counts them."""
     by_split = manifest["counts"]["task"]
-    table = Table("task", *by_split, title=f"{shown(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
+    table = Table("task", *by_split, title=f"{to_markup(manifest['config']['name'])}  digest {manifest['digest'][:12]}")
     for task in TASKS:
         table.add_row(task, *(f"{counts.get(task, 0):,}" for counts in by_split.values()))
     table.add_row("all", *(f"{manifest['records'][split]:,}" for split in by_split), style="bold")
@@ -45,9 +45,9 @@ def tabulate_dropped(manifest: dict[str, Any]) -> Table:
     """What was left out: reasons with counts, then the malformed rows that are listed."""
     table = Table("left out because", "questions", title="Left out")
     for reason, count in manifest["dropped"].items():
-        table.add_row(shown(reason), f"{count:,}")
+        table.add_row(to_markup(reason), f"{count:,}")
     for row in manifest["refused_rows"]:
-        table.add_row(shown(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
+        table.add_row(to_markup(f"{row['file']}, line {row['line']}: {row['reason']}"), "")
     return table
 
 
@@ -55,9 +55,9 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
     """Prints what `data_gen.inspection.diff` found."""
     sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
     if found["same"]:
-        console.print(f"{shown(sides[0])} and {shown(sides[1])} hold the same")
+        console.print(f"{to_markup(sides[0])} and {to_markup(sides[1])} hold the same")
         return
-    console.print(f"[bold]{shown(sides[0])} → {shown(sides[1])}[/]")
+    console.print(f"[bold]{to_markup(sides[0])} → {to_markup(sides[1])}[/]")
     for title, name in (("configuration", "config"), ("hashes", "hashes")):
         if found[name]:
             console.print(_tabulate_changes(title, found[name]))
@@ -86,20 +86,20 @@ def _warn(console: Console, found: Mapping[str, Any]) -> None:
     console.print(f"[bold yellow]warning: questions stand in another split than before: {counted}[/]")
     console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
     for sample in found["samples"]["moved"]:
-        console.print(f"  {sample['old']} → {sample['new']}  {shown(sample['question'])}")
+        console.print(f"  {sample['old']} → {sample['new']}  {to_markup(sample['question'])}")
 
 
 def _tabulate_changes(title: str, changes: Mapping[str, Any]) -> Table:
     table = Table(title, "old", "new", title_justify="left")
     for name, values in changes.items():
-        table.add_row(shown(name), *("–" if value is None else shown(_shorten(value)) for value in values))
+        table.add_row(to_markup(name), *("–" if value is None else to_markup(_shorten(value)) for value in values))
     return table
 
 
 def _tabulate_records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
     table = Table(f"records by {name}", *KINDS)
     for value, row in counts.items():
-        table.add_row(shown(value), *(f"{row[kind]:,}" for kind in KINDS))
+        table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
     return table
 
 
@@ -108,9 +108,9 @@ def _show_sample(kind: str, sample: Mapping[str, Any]) -> Panel:
     for name, (old, new) in sample["fields"].items():
         if kind != "changed" and name not in ESSENCE:
             continue
-        lines += [f"[red]− {name}: {shown(_shorten(old))}[/]"] if old else []
-        lines += [f"[green]+ {name}: {shown(_shorten(new))}[/]"] if new else []
-    title = f"[{COLOURS[kind]}]{kind}[/] {shown(sample['id'])}"
+        lines += [f"[red]− {name}: {to_markup(_shorten(old))}[/]"] if old else []
+        lines += [f"[green]+ {name}: {to_markup(_shorten(new))}[/]"] if new else []
+    title = f"[{COLOURS[kind]}]{kind}[/] {to_markup(sample['id'])}"
     return Panel("\n".join(lines), title=title, title_align="left")
 
 

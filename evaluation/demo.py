@@ -27,7 +27,7 @@ from revelator.files import sha256_text, write_bytes
 from revelator.plans import parse, to_letters
 from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
-from revelator.trace_view import show
+from revelator.trace_view import print_trace
 from serving.retrieval import INDEX
 from training.config import CONFIGS
 
@@ -141,7 +141,7 @@ def ask_questions(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) 
             chain.print_command(("ask", question.question, "--home", str(chain.home)))
             try:
                 trace = client.ask(question.question).trace
-                show(trace, chain.console)
+                print_trace(trace, chain.console)
             except RevelatorError as error:  # the other questions are asked all the same
                 trace = Trace(question.question, "auto", outcome="failed")
                 chain.console.print(f"error: {error}", style="red", markup=False)

@@ -77,7 +77,7 @@ def base_folder(name: str) -> Path:
     return folder
 
 
-def lasting_name(name: str) -> str:
+def make_lasting_name(name: str) -> str:
     """How a manifest names a base: `tiny`, an absolute path, or a Hub id, so that it is found from any folder."""
     folder = Path(name).expanduser()
     if not folder.is_dir():

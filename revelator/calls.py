@@ -1,4 +1,4 @@
-"""Calls that wait for a server: when a question is sent again, and how a client notices that its process died.
+"""Calls to a server: when a question is sent again, and how a client notices that the server's process died.
 
 Retries. A question changes nothing on a server, so a retry costs time alone. A client retries after UNAVAILABLE (the
 server was full, restarting or not there), unless the error is `final`; never after what another attempt would meet
@@ -25,7 +25,7 @@ from typing import Any
 from tritonclient.utils import InferenceServerException
 
 from revelator.errors import InvalidRequest, Overloaded, RevelatorError, Unavailable
-from revelator.wire import read_error, text_input
+from revelator.wire import make_text_input, read_error
 
 FIRST_PAUSE = 0.1  # seconds
 CALL = "call"  # parameters of a request
@@ -55,7 +55,7 @@ class Attempts:
 
     @property
     def seconds(self) -> float:
-        """What is left for the next attempt."""
+        """The seconds that are left for the next attempt."""
         return self._ends - self._clock()
 
     def pause(self, error: RevelatorError) -> float:
@@ -80,7 +80,7 @@ def is_retryable(error: RevelatorError) -> bool:
 
 @dataclass(eq=False)
 class Call:
-    """A call under way. `end` ends the wait for it once its process `died`; `holder` is that process, once known."""
+    """A call in flight. `end` ends the wait when its process has `died`; `holder` is that process, if known."""
 
     model: str
     end: Callable[[], object]
@@ -117,7 +117,7 @@ class ProbeAnswer:
 
 
 class OpenCalls:
-    """The calls of one client that are under way: which to probe for, and what the answers mean."""
+    """The calls of one client that are in flight. It decides which to probe for, and what the answers mean."""
 
     def __init__(self) -> None:
         self._calls: set[Call] = set()
@@ -135,7 +135,7 @@ class OpenCalls:
         return bool(self._calls)
 
     def find_due(self) -> dict[str, list[Call]]:
-        """By model, the calls to probe for."""
+        """Finds the calls to probe for, by model."""
         found: dict[str, list[Call]] = {}
         before = time.monotonic() - PROBE_AFTER
         for call in sorted(self._calls.copy(), key=lambda call: call.began):
@@ -145,7 +145,7 @@ class OpenCalls:
         return {model: calls for model, calls in found.items() if calls}
 
     def take_answer(self, calls: Iterable[Call], text: str) -> None:
-        """Ends those of the calls that a probe's answer shows to be lost."""
+        """Ends the calls that are lost, according to the answer of a probe."""
         try:
             answer = ProbeAnswer.read(text)
         except (ValueError, KeyError, TypeError):
@@ -172,16 +172,16 @@ class OpenCalls:
 
 
 def add_call_id(request: Mapping[str, Any], call: Call) -> dict[str, Any]:
-    """The arguments of `infer` with the call's id."""
+    """Adds the call's id to the arguments of `infer`."""
     return {**request, "model_name": call.model, "parameters": {**request.get("parameters", {}), CALL: call.id}}
 
 
 def build_probe(model: str, calls: Iterable[Call]) -> dict[str, Any]:
-    """The arguments of `infer` for a probe."""
-    inputs = [text_input(name, "") for name in ("question", "options")]
+    """Builds the arguments of `infer` for a probe."""
+    inputs = [make_text_input(name, "") for name in ("question", "options")]
     return {"model_name": model, "inputs": inputs, "parameters": {PROBE: ",".join(call.id for call in calls)}}
 
 
-def process_died(url: str) -> Unavailable:
+def make_death_error(url: str) -> Unavailable:
     hint = "ask again: `revelator serve` starts it anew, within seconds"
     return Unavailable("the executor's process died while it was at work on the question", where=url, hint=hint)

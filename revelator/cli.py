@@ -22,7 +22,7 @@ from revelator.errors import ConfigError, RevelatorError
 
 
 class Command(NamedTuple):
-    """A command that is imported on use: `place` is `module:attribute`, `about` the question that it answers."""
+    """A command that is imported when used. `place` is `module:attribute`, `about` is the question that it answers."""
 
     place: str
     about: str
@@ -138,7 +138,7 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args[0] not in self.lazy and args[0][:1].isalnum():
-            ctx.fail(f"No such command '{args[0]}'.{suggestion(args[0], self.lazy, ctx.command_path)}")
+            ctx.fail(f"No such command '{args[0]}'.{suggest_command(args[0], self.lazy, ctx.command_path)}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -149,23 +149,23 @@ class LazyGroup(click.Group):
                     formatter.write_dl(rows)
 
 
-def suggestion(word: str, commands: dict[str, Command | Group], path: str) -> str:
-    """A sentence with the command, at this level or below it, whose name is nearest to `word`; "" if none is near."""
-    names = {line.rpartition(" ")[2]: line for line in reversed(list(command_lines(commands, path, groups=True)))}
+def suggest_command(word: str, commands: dict[str, Command | Group], path: str) -> str:
+    """Suggests the command, at this level or below it, whose name is nearest to `word`; "" if none is near."""
+    names = {line.rpartition(" ")[2]: line for line in reversed(list(list_command_lines(commands, path, groups=True)))}
     near = difflib.get_close_matches(word, names, n=1)
     return f" Did you mean '{names[near[0]]}'?" if near else ""
 
 
-def command_lines(
+def list_command_lines(
     commands: dict[str, Command | Group], path: str = "revelator", *, groups: bool = False
 ) -> Iterator[str]:
-    """What is typed for each command, the nearest level first; with `groups`, for each group as well."""
+    """Lists what a person types for each command, the nearest level first; with `groups`, for each group as well."""
     for name, entry in commands.items():
         if groups or isinstance(entry, Command):
             yield f"{path} {name}"
     for name, entry in commands.items():
         if isinstance(entry, Group):
-            yield from command_lines(entry.commands, f"{path} {name}", groups=groups)
+            yield from list_command_lines(entry.commands, f"{path} {name}", groups=groups)
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
@@ -188,9 +188,9 @@ def main() -> None:
 
 
 def run(command: Callable[[], object]) -> None:
-    """A command as a program: our own errors print as one clear message, with their exit status.
+    """Runs a command as a program: prints our own errors as one message, and exits with their status.
 
-    A terminal that cannot show a character of a question or a document shows `?` in its place.
+    Prints `?` for a character that the terminal cannot show.
     """
     _end_in_order_at_sigterm()
     for stream in (sys.stdout, sys.stderr):
@@ -214,10 +214,10 @@ def _exit(error: RevelatorError) -> NoReturn:
 
 
 def find_extra(error: ModuleNotFoundError) -> str | None:
-    """The extra of this distribution that brings the missing module; None for a module that is our own.
+    """Finds the extra that installs the missing module; None for a module of our own.
 
-    That is the extra of the outermost of our packages that the import passed, because this one brings all that its
-    commands need; or the one of a package that only some of its commands need.
+    It is the extra of our outermost package in the traceback, because that extra brings all that its commands need.
+    Modules that only some commands need have an extra of their own.
     """
     missing = (error.name or "").partition(".")[0]
     if not missing or missing in {"revelator", *EXTRAS}:
@@ -230,7 +230,7 @@ def find_extra(error: ModuleNotFoundError) -> str | None:
 
 
 def _end_in_order_at_sigterm() -> None:
-    """SIGTERM unwinds as Ctrl-C does, so that what was staged is removed; a process forked from this one just ends."""
+    """Makes SIGTERM unwind the stack as Ctrl-C does, so that staged files are removed; a forked process just ends."""
     own = os.getpid()
 
     def end(*_: object) -> None:

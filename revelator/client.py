@@ -38,9 +38,9 @@ from revelator.calls import (
     OpenCalls,
     add_call_id,
     build_probe,
-    process_died,
+    make_death_error,
 )
-from revelator.endpoints import Tls, channel_arguments
+from revelator.endpoints import Tls, make_channel_arguments
 from revelator.errors import DeadlineExceeded, ServingError, Unavailable
 from revelator.trace import Event
 from revelator.wire import (
@@ -84,7 +84,7 @@ class Client:
         self._lock = threading.Lock()  # of `_prober`
 
     def _connect(self) -> grpc_client.InferenceServerClient:
-        client = grpc_client.InferenceServerClient(**channel_arguments(self.url, self.tls))
+        client = grpc_client.InferenceServerClient(**make_channel_arguments(self.url, self.tls))
         _trace(client)
         return client
 
@@ -120,7 +120,7 @@ class Client:
             return client.infer(**add_call_id(request, call))
         except InferenceServerException:
             if client is not self._client:
-                raise process_died(self.url) from None
+                raise make_death_error(self.url) from None
             raise
         finally:
             self._calls.finish(call)
@@ -144,7 +144,7 @@ class Client:
             if not future.set_running_or_notify_cancel():
                 return
             if call.died:
-                future.set_exception(process_died(self.url))
+                future.set_exception(make_death_error(self.url))
             elif error is not None:
                 future.set_exception(read_failure(error, self.url, timeout))
             else:
@@ -233,7 +233,7 @@ class Client:
             while not ended:
                 result, error = _next(arrived, timeout)
                 if call.died:
-                    raise process_died(self.url)
+                    raise make_death_error(self.url)
                 if error is not None:
                     ended = True
                     raise read_failure(error, self.url, timeout)
@@ -262,7 +262,7 @@ class AsyncClient:
         self.timeout = check_bounds("timeout", timeout, DAY)
         self.retries = retries
         self.tls = tls
-        self._client = aio_client.InferenceServerClient(**channel_arguments(url, tls))
+        self._client = aio_client.InferenceServerClient(**make_channel_arguments(url, tls))
         self._calls = OpenCalls()
         self._probing: asyncio.Task[None] | None = None
         _trace(self._client)
@@ -302,7 +302,7 @@ class AsyncClient:
                 finally:
                     self._calls.finish(call)
         except TimeoutError:
-            raise process_died(self.url) from None
+            raise make_death_error(self.url) from None
 
     def _begin(self, model: str, end: Callable[[], object]) -> Call:
         call = self._calls.begin(model, end)
@@ -376,7 +376,7 @@ class AsyncClient:
                 yield event
         except asyncio.CancelledError:
             if call.died:
-                raise process_died(self.url) from None
+                raise make_death_error(self.url) from None
             raise
         except grpc.RpcError as error:
             status = InferenceServerException(error.details(), str(error.code()))

@@ -24,7 +24,7 @@ SHORT.maxlevel, SHORT.maxstring, SHORT.maxother = 2, 80, 80
 
 
 class Strict(BaseModel):
-    """A part of a configuration: it refuses fields that it does not know, and does not change."""
+    """A part of a configuration. It is immutable and refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -51,7 +51,7 @@ Config = TypeVar("Config", bound=BaseModel)
 def read_config(
     path: Path, model: type[Config], changes: Mapping[str, Any] | None = None, *, show_values: bool = True
 ) -> Config:
-    """The file at `path` as a `model`; `changes` replace its fields.
+    """Reads the file at `path` as a `model`; `changes` replace its fields.
 
     Raises ConfigError with every field that is wrong, its value and the reason. `show_values=False` leaves values out,
     for a file in which people may write a key by mistake.
@@ -63,7 +63,7 @@ def read_config(
 
 
 def check_config(value: Any, model: type[Config], where: str, *, show_values: bool = True) -> Config:
-    """`value` as a `model`. Raises ConfigError as `read_config` does, for what was read from `where`."""
+    """Checks `value`, which was read from `where`, as a `model`. Raises ConfigError as `read_config` does."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -72,7 +72,7 @@ def check_config(value: Any, model: type[Config], where: str, *, show_values: bo
 
 
 def read_yaml(path: Path, *, show_values: bool = True) -> Any:
-    """What a YAML file holds. Raises ConfigError for a file that cannot be read or is not YAML."""
+    """Reads a YAML file. Raises ConfigError for a file that cannot be read or is not YAML."""
     try:
         return yaml.load(path.read_text(encoding="utf-8"), _StrictSafeLoader)
     except OSError as error:
@@ -103,7 +103,7 @@ def find_first_fault(error: ValidationError) -> tuple[str, str]:
 
 
 def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]:
-    """Field, value and reason of each fault; a list is not called short for elements that have faults themselves."""
+    """Describes field, value and reason of each fault. A list is not called short because its elements have faults."""
     faults = error.errors(include_url=False)
     for fault in faults:
         place = fault["loc"]
@@ -117,7 +117,7 @@ def _describe_faults(error: ValidationError, show_values: bool) -> Iterator[str]
 
 
 def _reason(fault: Any) -> str:
-    """pydantic's reason, in words that show neither the value nor the name of a class."""
+    """Words pydantic's reason without the value and without class names."""
     match fault["type"]:
         case "model_type" | "model_attributes_type" | "dataclass_type":
             return "a mapping is needed"

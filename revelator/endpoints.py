@@ -1,4 +1,4 @@
-"""Where we connect to: addresses and keys that are checked, and the channel to a Triton server.
+"""Checks addresses and keys, and makes channels to Triton servers.
 
 A server that speaks TLS is reached with files named in the environment, or with a `Tls` handed to the client:
 
@@ -34,7 +34,7 @@ TOKEN_HEADER = "authorization"
 
 
 def check_url(url: str) -> str:
-    """The url as it is, or ConfigError: only http and https, a host, and no user, query or fragment."""
+    """Returns the url. Raises ConfigError unless it is http or https with a host, without user, query or fragment."""
     hint = "scheme, host and path, such as https://query.wikidata.org/sparql; keys come from the environment"
     try:
         parts = urlsplit(url)
@@ -49,7 +49,7 @@ def check_url(url: str) -> str:
 
 
 def check_key(key: str, variable: str) -> str:
-    """The key without the white space around it, such as the line break at the end of a secret that is kept in a file.
+    """Returns the key without the white space around it, such as the line break of a secret in a file.
 
     Raises ConfigError that names the environment variable and never shows the key: a header holds printable ASCII, and
     an HTTP client that is given anything else says so together with the header.
@@ -62,7 +62,7 @@ def check_key(key: str, variable: str) -> str:
 
 
 def mask_key(text: str, key: str | None) -> str:
-    """The key blanked in upper and lower case alike: a host name, for one, is written in lower case."""
+    """Blanks the key in a text, in upper and lower case: a host name, for one, is printed in lower case."""
     return re.sub(re.escape(key), "***", text, flags=re.IGNORECASE) if key else text
 
 
@@ -77,7 +77,7 @@ class Tls:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Tls | None:
-        """None where `REVELATOR_TLS_CA` is not set: the server is spoken to in the clear."""
+        """Reads the environment; None without `REVELATOR_TLS_CA`, which means no TLS."""
         files = {name: Path(environment[key]) for name, key in _FILES.items() if environment.get(key)}
         if not files:
             return None
@@ -87,7 +87,7 @@ class Tls:
         return cls(**files, name=environment.get(_NAME) or None)
 
     def to_environment(self) -> dict[str, str]:
-        """What `from_environment` reads."""
+        """Returns the variables that `from_environment` reads."""
         files = {key: str(value) for name, key in _FILES.items() if (value := getattr(self, name))}
         return files | ({_NAME: self.name} if self.name else {})
 
@@ -97,7 +97,7 @@ class Tls:
         return grpc.ssl_channel_credentials(ca, key, cert)
 
 
-def channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
+def make_channel_arguments(url: str, tls: Tls | None = None) -> dict[str, Any]:
     """The arguments of a tritonclient gRPC client for `url` (host:port): messages of any size, TLS as given or as in
     the environment, and to this machine itself no proxy, which gRPC would take from `http_proxy`. Raises ConfigError
     for an address that is empty or has a web address's scheme."""
@@ -135,7 +135,7 @@ class ControlToken(InferenceServerClientPlugin):
 
 
 def find_control_token() -> str | None:
-    """The token in the environment, if there is one. Raises ConfigError for one that no header can hold."""
+    """Finds the token in the environment, if any. Raises ConfigError if a header cannot hold it."""
     token = os.environ.get(TOKEN)
     return check_key(token, TOKEN) if token else None
 

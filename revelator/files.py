@@ -60,7 +60,7 @@ def write_json(path: Path, value: Any, mode: int = 0o644) -> None:
 
 
 def append_lines(path: Path, lines: Iterable[str]) -> None:
-    """Adds lines, each of them whole, to a file that is made where it is missing."""
+    """Appends whole lines to a file, which is created if it is missing."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as file:
         file.write("".join(f"{line}\n" for line in lines).encode())
@@ -103,7 +103,7 @@ def hold_lock(lock: Path, doing: str, where: Path, hint: str = "wait for it, or 
 
 @contextmanager
 def try_lock(path: Path, *, shared: bool = False) -> Iterator[bool]:
-    """Whether this process could take the lock `path`, which it then holds until the block ends; the file stays.
+    """Tries to take the lock `path`, and holds it until the block ends; yields whether it could. The file stays.
 
     It tries for a tenth of a second, because a process that only looks whether the lock is free holds it for a moment.
     Raises ConfigError for a folder that cannot be written.
@@ -138,7 +138,7 @@ def resolve_target(target: Path) -> Path:
 
 @contextmanager
 def staged_folder(target: Path) -> Iterator[Path]:
-    """A folder beside `target` to fill. When the block ends it takes the place of `target` by rename; on an error it is
+    """Creates a folder beside `target`. When the block ends, the folder is renamed to `target`; on an error it is
     removed.
 
     A folder that stands there is set aside before the rename and removed after it. What a killed process left on this
@@ -171,7 +171,8 @@ def staged_folder(target: Path) -> Iterator[Path]:
 
 
 def _aside(target: Path, kind: str) -> str:
-    """The start of the names of this machine's folders of a `kind` beside `target`; a process number follows."""
+    """Returns the prefix of the names of this machine's folders of a `kind` beside `target`; a process number
+    follows."""
     return f".{target.name}.{kind}-{platform.node()}-"
 
 
@@ -185,7 +186,7 @@ def _clear_abandoned(target: Path) -> None:
 
 
 def _abandoned(target: Path, kind: str) -> list[Path]:
-    """The folders of a `kind` beside `target` whose process has ended."""
+    """Lists the folders of a `kind` beside `target` whose process has ended."""
     start = _aside(target, kind)
     found = target.parent.glob(f"{glob.escape(start)}*")
     return [path for path in found if not _is_running(int(path.name.removeprefix(start).partition("-")[0]))]
@@ -227,7 +228,7 @@ def work_folder(target: Path, plan: dict[str, Any], pattern: str, doing: str) ->
 
 
 def _read_plan(folder: Path) -> Any:
-    """What the parts in this folder are made from; None where that cannot be read."""
+    """Reads from what the parts in this folder were made; None if that cannot be read."""
     try:
         return json.loads((folder / PLAN).read_bytes())
     except (OSError, ValueError):
@@ -252,7 +253,7 @@ def sha256_text(text: str) -> str:
 
 
 def sha256_folder(folder: Path, *, leave_out: frozenset[str] = frozenset()) -> dict[str, str]:
-    """Digest of each file below `folder`, by its path relative to it, sorted."""
+    """Digests each file below `folder`, by its relative path, sorted."""
     files = (p for p in sorted(folder.rglob("*")) if p.is_file())
     names = {str(p.relative_to(folder)): p for p in files}
     return {name: sha256_file(path) for name, path in names.items() if name not in leave_out}

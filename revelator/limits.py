@@ -1,4 +1,4 @@
-"""What a question may be asked with: the strategies, and what one question may cost at most."""
+"""The strategies by which a question can be asked, and the limits of what one question may cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ NODE_CHARACTERS = 500_000  # of a tree's node once answers stand in its texts: a
 
 @dataclass(frozen=True)
 class Limits:
-    """Defaults that let any question of the public multi-hop sets through; a request may lower a deployment's own."""
+    """The limits of one question. The defaults admit every question of the public multi-hop sets; a request may lower
+    those of a deployment."""
 
     leaves: int = 32
     depth: int = 16  # stages of the longest chain
@@ -37,7 +38,7 @@ class Limits:
     options_bytes: int = 4_000_000  # of a served request's options, an earlier trace among them
 
     def lowered(self, wanted: Mapping[str, Any]) -> Limits:
-        """These limits with each one that `wanted` names and that is lower. Raises InvalidRequest."""
+        """Returns these limits, lowered as `wanted` says. Raises InvalidRequest."""
         names = {f.name for f in fields(self)}
         for name, value in wanted.items():
             if name not in names:
@@ -52,7 +53,7 @@ class Limits:
         return replace(self, **{name: min(value, getattr(self, name)) for name, value in wanted.items()} | threshold)
 
     def check_question(self, question: str) -> None:
-        """Raises InvalidRequest for an empty question and for one that is too long."""
+        """Raises InvalidRequest if the question is empty or too long."""
         if len(question) > self.question_characters:
             raise InvalidRequest(
                 f"the question has {len(question)} characters; "
@@ -66,7 +67,7 @@ class Limits:
             raise InvalidRequest(f"character {error.start + 1} of the question is half a surrogate pair") from error
 
     def check_size(self, plan: str | None) -> None:
-        """Raises InvalidRequest for a given plan that is too long to be read at all."""
+        """Raises InvalidRequest if a given plan is too long to be parsed."""
         if plan is not None and len(plan) > self.plan_characters:
             raise InvalidRequest(
                 f"the plan has {len(plan)} characters; the limit plan_characters is {self.plan_characters}"
@@ -82,14 +83,14 @@ class Limits:
             raise PlanError(f"a question of the plan has {longest} characters; {limit}")
         if (names := sum(len(leaf.placeholders) for leaf in asked)) > self.placeholders:
             raise PlanError(f"the plan has {names} placeholders; the limit placeholders is {self.placeholders}")
-        if (stages := depth(expression)) > self.depth:
+        if (stages := count_stages(expression)) > self.depth:
             raise PlanError(f"the plan's longest chain has {stages} stages; the limit depth is {self.depth}")
 
 
-def depth(expression: Expression) -> int:
-    """Stages of the longest chain: what the plan's wall time is proportional to when leaves take equally long."""
+def count_stages(expression: Expression) -> int:
+    """Counts the stages of the longest chain. With leaves of equal time, wall time is proportional to it."""
     if isinstance(expression, Atomic):
         return 1
     if isinstance(expression, Dependent):
-        return depth(expression.left) + depth(expression.right)
-    return max(depth(item) for item in expression.items)
+        return count_stages(expression.left) + count_stages(expression.right)
+    return max(count_stages(item) for item in expression.items)

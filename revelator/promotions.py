@@ -1,4 +1,4 @@
-"""Which version is champion, decided among processes that promote at the same time.
+"""Moves the alias of the champion safely when several processes promote at the same time.
 
 MLflow moves an alias atomically but cannot compare before it does. What decides here is a log: the versions of the
 registered model `<name>-promotions`, whose numbers the store hands out one after another, each once (a primary key). An
@@ -29,7 +29,7 @@ SETTLED = "settled"
 
 @dataclass(frozen=True)
 class Move:
-    """An entry of the log that counts; `replaced` is the champion that its author saw, None before the first."""
+    """A valid entry of the log. `replaced` is the champion that its author saw, None before the first one."""
 
     number: int
     kind: Kind
@@ -40,7 +40,7 @@ class Move:
 
 @dataclass(frozen=True)
 class Standing:
-    """`moves` in order, and the version that the alias names (None: there is no champion)."""
+    """The valid `moves` in order, and the version that the alias names (None: there is no champion)."""
 
     moves: tuple[Move, ...]
     champion: int | None
@@ -51,7 +51,7 @@ class Standing:
 
     @property
     def previous(self) -> int | None:
-        """What a rollback returns to: a promotion puts a version on the stack, a rollback takes one away."""
+        """The version to which a rollback returns: a promotion pushes a version on the stack, a rollback pops one."""
         stack: list[int] = []
         for move in self.moves:
             if move.kind == "rollback":
@@ -63,8 +63,8 @@ class Standing:
         return stack[-2] if len(stack) > 1 and stack[-1] == self.champion else None
 
 
-def standing(name: str) -> Standing:
-    """The log and the champion, once a move that a killed process left behind is finished."""
+def read_standing(name: str) -> Standing:
+    """Finishes a move that a killed process left behind, and reads the log and the champion."""
     with store_errors():
         moves = _moves(name)
         if moves and not moves[-1].settled:
@@ -75,7 +75,8 @@ def standing(name: str) -> Standing:
 
 
 def move(name: str, version: int, seen: Standing, kind: Kind = "promotion") -> Move:
-    """Makes `version` champion, unless another process has moved since `seen`: then Conflict, and nothing changes."""
+    """Makes `version` champion. Raises Conflict, and changes nothing, if another process moved the alias since
+    `seen`."""
     tags = {"after": str(seen.number), "kind": kind, "version": str(version), "replaced": str(seen.champion or "none")}
     with store_errors():
         number = _append(name, version, tags)
@@ -94,7 +95,7 @@ def move(name: str, version: int, seen: Standing, kind: Kind = "promotion") -> M
 
 def roll_back(name: str) -> Move:
     """Moves the alias back to the version that the champion replaced. Raises ArtifactError when none is recorded."""
-    seen = standing(name)
+    seen = read_standing(name)
     back = seen.previous
     if back is None:
         what = f"no version is recorded that champion {seen.champion} replaced" if seen.champion else "no champion yet"
@@ -111,7 +112,7 @@ def _log(name: str) -> str:
 
 
 def _append(name: str, version: int, tags: dict[str, str]) -> int:
-    """The number of a new entry, in a log that is made with its first one."""
+    """Appends an entry and returns its number; the first entry creates the log."""
     from mlflow.exceptions import MlflowException
 
     store = client()
@@ -129,7 +130,7 @@ def _entries(name: str) -> list[ModelVersion]:
 
 
 def _moves(name: str) -> tuple[Move, ...]:
-    """The entries that count: each names the one that counted before it."""
+    """Lists the valid entries: each names the valid entry before it."""
     moves: list[Move] = []
     for entry in _entries(name):
         tags = entry.tags
@@ -141,7 +142,7 @@ def _moves(name: str) -> tuple[Move, ...]:
 
 
 def _settle(name: str) -> None:
-    """Moves the alias to the last move's version, until the log has no later one."""
+    """Moves the alias to the version of the last move, again if another move was added meanwhile."""
     store, last = client(), _moves(name)[-1]
     while True:
         store.set_model_version_tag(name, str(last.version), f"{CHAMPION}_replaced", str(last.replaced or "none"))

@@ -55,12 +55,12 @@ class Version:
 
 
 def home_folder() -> Path:
-    """Where commands write: the environment variable REVELATOR_HOME, default `runs`."""
+    """Returns the folder where commands write: the environment variable REVELATOR_HOME, default `runs`."""
     return Path(os.environ.get("REVELATOR_HOME", "runs"))
 
 
-def existing(path: Path) -> Path:
-    """A home folder, or what lies below one. Raises ConfigError where nothing stands."""
+def require_existing(path: Path) -> Path:
+    """Returns `path`, a home folder or a path below one. Raises ConfigError if it does not exist."""
     if not path.exists():
         hint = "is this the right --home, REVELATOR_HOME or --tracking-uri? `revelator train` makes a registry"
         raise ConfigError("nothing stands there", where=str(path), hint=hint)
@@ -68,7 +68,7 @@ def existing(path: Path) -> Path:
 
 
 def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_exist: bool = False) -> str:
-    """Points MLflow at its store and makes sure of the experiment. Returns the URI in use.
+    """Points MLflow at its store and creates the experiment if needed. Returns the URI in use.
 
     `tracking_uri` defaults to the environment's MLFLOW_TRACKING_URI, then to `mlflow.db` below `home`; artifacts of a
     SQLite store lie in `mlartifacts` below `home`. Raises Unavailable within seconds when a server cannot be reached;
@@ -81,7 +81,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     if uri.startswith(("http://", "https://")):
         _reach(uri)
     elif must_exist and uri.startswith(_SQLITE):
-        existing(Path(uri.removeprefix(_SQLITE)))
+        require_existing(Path(uri.removeprefix(_SQLITE)))
     with store_errors(uri), disk_errors(home):
         home.mkdir(parents=True, exist_ok=True)
         import mlflow
@@ -99,7 +99,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
 
 
 def _reach(uri: str) -> None:
-    """Any answer at all, an error page too, shows a server."""
+    """Checks that a server answers; even an error page is an answer."""
     try:
         urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=REACH_SECONDS).close()
     except urllib.error.HTTPError:
@@ -119,9 +119,9 @@ def _unreachable(uri: str, reason: str) -> Unavailable:
 
 @contextmanager
 def store_errors(uri: str | None = None) -> Iterator[None]:
-    """MLflow's errors as ours: what is missing is an ArtifactError, anything else means an unusable store.
+    """Turns MLflow's errors into ours: ArtifactError for what is missing, Unavailable for an unusable store.
 
-    With `uri`, while the store is being opened, any error does: MLflow lets those of the file system through.
+    With `uri`, while the store is opened, every error counts: MLflow does not wrap those of the file system.
     """
     try:
         yield
@@ -147,7 +147,7 @@ def client() -> MlflowClient:
 
 
 def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dict[str, str] | None = None) -> int:
-    """Registers an adapter folder as the next version of `name`; one that is registered already keeps its version.
+    """Registers an adapter folder as the next version of `name`. An adapter that is registered keeps its version.
 
     The version appears only when every file is stored. Raises ArtifactError for a folder that does not match its
     manifest, Unavailable for a store that cannot be used.
@@ -173,7 +173,7 @@ def register_adapter(folder: Path, name: str = NAME, run_id: str = "", tags: dic
 
 
 def resolve(name: str, alias_or_version: str | int) -> Version:
-    """The version of a number, of `latest` (the highest number) or of an alias; ArtifactError when there is none."""
+    """Finds a version by number, `latest` (the highest number) or alias. Raises ArtifactError if there is none."""
     asked = str(alias_or_version)
     with store_errors():
         store = client()
@@ -203,7 +203,7 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
 
 
 def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
-    """Each version with the aliases that name it, the newest first. Raises ArtifactError when there is none."""
+    """Lists the versions with their aliases, newest first. Raises ArtifactError if there is none."""
     resolve(name, "latest")
     with store_errors():
         aliases = client().get_registered_model(name).aliases
@@ -217,14 +217,14 @@ def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
 
 
 def champion(name: str = NAME) -> Version | None:
-    """The version that serves, or None before the first promotion."""
+    """Finds the champion, or None before the first promotion."""
     with store_errors():
         number = client().get_registered_model(name).aliases.get(CHAMPION)
     return None if number is None else resolve(name, number)
 
 
 def download(version: Version, into: Path) -> Path:
-    """The adapter's files at `into`, verified; a folder that stands there with the same files is kept as it is.
+    """Downloads and verifies the adapter's files at `into`. A folder there that has the same files is kept.
 
     Raises ArtifactError naming the file that does not match the manifest; `into` is then as it was.
     """

@@ -64,8 +64,8 @@ class Row:
 COLUMNS = tuple(field.name for field in fields(Row))
 
 
-def table_of(rows: Sequence[Row]) -> pyarrow.Table:
-    """Rows as a table with the columns of a set."""
+def make_table(rows: Sequence[Row]) -> pyarrow.Table:
+    """Makes a table of rows, with the columns of a set."""
     import pyarrow
 
     schema = pyarrow.schema([(name, pyarrow.string()) for name in COLUMNS])
@@ -76,17 +76,17 @@ def table_of(rows: Sequence[Row]) -> pyarrow.Table:
 
 
 class SetWriter:
-    """Takes tables of rows, counts them, and writes row groups of the same size whatever the size of the tables."""
+    """Counts the rows of tables and writes them in row groups of equal size, whatever the size of the tables."""
 
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         from pyarrow.parquet import ParquetWriter
 
-        schema = table_of([]).schema
+        schema = make_table([]).schema
         self._files = {
             split: stack.enter_context(ParquetWriter(folder / f"{split}.parquet", schema, compression="zstd"))
             for split in SPLITS
         }
-        self._waiting = {split: [table_of([])] for split in SPLITS}
+        self._waiting = {split: [make_table([])] for split in SPLITS}
         self.counts: Counter[tuple[str, ...]] = Counter()  # values of the columns COUNTED → rows
 
     def add(self, rows: pyarrow.Table) -> None:
@@ -125,7 +125,7 @@ class SetWriter:
         return table
 
     def _write(self, split: str, *, only_whole_groups: bool) -> None:
-        """Writes what waits; with `only_whole_groups`, what is beyond the last whole row group goes on waiting."""
+        """Writes buffered rows; with `only_whole_groups`, keeps those beyond the last whole row group."""
         import pyarrow
 
         table = pyarrow.concat_tables(self._waiting[split])
@@ -142,9 +142,9 @@ class SetWriter:
 def write_set(
     target: Path, about: dict[str, Any], describe: Callable[[dict[str, Any]], str] | None = None
 ) -> Iterator[SetWriter]:
-    """Yields a writer whose set appears at `target` whole when the block ends, or not at all.
+    """Yields a writer. When the block ends, the whole set appears at `target`; on an error, nothing does.
 
-    The block may fill `about` until it ends: it goes into the manifest. `describe` writes the data card from the
+    The block may fill `about`, which goes into the manifest. `describe` writes the data card from the
     manifest. Raises DataError for a set without rows, with the counts of `about["dropped"]` as reasons.
     """
     with staged_folder(target) as stage:
@@ -184,7 +184,7 @@ def _manifest(folder: Path, writer: SetWriter, about: dict[str, Any]) -> dict[st
 
 
 def check_place(target: Path) -> None:
-    """Refuses, with ConfigError, a place that holds something other than an instruction set: it would be replaced."""
+    """Raises ConfigError if the place holds anything but an instruction set, which would be replaced."""
     if target.exists() and not target.is_dir():
         raise ConfigError(f"{target} is a file", where="--out", hint="name a folder")
     if target.is_dir() and any(target.iterdir()) and _parse_manifest(target) is None:
@@ -197,7 +197,7 @@ def check_place(target: Path) -> None:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished set of any release, once its files are as they were written; DataError otherwise."""
+    """Reads the manifest of a finished set of any release and verifies its files. Raises DataError."""
     manifest = _parse_manifest(folder)
     if manifest is None:
         raise DataError(
@@ -212,7 +212,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def verify_set(folder: Path) -> dict[str, Any]:
-    """`read_manifest` of a set that was built with the prompts of this release. Raises ArtifactError for others."""
+    """Reads and verifies a set that was built with the prompts of this release. Raises ArtifactError for others."""
     manifest = read_manifest(folder)
     if manifest["prompt_hash"] != prompt_hash():
         raise ArtifactError(
@@ -225,7 +225,7 @@ def verify_set(folder: Path) -> dict[str, Any]:
 
 
 def _parse_manifest(folder: Path) -> dict[str, Any] | None:
-    """A set's manifest, or None if the file is absent or something else."""
+    """Parses a set's manifest; None if the file is missing or is something else."""
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -234,11 +234,11 @@ def _parse_manifest(folder: Path) -> dict[str, Any] | None:
 
 
 def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Iterator[list[Row]]:
-    """The rows of `tasks` in one split, in the order in which they were written, at most `ROW_GROUP` at a time.
+    """Reads the rows of `tasks` in one split in the order in which they were written, at most `ROW_GROUP` at a time.
 
     Raises DataError for a set of other columns.
     """
-    names = column_names(folder, split)
+    names = read_column_names(folder, split)
     if other := set(names) ^ set(COLUMNS):
         raise DataError(
             f"a set of another release: the columns differ by {min(other)}",
@@ -251,26 +251,26 @@ def read_batches(folder: Path, split: str, tasks: Container[str] = TASKS) -> Ite
 
 
 def stream_rows(folder: Path, split: str, task: str | None = None) -> Iterator[Row]:
-    """The rows of one split, or of one task in it, one at a time; an empty split has none."""
+    """Streams the rows of one split, or of one task in it; an empty split has none."""
     for batch in read_batches(folder, split, TASKS if task is None else {task}):
         yield from batch
 
 
 def read_split(folder: Path, split: str, tasks: Container[str] = TASKS) -> list[Row]:
-    """All rows of `tasks` in one split. Raises DataError when the split has no row at all."""
+    """Reads all rows of `tasks` in one split. Raises DataError if the split is empty."""
     check_filled(folder, split)
     return [row for batch in read_batches(folder, split, tasks) for row in batch]
 
 
 def check_filled(folder: Path, split: str) -> None:
-    """Raises DataError when the split has no row."""
+    """Raises DataError if the split is empty."""
     if not _open(folder, split).metadata.num_rows:
         hint = "build the set from more questions"
         raise DataError("the split is empty", where=str(folder / f"{split}.parquet"), hint=hint)
 
 
 def sample_rows(rows: Sequence[Row], each: int) -> list[Row]:
-    """At most `each` rows a task, chosen by the hash of their id: the same rows whoever asks, in whatever order."""
+    """Samples at most `each` rows of each task by the hash of their id: always the same rows, in any order."""
     by_task: dict[str, list[Row]] = {}
     for row in sorted(rows, key=lambda r: hashlib.sha256(r.id.encode()).digest()):
         chosen = by_task.setdefault(row.task, [])
@@ -282,19 +282,19 @@ def sample_rows(rows: Sequence[Row], each: int) -> list[Row]:
 # Reading sets of earlier releases, whose columns may differ
 
 
-def column_names(folder: Path, split: str) -> list[str]:
+def read_column_names(folder: Path, split: str) -> list[str]:
     return _open(folder, split).schema_arrow.names
 
 
 def read_columns(folder: Path, split: str, names: Sequence[str]) -> Iterator[pyarrow.RecordBatch]:
-    """Some columns of a split, `ROW_GROUP` rows at a time. Raises DataError when one is not there."""
-    if missing := set(names) - set(column_names(folder, split)):
+    """Reads some columns of a split, `ROW_GROUP` rows at a time. Raises DataError if one is missing."""
+    if missing := set(names) - set(read_column_names(folder, split)):
         raise DataError(f"no column {min(missing)}", where=str(folder), hint="this is no instruction set")
     yield from _open(folder, split).iter_batches(ROW_GROUP, columns=list(names))
 
 
 def read_values(folder: Path, split: str, place: int) -> dict[str, str]:
-    """Every column of the row at `place` (from 0) of a split."""
+    """Reads every column of the row at `place` (from 0) of a split."""
     file = _open(folder, split)
     for group in range(file.num_row_groups):
         size = file.metadata.row_group(group).num_rows

@@ -53,8 +53,8 @@ def are_on() -> bool:
 
 
 def span(name: str, kind: str = "internal", parent: str | None = None, **attributes: str) -> Block:
-    """A span for the block, below the current one or the one that the header `parent` names; `kind` as OpenTelemetry
-    has it (internal, client, server). An exception marks it failed by its type alone."""
+    """Opens a span for the block, below the current one or the one that the header `parent` names; `kind` as
+    OpenTelemetry has it (internal, client, server). An exception marks it failed by its type alone."""
     if _tracer is None:
         return _NOTHING
     from opentelemetry.trace import SpanKind
@@ -69,7 +69,7 @@ def span(name: str, kind: str = "internal", parent: str | None = None, **attribu
 
 
 def headers() -> dict[str, str]:
-    """The header that continues the current trace elsewhere; nothing without one."""
+    """Returns the header that continues the current trace in another process; nothing without a trace."""
     if _tracer is None:
         return {}
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -87,7 +87,7 @@ class Traced:
 
 
 class _Failing:
-    """A current span whose status says which error ended it, without the error's text, which may quote a question."""
+    """Marks a failed span with the type of its error, without the error's text, which may quote a question."""
 
     def __init__(self, inner: Block) -> None:
         self._inner = inner

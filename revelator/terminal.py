@@ -1,15 +1,15 @@
-"""Text from users, models and documents on a terminal: shown, never obeyed."""
+"""Prepares text of users, models and documents for a terminal, which must show it and never obey it."""
 
 from __future__ import annotations
 
 
-def printable(text: str) -> str:
-    """`text` with a dot for each control, format or bidirectional character; line breaks stay."""
+def mask_controls(text: str) -> str:
+    """Replaces each control, format or bidirectional character by a dot; line breaks stay."""
     return "".join(c if c.isprintable() or c == "\n" else "·" for c in text)
 
 
-def shown(text: str) -> str:
-    """`text`, printable, within rich's markup: its own brackets are no markup."""
+def to_markup(text: str) -> str:
+    """Masks controls and escapes brackets, so that rich does not read the text as markup."""
     from rich.markup import escape
 
-    return escape(printable(text))
+    return escape(mask_controls(text))

@@ -9,7 +9,7 @@ from rich.console import Console, Group
 from rich.text import Text
 from rich.tree import Tree
 
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 from revelator.trace import Node, Passage, Trace, join_answers
 
 FRAMES = {"dependent": "* one after the other", "sequence": "+ side by side"}
@@ -24,17 +24,17 @@ OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
 DOCUMENTS_SHOWN = 5
 
 
-def show(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
+def print_trace(trace: Trace, console: Console, *, documents: int = DOCUMENTS_SHOWN) -> None:
     """Prints route, compiled expression, the tree, and the answer with its marks. `documents`: titles shown a node.
 
     Control characters in any text are shown as dots.
     """
-    console.print(growing(trace, documents=documents))
+    console.print(build_view(trace, documents=documents))
     console.print(_answer(_printable_trace(trace)))
 
 
-def growing(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
-    """Route, expression and tree of a trace that may still be written."""
+def build_view(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Group:
+    """Builds the view of a trace that may still grow: route, plan and tree."""
     trace = _printable_trace(trace)
     return Group(*_head(trace), tree(trace, documents=documents))
 
@@ -45,14 +45,14 @@ def _printable_trace(trace: Trace) -> Trace:
 
 def _printable(value: Any) -> Any:
     if isinstance(value, str):
-        return printable(value)
+        return mask_controls(value)
     if isinstance(value, dict):
         return {key: _printable(item) for key, item in value.items()}
     return [_printable(item) for item in value] if isinstance(value, list) else value
 
 
 def tree(trace: Trace, *, documents: int = DOCUMENTS_SHOWN) -> Tree:
-    """Nodes below the node that encloses them, in the order in which they were opened."""
+    """Builds the tree: nodes below the node that encloses them, in the order in which they were opened."""
     root = Tree(Text(trace.question, "bold"))
     branches: dict[str | None, Tree] = {None: root}
     for node in trace.nodes:
@@ -103,7 +103,7 @@ def _label(node: Node, whole: str) -> Text:
 
 
 def _how(node: Node) -> str:
-    """Where an answer comes from that was not looked up here."""
+    """Says where an answer comes from that this node did not look up."""
     if "shared_from" in node.detail:
         return f"as {node.detail['shared_from']}"
     if "reused_from" in node.detail:
@@ -113,7 +113,7 @@ def _how(node: Node) -> str:
 
 
 def _best(node: Node, count: int) -> list[Passage]:
-    """What was read comes first, then what was judged most relevant."""
+    """Chooses the documents to show: those that were read first, then the most relevant."""
     kept = node.detail.get("kept", [])
     ranked = sorted(node.documents, key=lambda p: (p.id not in kept, -(p.relevance or 0.0)))
     return ranked[:count]

@@ -1,4 +1,4 @@
-"""What crosses the wire: a question's request, its answer and events, and errors as JSON inside a gRPC status.
+"""The wire format: a question's request, its answer and events, and errors as JSON inside a gRPC status.
 
 Triton's Python backend can send UNKNOWN, INTERNAL, NOT_FOUND, INVALID_ARGUMENT, UNAVAILABLE, UNSUPPORTED,
 ALREADY_EXISTS and CANCELLED. It has no DEADLINE_EXCEEDED: a server that ran out of time says CANCELLED, and the message
@@ -75,14 +75,14 @@ def build_request(
     limits: Mapping[str, float] | None = None,
     reuse: Trace | None = None,
 ) -> dict[str, Any]:
-    """The arguments of `infer`. Raises InvalidRequest for what cannot be sent.
+    """Builds the arguments of `infer`. Raises InvalidRequest for what cannot be sent.
 
-    A call may last as long as the server was given, and the time that its answer needs to travel.
+    The client waits for the server's deadline and the time that the answer needs to travel.
     """
     earlier = reuse.to_json() if reuse else None
     wanted = {"plan": plan, "strategy": strategy, "limits": dict(limits or {}), "reuse": earlier}
-    options = text_input("options", json.dumps(wanted, ensure_ascii=False))
-    request = {"model_name": MODEL, "inputs": [text_input("question", question), options]}
+    options = make_text_input("options", json.dumps(wanted, ensure_ascii=False))
+    request = {"model_name": MODEL, "inputs": [make_text_input("question", question), options]}
     if deadline_ms is None:
         return {**request, "client_timeout": timeout}
     deadline_ms = math.ceil(check_bounds("deadline_ms", deadline_ms, 1000 * DAY))
@@ -93,7 +93,7 @@ def build_request(
     }
 
 
-def text_input(name: str, text: str) -> grpc_client.InferInput:
+def make_text_input(name: str, text: str) -> grpc_client.InferInput:
     try:
         value = np.array([text.encode()], dtype=np.object_)
     except UnicodeEncodeError as error:
@@ -117,7 +117,7 @@ def read_answer(result: grpc_client.InferResult) -> Answer:
 
 
 def read_failure(error: InferenceServerException, url: str, timeout: float) -> RevelatorError:
-    """The error that the server raised, or the one that never reached it, with the address and what to do."""
+    """Reads the error that the server raised, or makes one for a server that was not reached, with a hint."""
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if code == "DEADLINE_EXCEEDED":  # never the server's word: it says CANCELLED, and DeadlineExceeded in the message
@@ -153,8 +153,8 @@ _PLACE = ("code", "start", "end", "line", "column", "excerpt")
 _GONE = re.compile(r"Stub process .* is not healthy\.$|Request for unknown model: ")
 
 
-def grpc_code(error: RevelatorError) -> str:
-    """The gRPC status name that an error travels under."""
+def choose_grpc_code(error: RevelatorError) -> str:
+    """Chooses the gRPC status name of an error."""
     if isinstance(error, ExpressionError | PlanError):
         return "INVALID_ARGUMENT"
     return error.grpc_code if isinstance(error, ServingError) else "INTERNAL"
@@ -166,7 +166,7 @@ def write_error(error: RevelatorError) -> str:
     whole would be larger than `MOST_BYTES`."""
     value: dict[str, Any] = {
         "error": type(error).__name__,
-        "code": grpc_code(error),
+        "code": choose_grpc_code(error),
         "message": error.message,
         "where": error.where,
         "hint": error.hint,
@@ -189,7 +189,7 @@ def write_error(error: RevelatorError) -> str:
 
 
 def _cut(value: Any, most: int) -> Any:
-    """The value with texts of at most `most` characters, and lists of a hundredth as many entries."""
+    """Cuts texts to `most` characters, and lists to a hundredth as many entries."""
     if isinstance(value, dict):
         return {name: _cut(item, most) for name, item in value.items()}
     if isinstance(value, list):
@@ -200,12 +200,12 @@ def _cut(value: Any, most: int) -> Any:
 
 
 def _size(text: str) -> int:
-    """Bytes of a gRPC status message: what is not printable ASCII is written as three for each byte of UTF-8."""
+    """Counts the bytes of a gRPC status message: other than printable ASCII takes three bytes per byte of UTF-8."""
     return sum(1 if 0x20 <= byte <= 0x7E and byte != 0x25 else 3 for byte in text.encode())
 
 
 def read_error(code: str, message: str) -> RevelatorError:
-    """The error behind a gRPC status (`INVALID_ARGUMENT`, …) and message; a message that is not ours is kept."""
+    """Reads the error behind a gRPC status (`INVALID_ARGUMENT`, …) and message; a foreign message is kept."""
     try:
         value = json.loads(message)
         kind = value["error"]

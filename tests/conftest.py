@@ -65,7 +65,7 @@ def registered(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     registry.connect(f"sqlite:///{home / 'mlflow.db'}", home)
     for seed in (1, 2):
         registry.register_adapter(write_adapter(home / "adapters" / str(seed), base, seed))
-    promotions.move(registry.NAME, 1, promotions.standing(registry.NAME))
+    promotions.move(registry.NAME, 1, promotions.read_standing(registry.NAME))
     return home
 
 

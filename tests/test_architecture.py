@@ -111,9 +111,9 @@ def test_the_mlflow_folder_does_not_shadow_the_library() -> None:
 def test_every_command_says_what_it_does_and_shows_an_example() -> None:
     from click.testing import CliRunner
 
-    from revelator.cli import COMMANDS, command_lines, revelator
+    from revelator.cli import COMMANDS, list_command_lines, revelator
 
-    for line in command_lines(COMMANDS):
+    for line in list_command_lines(COMMANDS):
         result = CliRunner().invoke(revelator, [*line.split()[1:], "--help"])
         assert result.exit_code == 0, line
         assert line in result.output.partition("\n")[2], f"{line} --help shows no example"

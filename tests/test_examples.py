@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from revelator.cli import COMMANDS, Command, command_lines, revelator
+from revelator.cli import COMMANDS, Command, list_command_lines, revelator
 
 ROOT = Path(__file__).parents[1]
 SCRIPTS = sorted((ROOT / "examples").glob("*.sh"))
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LINES = sorted(command_lines(COMMANDS), key=len, reverse=True)  # the longest one that fits is the command
+LINES = sorted(list_command_lines(COMMANDS), key=len, reverse=True)  # the longest one that fits is the command
 BLOCKS = re.compile(r"^```(?:sh)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(revelator [^`]+)`")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from revelator.cli import COMMANDS, EXTRAS, RARE_EXTRAS, command_lines
+from revelator.cli import COMMANDS, EXTRAS, RARE_EXTRAS, list_command_lines
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -122,7 +122,7 @@ def _places() -> list[str]:
             for place in ([entry.place] if hasattr(entry, "place") else walk(entry.commands))
         ]
 
-    assert len(walk(COMMANDS)) == len(list(command_lines(COMMANDS)))
+    assert len(walk(COMMANDS)) == len(list(list_command_lines(COMMANDS)))
     return walk(COMMANDS)
 
 

@@ -30,7 +30,7 @@ PRETRAINING_SHARES = {
 }
 
 
-def accelerate_file(name: str) -> Path:
+def find_accelerate_file(name: str) -> Path:
     shipped = ACCELERATE / f"{name}.yaml"
     return shipped if shipped.is_file() else Path(name)
 
@@ -65,7 +65,7 @@ class Settings(Strict):
     @classmethod
     def _find_accelerate_file(cls, name: str | None) -> str | None:
         shipped = sorted(path.stem for path in ACCELERATE.glob("*.yaml"))
-        if name is not None and not accelerate_file(name).is_file():
+        if name is not None and not find_accelerate_file(name).is_file():
             raise ValueError(f"no such file; those that ship: {', '.join(shipped)}")
         return name
 

@@ -16,7 +16,7 @@ from revelator.artifact import (
     AdapterManifest,
     base_folder,
     disk_errors,
-    lasting_name,
+    make_lasting_name,
     verify_adapter,
     verify_files,
     write_manifest,
@@ -46,7 +46,7 @@ class TrainingInputs(Protocol):
 
 def use_lasting_names(adapter_config: Any, base: str) -> None:
     """Makes PEFT's configuration the same in every process and on every machine."""
-    adapter_config.base_model_name_or_path = lasting_name(base)
+    adapter_config.base_model_name_or_path = make_lasting_name(base)
     adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
 
 
@@ -56,7 +56,7 @@ def complete_adapter(folder: Path, config: Run, inputs: TrainingInputs, run_id: 
     write_bytes(folder / "config.yaml", config.to_yaml().encode())
     return write_manifest(
         folder,
-        base_name=lasting_name(config.base),
+        base_name=make_lasting_name(config.base),
         base_digest=inputs.base_digest,
         data_digest=inputs.manifest["digest"],
         run_id=run_id,

@@ -48,11 +48,11 @@ from training.rewards import (
     executed,
     has_executable_plans,
     is_hard,
+    make_reward_functions,
     read_answers,
-    reward_functions,
     valid,
 )
-from training.stage import MarkWholeCheckpoints, Stage, common_settings, train_adapter
+from training.stage import MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import draw_rows, tokenise
 from training.tracking import Report
 
@@ -143,7 +143,7 @@ def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> 
     for task in dict.fromkeys(row.task for row in rows):
         some = [row for row in rows if row.task == task][:ROWS_LOOKED_AT]
         columns = [row.prompt for row in some], [""] * len(some), [task] * len(some), [row.gold for row in some]
-        earned = [reward(*columns) for reward in reward_functions(dict.fromkeys(weighed, 1.0), answers)]
+        earned = [reward(*columns) for reward in make_reward_functions(dict.fromkeys(weighed, 1.0), answers)]
         if all(value is None for values in earned for value in values):
             hint = "which reward fits which task: docs/training.md"
             raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
@@ -165,7 +165,7 @@ def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrai
     base = load_base(config, inputs.base, dtype)
     chosen = [inputs.rows[i] for i in inputs.order]
     columns = {"prompt": [r.prompt for r in chosen], "task": [r.task for r in chosen], "gold": [r.gold for r in chosen]}
-    rewards: list[Any] = list(reward_functions(config.rewards, inputs.answers))
+    rewards: list[Any] = list(make_reward_functions(config.rewards, inputs.answers))
     trainer = GRPOTrainer(
         model=PeftModel.from_pretrained(base, inputs.adapter, is_trainable=True),
         reward_funcs=rewards,
@@ -184,7 +184,7 @@ def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrai
 
 def make_settings(config: GrpoConfig, dtype: torch.dtype) -> GRPOConfig:
     return GRPOConfig(
-        **common_settings(config, dtype),
+        **make_common_settings(config, dtype),
         num_generations=config.completions,
         max_completion_length=config.max_new_tokens,
         temperature=config.temperature,

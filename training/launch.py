@@ -30,7 +30,7 @@ from rich.console import Console
 
 from revelator.errors import RevelatorError
 from revelator.files import write_bytes
-from training.config import AnyConfig, accelerate_file, load_config
+from training.config import AnyConfig, find_accelerate_file, load_config
 
 STOP_SECONDS = 20  # what an orderly end may take, the MLflow run's included, before the process goes at once
 INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
@@ -44,7 +44,7 @@ def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | No
     console.print(
         f"[bold]resolved configuration[/] ({resolved})\n{settings.to_yaml()}", highlight=False, soft_wrap=True
     )
-    command = [sys.executable, "-m", "accelerate.commands.launch", *launch_arguments(settings)]
+    command = [sys.executable, "-m", "accelerate.commands.launch", *make_launch_arguments(settings)]
     command += ["-m", "training.launch", str(resolved), *["--resume"] * resume]
     process = subprocess.Popen(
         command,
@@ -97,12 +97,12 @@ def _end_process(process: subprocess.Popen[str], seconds: float) -> None:
         process.wait()
 
 
-def launch_arguments(settings: AnyConfig) -> list[str]:
+def make_launch_arguments(settings: AnyConfig) -> list[str]:
     """What `accelerate launch` is told of processes, threads and machines."""
     threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
     counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
     if settings.accelerate:
-        return ["--config_file", str(accelerate_file(settings.accelerate)), *counted]
+        return ["--config_file", str(find_accelerate_file(settings.accelerate)), *counted]
     several = ["--multi_gpu"] if settings.processes > 1 else ["--quiet"]  # on a machine without a GPU: gloo on its CPU
     return [*counted, "--num_machines", "1", *several, "--mixed_precision", "no", "--dynamo_backend", "no"]
 

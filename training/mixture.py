@@ -82,8 +82,8 @@ def mix_rows(
                 warn(f"{task}: {lost:,} of {len(drawn):,} rows are over {WIDTHS[-1]} tokens, left out")
             mixed += [fitting[i % len(fitting)] for i in range(want)]
     chosen = random.sample(articles, int(total * shares.get("text", 0)))
-    mixed += text_rows([f"{title}: {text}" for title, text in chosen], tokenizer, WIDTHS[2])
-    drills = copy_rows([t for t, _ in articles], int(total * shares.get("copy", 0)), tokenizer, random)
+    mixed += make_text_rows([f"{title}: {text}" for title, text in chosen], tokenizer, WIDTHS[2])
+    drills = make_copy_rows([t for t, _ in articles], int(total * shares.get("copy", 0)), tokenizer, random)
     return mixed + [row for row in drills if len(row.tokens) <= WIDTHS[-1]]
 
 
@@ -108,7 +108,7 @@ def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest:
     return weighted
 
 
-def text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
+def make_text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
     """Running text, cut at `longest` tokens."""
     if not texts:
         return []
@@ -116,7 +116,7 @@ def text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int
     return [WeightedTokens(np.array(i, np.int16), np.full(len(i), TEXT_WEIGHT, np.float32)) for i in ids if len(i) > 8]
 
 
-def copy_rows(
+def make_copy_rows(
     titles: list[str], count: int, tokenizer: PreTrainedTokenizerFast, random: Random
 ) -> list[WeightedTokens]:
     """Drills: two to five titles, then one to all of them again; only the second half counts."""

@@ -77,7 +77,7 @@ from training.checkpoints import (
     remove_run,
 )
 from training.config import ReaderConfig, load_config
-from training.tracking import find_commit, list_packages, tracked_run
+from training.tracking import find_commit, list_packages, open_tracked_run
 
 STATE = "state.safetensors"
 PROGRESS = "progress.json"
@@ -134,7 +134,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         checkpoint = find_checkpoint(config.work) if run_id else None
         if checkpoint is None:
             remove_run(config.work)
-        with tracked_run(run_id, config.out.name) as run:
+        with open_tracked_run(run_id, config.out.name) as run:
             record_run(config.work, run, identity)
             if run_id is None:
                 _log_inputs(config, digests, train_rows, dev_rows)

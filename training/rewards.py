@@ -22,7 +22,7 @@ from typing import Any
 from revelator.errors import DataError
 from revelator.plans import Atomic, Expression, bind, leaves, parse, substitute, to_letters
 from revelator.plans.language import BNF
-from revelator.plans.names import name_words, words_in
+from revelator.plans.names import find_name_words, find_words
 from revelator.tasks import TASKS
 from revelator.trace import join_answers
 
@@ -64,11 +64,11 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
     """
     if TASKS[task].labels:
         return None
-    wanted = Counter(words_in(_text(gold)))
-    names = {word: wanted[word] for word in name_words(TASKS[task].question(prompt)) if word in wanted}
+    wanted = Counter(find_words(_text(gold)))
+    names = {word: wanted[word] for word in find_name_words(TASKS[task].question(prompt)) if word in wanted}
     if _read(task, output) is None:
         return 0.0
-    written = Counter(words_in(output))
+    written = Counter(find_words(output))
     kept = sum(min(count, written[word]) for word, count in names.items())
     return kept / sum(names.values()) if names else 1.0
 
@@ -124,7 +124,7 @@ REWARDS: dict[str, Reward] = {
 }
 
 
-def reward_functions(weights: Mapping[str, float], answers: Answers) -> list[Callable[..., list[float | None]]]:
+def make_reward_functions(weights: Mapping[str, float], answers: Answers) -> list[Callable[..., list[float | None]]]:
     """The rewards of `weights` as TRL calls them: columns of a batch in, a list of values out, each under its name."""
     chosen = REWARDS | {"executed": partial(executed, answers)}
     return [_batched(name, chosen[name]) for name in weights]
@@ -184,13 +184,13 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
             for step in json.loads(line)["steps"]:
                 if not isinstance(step["answers"], list):
                     raise TypeError("the answers of a step are no list")
-                answers[question_key(step["question"])] = tuple(step["answers"])
+                answers[make_question_key(step["question"])] = tuple(step["answers"])
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DataError(f"no annotated question: {error!r}", where=f"{path}, line {number}", hint=hint) from error
     return answers
 
 
-def question_key(question: str) -> str:
+def make_question_key(question: str) -> str:
     """Questions that differ in case or white space are one."""
     return " ".join(question.casefold().split())
 
@@ -224,7 +224,7 @@ def _look_up(leaf: Atomic, values: Answers, answers: Answers) -> list[tuple[str,
     """The answers of a leaf whose placeholders have `values`: one with all values at once, or one for each."""
 
     def answer(filled: Mapping[str, str]) -> tuple[str, ...] | None:
-        return answers.get(question_key(substitute(leaf.text, filled)))
+        return answers.get(make_question_key(substitute(leaf.text, filled)))
 
     whole = answer({name: join_answers(own) for name, own in values.items()})
     if whole is not None:

@@ -44,13 +44,13 @@ from training.base_model import check_base, choose_precision, load_base, load_to
 from training.checkpoints import BEST
 from training.config import TrainConfig
 from training.export import use_lasting_names
-from training.stage import MarkWholeCheckpoints, Stage, common_settings, train_adapter
+from training.stage import MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import (
     IGNORED,
     TokenRow,
     TokenTable,
     compute_shares,
-    first_token,
+    find_first_token,
     load_token_table,
     order_rows,
     select_fitting,
@@ -138,7 +138,7 @@ def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTra
 
 def make_settings(config: TrainConfig, dtype: torch.dtype) -> SFTConfig:
     return SFTConfig(
-        **common_settings(config, dtype),
+        **make_common_settings(config, dtype),
         per_device_eval_batch_size=config.evaluation.batch_size,
         train_sampling_strategy="sequential",  # the order is decided already
         eval_strategy="steps",
@@ -193,7 +193,7 @@ class TaskTrainer(SFTTrainer):
         self.work = work
         self.best: dict[str, float] = {}
         self.labels = {
-            name: torch.tensor([first_token(self.processing_class, label) for label in task.labels])
+            name: torch.tensor([find_first_token(self.processing_class, label) for label in task.labels])
             for name, task in TASKS.items()
             if task.labels
         }

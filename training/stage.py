@@ -32,7 +32,7 @@ from training.checkpoints import (
 )
 from training.config import Run, load_config
 from training.export import TrainingInputs, complete_adapter, register_version
-from training.tracking import Report, log_inputs, tracked_run
+from training.tracking import Report, log_inputs, open_tracked_run
 
 console = Console(stderr=True)
 
@@ -140,7 +140,7 @@ def _track_training(stage: Stage[C, I, T], config: C, inputs: I, start: Start, r
     trainer = stage.make_trainer(config, inputs, report)
     if start.checkpoint is None:
         remove_run(config.work)
-    with tracked_run(start.run_id, config.out.name) as run_id:
+    with open_tracked_run(start.run_id, config.out.name) as run_id:
         record_run(config.work, run_id, start.identity)
         console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
         if start.checkpoint:
@@ -162,7 +162,7 @@ def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:
         trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
 
 
-def common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
+def make_common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
     """Arguments of TRL's configurations that do not depend on the stage."""
     return {
         "output_dir": str(config.work),

@@ -95,7 +95,7 @@ def ends_prompts(tokenizer: PreTrainedTokenizerBase) -> bool:
     return boundary is not None and tokenizer("")["input_ids"][-1:] == [boundary]
 
 
-def first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:
+def find_first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:
     """The token that stands for `label` in training, evaluation and serving: the first of " label"."""
     return tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
@@ -103,7 +103,7 @@ def first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:
 def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
     """Raises ArtifactError unless each label task's labels are told apart by their first token."""
     for task in TASKS.values():
-        first = {label: first_token(tokenizer, label) for label in task.labels or ()}
+        first = {label: find_first_token(tokenizer, label) for label in task.labels or ()}
         for one, other in itertools.combinations(first, 2):
             if first[one] == first[other]:
                 token = tokenizer.convert_ids_to_tokens(first[one])

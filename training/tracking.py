@@ -47,7 +47,7 @@ PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|sco
 
 
 @contextmanager
-def tracked_run(run_id: str | None, name: str) -> Iterator[str]:
+def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
     """An MLflow run with system metrics, a new one or the one that a killed process began. Yields its id.
 
     An error marks the run FAILED, a stop KILLED; its curves stay. The monitor that MLflow would start by itself logs

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 
 from fixed import LIMITS, FixedServices, run_sequentially
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import parse
 from revelator.trace import Passage
 from serving.executor import Executor
@@ -53,7 +53,7 @@ async def measure_concurrency(name: str, plan: str, latency_ms: float, passages:
     ours = await measure_rate(ask, level, rounds)
     at_once = statistics.median(ratios)
     ratios.clear()
-    await ask_evenly(ask, depth(parse(plan)) * latency_ms / 1000 / level, 4 * level * rounds)
+    await ask_evenly(ask, count_stages(parse(plan)) * latency_ms / 1000 / level, 4 * level * rounds)
     sequential = await measure_rate(lambda: run_sequentially(plan, services), level, 1)
     over_path = f"{at_once:13.3f}{statistics.median(ratios):13.3f}"
     return f"{name:12}{level:10}{ours:12.1f}{over_path}{sequential:19.1f}{ours / sequential:8.2f}"

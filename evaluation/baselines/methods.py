@@ -17,7 +17,7 @@ from string import Template
 from revelator.errors import DeadlineExceeded, PlanError
 from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
-from revelator.plans.bnf import without_placeholders
+from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF, Step
 from revelator.trace import Node, Passage, Trace, join_answers
 from serving.executor import routes
@@ -261,7 +261,7 @@ async def run_qcompiler(run: Run) -> None:
     plan = await routes.translate(run, TRANSLATE_BNF, require)
     trace = run.recorder.trace
     trace.plan_source = "model" if plan else "fallback"
-    plan = plan or Atomic(without_placeholders(run.question))
+    plan = plan or Atomic(unbrace_placeholders(run.question))
     trace.plan = render(plan)
     answers: list[str] = []
     for leaf, sources in zip(leaves(plan), bind(plan).sources, strict=True):

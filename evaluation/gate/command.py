@@ -147,7 +147,7 @@ def promote(
     """
     rule = read_rules(rules, margin)
     registry.connect(tracking_uri, home, must_exist=True)
-    challenger, seen = registry.resolve(name, number), promotions.standing(name)
+    challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
     champion = registry.resolve(name, seen.champion) if seen.champion else None
     if champion and champion.version == challenger.version:
         return _print_summary(

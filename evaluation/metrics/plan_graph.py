@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from data_gen.leakage import normalise
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, letters_key, parse
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken
@@ -42,7 +42,9 @@ def read_sketch(text: str) -> Sketch:
     """Parses, checks and binds a plan, once for each text. Raises ExpressionError."""
     plan = parse(text)
     valid, texts = not check(plan), tuple([leaf.text for leaf in leaves(plan)])
-    return Sketch(valid, letters_key(plan), depth(plan), texts, _intern_edges(_find_edges(plan)) if valid else NONE)
+    return Sketch(
+        valid, letters_key(plan), count_stages(plan), texts, _intern_edges(_find_edges(plan)) if valid else NONE
+    )
 
 
 def entity_coverage(plan: Sketch, names: Collection[str]) -> float:

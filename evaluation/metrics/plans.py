@@ -106,7 +106,7 @@ def score_query(output: str, gold: logic.Query) -> QueryScore:
     except ExpressionError:
         return QueryScore(False, False, False)
     return QueryScore(
-        not logic.check(query), logic.equivalent(_normalise_terms(query), _normalise_terms(gold)), query == gold
+        not logic.check(query), logic.are_equivalent(_normalise_terms(query), _normalise_terms(gold)), query == gold
     )
 
 

@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from revelator.plans.faults import Diagnostic, fault
-from revelator.plans.grammar import grammar_text
+from revelator.plans.grammar import read_grammar_file
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
@@ -111,7 +111,7 @@ class Numbered:
 
 
 def number_nodes(art: Art) -> tuple[Numbered, ...]:
-    """All nodes breadth-first: the node numbered i stands at index i."""
+    """Lists all nodes breadth-first; node i is at index i."""
     found: list[Numbered] = []
     queue: deque[tuple[Art, int | None, tuple[int, ...]]] = deque([(art, None, ())])
     last = 0
@@ -125,24 +125,24 @@ def number_nodes(art: Art) -> tuple[Numbered, ...]:
 
 
 def depth(art: Art) -> int:
-    """Nodes from the root to the deepest leaf."""
+    """Counts the nodes from the root to the deepest leaf."""
     return 1 + max((depth(child) for child in art.children), default=0)
 
 
 def find_references(text: str) -> Iterator[tuple[int, int, int]]:
-    """Each reference `[i]` of a text with its offsets; `[[i]]` is none."""
+    """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
     for match in _REFERENCE.finditer(text):
         if len(match[1]) == len(match[3]) == 1:
             yield int(match[2]), match.start(), match.end()
 
 
 def references(text: str) -> tuple[int, ...]:
-    """Distinct numbers that a text refers to, in order of first use."""
+    """Lists the distinct numbers that a text refers to, in order of first use."""
     return tuple(dict.fromkeys(number for number, _, _ in find_references(text))) if "[" in text else ()
 
 
 def escape(text: str) -> str:
-    """The text with `[3]` written so that it is no reference."""
+    """Writes `[3]` so that it is no reference."""
     return _BRACKETED.sub(r"[[\1]]", text)
 
 
@@ -161,7 +161,7 @@ def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
 
 
 def substitute_each(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-    """The values that a text stands for: the answers of node i when it is `[i]` and nothing else, else one text."""
+    """Lists the values of a text: the answers of node i if it is exactly `[i]`, else one text."""
     whole = _REFERENCE.fullmatch(text.strip())
     if whole and len(whole[1]) == len(whole[3]) == 1 and int(whole[2]) in answers:
         return tuple(answers[int(whole[2])])
@@ -189,11 +189,11 @@ Path = tuple[str | int, ...]
 
 def schema() -> dict[str, Any]:
     """The JSON schema of the form."""
-    return json.loads(grammar_text("art.schema.json"))
+    return json.loads(read_grammar_file("art.schema.json"))
 
 
 def parse(text: str) -> Art:
-    """The tree that a JSON text spells. Raises ExpressionError with line, column, caret and a hint."""
+    """Parses a JSON text into a tree. Raises ExpressionError with line, column, caret and a hint."""
     try:
         value = json.loads(text, object_pairs_hook=_distinct, parse_int=float)  # of any number of digits
     except json.JSONDecodeError as error:
@@ -214,7 +214,7 @@ def parse(text: str) -> Art:
 
 
 def render(art: Art) -> str:
-    """Canonical JSON on one line: `parse(render(art)) == art`."""
+    """Writes canonical JSON on one line: `parse(render(art)) == art`."""
     return json.dumps(to_json(art), ensure_ascii=False)
 
 
@@ -355,7 +355,7 @@ class Fault:
 
 
 def check(art: Art) -> tuple[Fault, ...]:
-    """What keeps a tree from being executed, breadth-first; empty if it can be.
+    """Finds what keeps a tree from being executed, breadth-first; empty if it can be.
 
     Execution is post-order: a node is answered after its children, children from left to right. A node may name what
     has been answered when its turn comes: earlier siblings, earlier siblings of what it stands in, and what stands
@@ -434,7 +434,7 @@ def structure_key(art: Art) -> str:
 
 
 def to_tree(art: Art) -> str:
-    """Lines with branches; an operator stands behind its question as a call."""
+    """Draws the tree; an operator follows its question as a call."""
     nodes = number_nodes(art)
     return "\n".join(_lines(nodes[0], nodes, "", ""))
 

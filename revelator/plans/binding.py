@@ -1,4 +1,4 @@
-"""Which result a placeholder takes, decided by the plan alone: the same plan always binds the same way.
+"""Decides which leaf feeds each placeholder, from the plan alone: the same plan always binds the same way.
 
 A placeholder may take the result of any leaf of a left operand that it stands to the right of. The last stage of a left
 operand is its result; its earlier stages stay in scope and come after. For the placeholders of one right operand:
@@ -21,7 +21,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from revelator.plans.bnf import Atomic, Dependent, Expression, children, leaves, without_names
+from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, children, leaves
 
 NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
@@ -40,7 +40,7 @@ class Binding:
 
 
 def bind(expression: Expression) -> Binding:
-    """The producer of each placeholder of a plan."""
+    """Finds the producer of each placeholder of a plan."""
     return _Binder(leaves(expression)).bind(expression)
 
 
@@ -87,7 +87,7 @@ class _Producer(NamedTuple):
 
     @classmethod
     def of(cls, leaf: Atomic) -> _Producer:
-        words = _words(without_names(leaf.text))
+        words = _words(blank_placeholders(leaf.text))
         stems = _stems(words)
         clause = next((i for i in range(2, len(words)) if words[i] in CLAUSE), None)
         asks = next((word for word in words[:4] if word in ASKED), None)
@@ -137,7 +137,7 @@ class _Binder:
         )
 
     def _assign(self, right: Expression, scope: tuple[_Results, ...], bound: dict[str, int]) -> dict[str, int]:
-        """The producers of the names that `right` uses outside its own inner right operands."""
+        """Assigns producers to the names that `right` uses outside its own inner right operands."""
         names = list(dict.fromkeys([name for leaf in _starts(right) for name in leaf.placeholders]))
         if not names:
             return {}
@@ -160,7 +160,7 @@ class _Binder:
         return {**{name: seen[name] for name in unmatched if name in seen}, **chosen}
 
     def _match(self, names: list[str], tiers: list[list[int]]) -> dict[str, int]:
-        """Names whose best score is above nothing; names that tie over the same producers share these out."""
+        """Matches names whose best score is above 0; names that tie over the same producers share them."""
         tied: dict[tuple[int, ...], list[str]] = {}
         for name in names:
             words = _words(name)
@@ -188,13 +188,13 @@ class _Binder:
 
 
 def _share(names: list[str], equals: tuple[int, ...]) -> list[tuple[str, int]]:
-    """One name takes the nearest of equal producers; several take the nearest as many, in order."""
+    """Gives one name the nearest of equal producers, and several names as many of the nearest, in order."""
     nearest = equals[-len(names) :]
     return [(name, nearest[min(i, len(nearest) - 1)]) for i, name in enumerate(names)]
 
 
 def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
-    """The producers in scope by nearness: results before earlier stages, near operands before far ones."""
+    """Sorts the producers in scope by nearness: results before earlier stages, near operands before far ones."""
     tiers = [tier for results in scope for tier in (results.last[-MAX_CANDIDATES:], results.earlier) if tier]
     room, kept = MAX_CANDIDATES, []
     for tier in tiers:
@@ -206,7 +206,7 @@ def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
 
 
 def _starts(right: Expression) -> list[Atomic]:
-    """The leaves of `right` that are not to the right of something inside it."""
+    """Lists the leaves of `right` that have nothing inside `right` to their left."""
     found, stack = [], [right]
     while stack:
         node = stack.pop()

@@ -20,8 +20,8 @@ from lark import Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import Span, fault
-from revelator.plans.grammar import lalr_parser
-from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokens
+from revelator.plans.grammar import make_lalr_parser
+from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokenise
 
 MAX_CHARACTERS = 1_000_000
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
@@ -147,7 +147,7 @@ def _preorder(expression: Expression) -> Iterator[str | tuple[type, int]]:
 
 
 def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
-    """Each `{name}` of a text with its offsets; `{{name}}` is text."""
+    """Finds each `{name}` of a text with its offsets; `{{name}}` is text."""
     for match in _PLACEHOLDER.finditer(text):
         yield match[1], match.start(), match.end()
 
@@ -157,26 +157,26 @@ def placeholders(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(_PLACEHOLDER.findall(text))) if "{" in text else ()
 
 
-def without_names(text: str) -> str:
-    """The text with each `{name}` replaced by a space; other braces stay."""
+def blank_placeholders(text: str) -> str:
+    """Replaces each `{name}` by a space; other braces stay."""
     return _PLACEHOLDER.sub(" ", text) if "{" in text else text
 
 
 def substitute(text: str, values: Mapping[str, str]) -> str:
-    """The text with each `{name}` that has a value replaced by it, and `{{name}}` turned into a literal `{name}`.
+    """Replaces each `{name}` that has a value by it, and `{{name}}` by a literal `{name}`.
 
-    Values are put in as they are: braces in them are not read again.
+    Braces inside values are not read again.
     """
     return _BRACED.sub(_replacer(values), text) if "{" in text else text
 
 
 def substituted_size(text: str, values: Mapping[str, str]) -> int:
-    """Characters of `substitute(text, values)` at most, without making it."""
+    """Bounds the number of characters of `substitute(text, values)` without building it."""
     return len(text) + sum(len(values.get(name, "")) for _, name, _ in _BRACED.findall(text))
 
 
-def without_placeholders(text: str) -> str:
-    """The text as a leaf that nothing gives a value to: names lose their braces."""
+def unbrace_placeholders(text: str) -> str:
+    """Removes the braces of each `{name}`: the text of a leaf that gets no values."""
     while names := placeholders(text):
         text = substitute(text, {name: name for name in names})
     return text
@@ -195,11 +195,11 @@ def _replacer(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
 
 
 def parse(text: str) -> Expression:
-    """The plan that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
+    """Parses `text` into a plan with spans, in linear time. Raises ExpressionError."""
     if len(text) >= MAX_CHARACTERS:
         message = f"an expression is shorter than {MAX_CHARACTERS:,} characters; this one is not"
         raise fault(text, "too-long", message, 0, len(text), "split it into several expressions")
-    found = tokens(text)
+    found = tokenise(text)
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:
@@ -274,7 +274,7 @@ def _too_deep_error(start: int, end: int) -> _UnusableError:
 
 @cache
 def _parser() -> Callable[[list[Token]], _Part]:
-    return lalr_parser("bnf.lark", _Builder())
+    return make_lalr_parser("bnf.lark", _Builder())
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
@@ -294,7 +294,7 @@ _RAW = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though
 
 
 def render(expression: Expression) -> str:
-    """The one text that parses into `expression`; a single line whatever the texts hold."""
+    """Writes the canonical text of a plan, on one line."""
     pieces: list[str] = []
     stack: list[Expression | str] = [expression]
     while stack:
@@ -318,12 +318,12 @@ def _group(node: Expression, needed: bool) -> list[Expression | str]:
 
 
 def quote(text: str) -> str:
-    """The text of a leaf as it stands in an expression: itself, or a JSON string where it would read otherwise."""
+    """Writes the text of a leaf for an expression: as it is, or as a JSON string if it would parse differently."""
     if reads_as_itself(text) and not _RAW.search(text):
         return text
-    return json_text(text)
+    return quote_json(text)
 
 
-def json_text(text: str) -> str:
-    """A JSON string on one line."""
+def quote_json(text: str) -> str:
+    """Writes a JSON string on one line."""
     return _RAW.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))

@@ -42,7 +42,7 @@ UNUSED = "no question uses the result of this one, and it is none of the plan's"
 
 
 def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, ...]:
-    """What is wrong with a plan, left to right; empty if it can be executed.
+    """Finds what is wrong with a plan, left to right; empty if it can be executed.
 
     A plan that was not parsed has no offsets of its own: they then refer to `render(expression)`.
     """
@@ -54,7 +54,7 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
 
 
 def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
-    """What a plan that checks does in vain, left to right; it can be executed all the same. Offsets as in `check`."""
+    """Finds what a valid plan does in vain, left to right. Offsets are as in `check`."""
     expression = _with_spans(expression)
     bound = bind(expression)
     results = set(bound.results)

@@ -19,9 +19,9 @@ from revelator.plans.bnf import MAX_CHARACTERS
 from revelator.plans.checking import Rules
 from revelator.plans.checking import check as check_bnf
 from revelator.plans.faults import excerpt
-from revelator.plans.grammar import grammar_text
+from revelator.plans.grammar import read_grammar_file
 from revelator.plans.language import LANGUAGES
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 
 MOST_BYTES = 4 * (MAX_CHARACTERS + 1) + 2  # of a text that is just too long, in UTF-8, and the end of its line
 
@@ -71,7 +71,7 @@ def parse(expression: str, language: str, path: Path | None, form: str) -> None:
         raise click.UsageError(f"{language} is drawn as {' or '.join(drawings)}, not as {form}")
     text = _one_text(expression, path)
     drawn = drawings[form](LANGUAGES[language].parse(text))
-    _write((printable(drawn) if form == "tree" else drawn) + "\n")
+    _write((mask_controls(drawn) if form == "tree" else drawn) + "\n")
 
 
 @click.command()
@@ -120,7 +120,7 @@ def grammar(language: str) -> None:
       revelator plan grammar --language art > art.schema.json
       revelator plan grammar
     """
-    _write(grammar_text(LANGUAGES[language].file))
+    _write(read_grammar_file(LANGUAGES[language].file))
 
 
 def _as_json(verdict: dict[str, Any]) -> str:

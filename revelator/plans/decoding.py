@@ -1,7 +1,7 @@
 """What a decoder of plans and logical queries is held to, derived from `bnf.lark` and `logic.lark`.
 
-What `plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes grammar.
-Each rule of the file is written out in up to four kinds:
+What `make_plan_grammar` allows parses, and checks by `scoped`. Whether a part of a plan holds a placeholder becomes
+grammar. Each rule of the file is written out in up to four kinds:
 
     unfed   nothing stands to its left: no leaf holds a placeholder, but for those right of a `*` inside it
     any     something stands to its left: leaves may hold placeholders
@@ -13,9 +13,8 @@ reads, only those that `render` could write are left: ` * ` and not ` × `, no e
 characters; a brace is always that of a placeholder, and a placeholder outside quotes holds no space. Depth and the
 limits of an executor are no part of it: `Grammar.deepest` tells a decoder when to close.
 
-`plan_expression` is the part of the same language that a regular expression holds. What `logic_grammar` allows parses
-and can be run.
-"""
+`make_plan_pattern` is the part of the same language that a regular expression holds. What `make_logic_grammar` allows
+parses and can be run."""
 
 from __future__ import annotations
 
@@ -30,7 +29,7 @@ from lark import Lark
 from lark.lexer import Pattern, PatternRE
 
 from revelator.plans.bnf import NAME
-from revelator.plans.grammar import CONTROLS, Grammar, character_class, explicit, grammar_text
+from revelator.plans.grammar import CONTROLS, Grammar, character_class, expand_classes, read_grammar_file
 from revelator.plans.logic import MAX_TERMS
 
 TEXTS = ("WORD", "QUOTATION", "TAIL", "QUOTED")  # terminals that hold what a person wrote
@@ -38,7 +37,7 @@ CANONICAL = {"TIMES": " * "}  # of several spellings the one that `render` write
 NESTED = 40  # groups inside one another in a regular expression: llguidance reads 62 of them, and not 99
 
 
-def plan_grammar(words: Iterable[str] | None = None) -> Grammar:
+def make_plan_grammar(words: Iterable[str] | None = None) -> Grammar:
     """The grammar of plans, after the one space that a completion begins with.
 
     With `words`, a text outside placeholders is made of these words alone, whatever stands between them; a word is a
@@ -62,7 +61,7 @@ def _text(words: tuple[str, ...] | None) -> str:
     for terminal in _file().terminals:
         if terminal.name in TEXTS:
             kinds = _kinds_of_text("IN_QUOTED" if terminal.name == "QUOTED" else "PLAIN", words is not None)
-            lines.append(f"{terminal.name}: /{explicit(terminal.pattern.value)}/")
+            lines.append(f"{terminal.name}: /{expand_classes(terminal.pattern.value)}/")
             named = {f"{terminal.name}_{kind}": text for kind, text in kinds.items()}
             lines += [f"{name}: {terminal.name} & {text}" for name, text in named.items() if name in used]
     return "\n".join(lines) + "\n"
@@ -70,7 +69,7 @@ def _text(words: tuple[str, ...] | None) -> str:
 
 @cache
 def _file() -> Lark:
-    return Lark(grammar_text("bnf.lark"), parser="earley")
+    return Lark(read_grammar_file("bnf.lark"), parser="earley")
 
 
 Part = tuple[str, str]  # a symbol of the file and its kind
@@ -142,7 +141,11 @@ def _pieces(words: tuple[str, ...] | None) -> dict[str, str]:
     letters = "" if words is None else character_class(r"\w")
     plain = rf"[^{{}}{CONTROLS}{letters}]"
     escape = r'\\["\\]' if letters else r'\\["\\bfnrt]'
-    pieces = {"PLACEHOLDER": explicit(rf"\{{{NAME}\}}"), "PLAIN": plain, "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}"}
+    pieces = {
+        "PLACEHOLDER": expand_classes(rf"\{{{NAME}\}}"),
+        "PLAIN": plain,
+        "IN_QUOTED": rf"{plain[:-1]}\\]|{escape}",
+    }
     return pieces if words is None else pieces | {"ALLOWED": _any_of(words)}
 
 
@@ -171,7 +174,7 @@ TERM = re.compile(r"^TERM: /(.*)/$", re.MULTILINE)
 
 
 @cache
-def logic_grammar() -> Grammar:
+def make_logic_grammar() -> Grammar:
     """The grammar of logical queries, after the one space that a completion begins with.
 
     Of what `logic.check` reports the grammar keeps out terms without a word, and its `deepest` too many terms. That
@@ -180,7 +183,7 @@ def logic_grammar() -> Grammar:
     A term may begin with a space, as it is learnt (`render_spaced`). It has two quotes, and a level of a query costs at
     least one sign, so that the bound on both keeps to `MAX_TERMS` and to `MAX_DEPTH`.
     """
-    file = re.sub(r"\bstart\b", "query", grammar_text("logic.lark"))
+    file = re.sub(r"\bstart\b", "query", read_grammar_file("logic.lark"))
     text = TERM.sub(lambda found: f"TERM: {_term(found[1])}", file)
     closing = ('"', 'x"', '"x"', ' "x"')
     return Grammar(f'start: " " query\n{text}', closing, ")", "(", deepening='("', deepest=2 * MAX_TERMS - 8)
@@ -189,7 +192,7 @@ def logic_grammar() -> Grammar:
 def _term(pattern: str) -> str:
     """The terminal on one line, without an escape that it does not need, its word one with a letter or a digit."""
     letters = character_class(r"[^\W_]")
-    worded = explicit(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
+    worded = expand_classes(pattern.replace(r"\w", f"[{letters}]")).replace('"', '" ?', 1)  # `render_spaced`
     return rf'/{worded}/ & /"([^"\\{CONTROLS}]|\\["\\])*"/'
 
 
@@ -208,14 +211,13 @@ _TEXTS = {
 
 
 @cache
-def plan_expression(depth: int = 1) -> str:
+def make_plan_pattern(depth: int = 1) -> str:
     """Matches a plan from its first character to its last; Python and Rust read it alike.
 
     For servers that take a regular expression and no grammar of ours. What it matches parses and checks, for the same
-    reason as with `plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out groups
-    deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
-    parentheses and quotations of a text.
-    """
+    reason as with `make_plan_grammar`: a part is written by whether it may or must hold a placeholder. It leaves out
+    groups deeper than `depth`, texts written as JSON strings, words that begin with a sign, and placeholders inside the
+    parentheses and quotations of a text."""
     return _list("none", depth)
 
 

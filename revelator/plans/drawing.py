@@ -11,18 +11,18 @@ SCHEMA_VERSION = 1
 
 
 def letter(index: int) -> str:
-    """The name of leaf `index`: A … Z, then A1 … Z1, A2 …"""
+    """Names leaf `index`: A … Z, then A1 … Z1, A2 …"""
     return "ABCDEFGHIJKLMNOPQRSTUVWXYZ"[index % 26] + (str(index // 26) if index >= 26 else "")
 
 
 def to_letters(expression: Expression) -> str:
-    """The shape of a plan, each leaf a letter from left to right: `A * (B + C)`."""
+    """Writes the shape of a plan, a letter for each leaf from left to right: `A * (B + C)`."""
     names = iter(range(len(leaves(expression))))
     return render(_relabel(expression, lambda: letter(next(names))))
 
 
 def letters_key(expression: Expression) -> str:
-    """The shape up to the order of `+`: two plans have equal keys if and only if they have equal shapes."""
+    """Returns a key of the shape up to the order of `+`: equal for two plans if and only if their shapes are."""
     return _key(expression)
 
 
@@ -47,7 +47,8 @@ LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
 
 
 def to_tree(expression: Expression) -> str:
-    """An indented tree, one node a line; a leaf shows its letter, its text, and where its placeholders come from."""
+    """Draws an indented tree, one node a line. A leaf shows its letter, its text and the sources of its
+    placeholders."""
     sources = bind(expression).sources
     lines: list[str] = []
     stack: list[tuple[Expression, str, str]] = [(expression, "", "")]
@@ -68,7 +69,7 @@ def to_tree(expression: Expression) -> str:
 
 
 def stages(node: Expression) -> list[Expression]:
-    """The operands of a node, a chain `a * b * c` as its three stages."""
+    """Lists the operands of a node; a chain `a * b * c` has three stages."""
     if type(node) is not Dependent:
         return list(children(node))
     found = []
@@ -80,7 +81,7 @@ def stages(node: Expression) -> list[Expression]:
 
 
 def to_json(expression: Expression) -> dict[str, Any]:
-    """The plan as plain values; docs/plans.md gives the schema."""
+    """Converts the plan to plain values; docs/plans.md gives the schema."""
     sources = bind(expression).sources
     count = iter(range(len(sources)))
     return {
@@ -113,7 +114,7 @@ def _json(node: Expression, sources: Any, count: Any) -> dict[str, Any]:
 
 
 def to_mermaid(expression: Expression) -> str:
-    """A Mermaid flowchart: a box a leaf, an arrow a placeholder, labelled with its name."""
+    """Draws a Mermaid flowchart: a box for each leaf, and an arrow for each placeholder, labelled with its name."""
     lines = ["flowchart TD"]
     for index, leaf in enumerate(leaves(expression)):
         lines.append(f'    {letter(index)}["{letter(index)}: {_escape(leaf.text)}"]')
@@ -124,5 +125,5 @@ def to_mermaid(expression: Expression) -> str:
 
 
 def _escape(text: str) -> str:
-    """Text that Mermaid shows and never reads: signs that could mean something to it become character entities."""
+    """Escapes text for Mermaid: signs with a meaning become character entities."""
     return "".join(c if c.isalnum() or c in " ,.?!':()-" else f"#{ord(c)};" for c in " ".join(text.split()))

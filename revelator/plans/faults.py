@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len
 
 from revelator.errors import ExpressionError
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 
 EXCERPT_WIDTH = 72  # characters of the source line shown around a fault
 
@@ -29,12 +29,12 @@ class Diagnostic:
 
     @classmethod
     def of_error(cls, error: ExpressionError) -> Diagnostic:
-        """What keeps a text from being parsed."""
+        """Makes the diagnostic of an error that keeps a text from being parsed."""
         return cls(error.code, error.message, error.start, error.end, error.hint or "")
 
 
 def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -> ExpressionError:
-    """The error for `text[start:end]`."""
+    """Makes the error for `text[start:end]`."""
     line_start = text.rfind("\n", 0, start) + 1
     return ExpressionError(
         message,
@@ -49,13 +49,13 @@ def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -
 
 
 def excerpt(text: str, start: int, end: int) -> str:
-    """Two short lines: the source line around `text[start:end]`, and carets under it."""
+    """Returns two short lines: the source line around `text[start:end]`, and carets under it."""
     line_start = text.rfind("\n", 0, start) + 1
     first = max(line_start, start - EXCERPT_WIDTH // 2)
     window = text[first : first + EXCERPT_WIDTH].partition("\n")[0]
     last = first + len(window)
     before, after = "…" * (first > line_start), "…" * (text[last : last + 1] not in ("", "\n"))
-    shown = printable(window)
+    shown = mask_controls(window)
     indent = " " * cell_len(before + shown[: start - first])
     carets = "^" * max(1, cell_len(shown[start - first : end - first]))
     return f"  {before}{shown}{after}\n  {indent}{carets}"

@@ -1,4 +1,4 @@
-"""Grammars: the files that a parser and a decoder both read, and what a decoder is held to."""
+"""Grammars: the files that both the parser and the decoder read, and the constraint of a decoder."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what e
 
 @dataclass(frozen=True)
 class Grammar:
-    """What a decoder is held to, and what it needs to end in time.
+    """The constraint of a decoder, and what it needs to end in time.
 
     `text` is in llguidance's dialect of Lark. `closing` are the pieces that end an output early, tried from the left;
     `brackets` are the ones among them that may be repeated, one for each of the `opening` signs written. An output is
@@ -38,14 +38,14 @@ class Grammar:
 
 
 def structured_outputs(grammar: Grammar) -> dict[str, Any]:
-    """The same grammar as fields of a request to vLLM 0.12 or later, served with
+    """Writes the grammar as fields of a request to vLLM 0.12 or later, served with
     `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
     return {"structured_outputs": {"grammar": grammar.text}}
 
 
 @cache
-def grammar_text(file: str) -> str:
-    """A grammar file of this package: `bnf.lark`, `logic.lark` or `art.schema.json`."""
+def read_grammar_file(file: str) -> str:
+    """Reads a grammar file of this package: `bnf.lark`, `logic.lark` or `art.schema.json`."""
     return files("revelator.plans").joinpath(file).read_text(encoding="utf-8")
 
 
@@ -59,14 +59,14 @@ class _TokensAsGiven(Lexer):
         return data
 
 
-def lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
+def make_lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
     """The parser of a grammar file, from tokens (anything with a `type`) to what `builder` makes of the rule `start`.
 
     It raises UnexpectedToken, with `END` where a token is missing at the end. Lark reads the grammar and makes the
     table. The walk over the table is our own: a plan of four leaves is parsed in 25 µs and not in 39
     (`benchmarks/language.py`), because Lark's walk also serves lexers, error recovery and interactive use.
     """
-    made: Any = Lark(grammar_text(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder)
+    made: Any = Lark(read_grammar_file(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder)
     parser = made.parser.parser.parser
     table, build = parser.parse_table, parser.callbacks
     actions: dict[int, dict[str, Any]] = {  # by state and symbol: the next state, or (how many parts, of what, to what)
@@ -102,8 +102,8 @@ def lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], An
     return parse
 
 
-def explicit(pattern: str) -> str:
-    r"""The pattern with `\s` and `\w` as Python understands them, which is not how Rust does."""
+def expand_classes(pattern: str) -> str:
+    r"""Writes out `\s` and `\w` as Python understands them; Rust understands them differently."""
     words, spaces = character_class(r"\w"), character_class(r"\s")
     inside = re.sub(r"\[[^]]*\]", lambda m: m[0].replace(r"\w", words).replace(r"\s", spaces), pattern)
     return inside.replace(r"\w", f"[{words}]")
@@ -111,6 +111,6 @@ def explicit(pattern: str) -> str:
 
 @cache
 def character_class(kind: str) -> str:
-    """The characters of `kind`, in all of Unicode, as the inside of a character class."""
+    """Lists the characters of `kind` in all of Unicode, as the inside of a character class."""
     runs = re.finditer(f"{kind}+", "".join(map(chr, range(sys.maxunicode + 1))))
     return "".join(rf"\u{{{ord(run[0][0]):x}}}-\u{{{ord(run[0][-1]):x}}}" for run in runs)

@@ -19,7 +19,7 @@ from revelator.plans.grammar import CONTROLS, Grammar, character_class
 Schema = dict[str, Any]
 
 
-def json_grammar(schema: Schema) -> Grammar:
+def make_json_grammar(schema: Schema) -> Grammar:
     """The grammar of JSON values of a schema, after the one space that a completion begins with.
 
     A text that has to fit a `pattern` is closed by the first of its `examples`, else by `x`.
@@ -94,7 +94,7 @@ REFERRED = re.compile(r'"#/\$defs/(\w+)"')
 
 
 @cache
-def art_grammar() -> Grammar:
+def make_art_grammar() -> Grammar:
     """The grammar of trees in JSON, after the one space that a completion begins with: what it allows parses, and
     `art.check` finds nothing in it.
 
@@ -112,7 +112,7 @@ def art_grammar() -> Grammar:
     for kind in range(1, KINDS + 1):
         for level in range(2, DEEPEST + 1):
             definitions |= _definitions(kind, level)
-    return json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions})
+    return make_json_grammar({"$ref": "#/$defs/node_0_1", "$defs": definitions})
 
 
 def _definitions(kind: int, level: int) -> dict[str, Any]:

@@ -12,11 +12,11 @@ from typing import Any, Literal
 
 from revelator.errors import ExpressionError
 from revelator.plans import art, bnf, checking, drawing, logic
-from revelator.plans.decoding import logic_grammar, plan_expression, plan_grammar
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar, make_plan_pattern
 from revelator.plans.faults import Diagnostic
-from revelator.plans.grammar import Grammar, grammar_text
-from revelator.plans.json_decoding import art_grammar
-from revelator.plans.names import words_in
+from revelator.plans.grammar import Grammar, read_grammar_file
+from revelator.plans.json_decoding import make_art_grammar
+from revelator.plans.names import find_words
 
 LanguageName = Literal["bnf", "logic", "art"]
 
@@ -64,12 +64,12 @@ class PlanLanguage:
     @property
     def definition_hash(self) -> str:
         """sha256 of the file that defines the language, comments aside."""
-        lines = [line for line in grammar_text(self.file).splitlines() if not line.startswith("//")]
+        lines = [line for line in read_grammar_file(self.file).splitlines() if not line.startswith("//")]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     def words(self, plan: Any) -> list[str]:
         """The words that its parts ask with, names as they stand."""
-        return words_in(self.asked_text(plan))
+        return find_words(self.asked_text(plan))
 
     def verdict(self, text: str) -> dict[str, Any]:
         """What is to be said about a text, as plain values: whether it is `valid`, that is parses and can be executed,
@@ -122,16 +122,16 @@ BNF = PlanLanguage(
     render=bnf.render,
     check=checking.check,
     shape=drawing.letters_key,
-    fallback=lambda question: bnf.Atomic(bnf.without_placeholders(question)),
+    fallback=lambda question: bnf.Atomic(bnf.unbrace_placeholders(question)),
     asked_text=_leaf_texts,
     count_leaves=lambda plan: len(bnf.leaves(plan)),
-    grammar=plan_grammar,
+    grammar=make_plan_grammar,
     most_tokens=256,
     beam_tokens=128,  # the longest gold plan of MuSiQue has 80
     spell=bnf.render,
     doubts=checking.doubts,
     letters=drawing.to_letters,
-    regular_expression=plan_expression,
+    regular_expression=make_plan_pattern,
     counts_in_merge=True,
 )
 LOGIC = PlanLanguage(
@@ -143,8 +143,8 @@ LOGIC = PlanLanguage(
     shape=logic.shape_key,
     fallback=logic.Term,
     asked_text=_term_texts,
-    count_leaves=lambda query: len(logic.literals(query)),
-    grammar=lambda words: logic_grammar(),
+    count_leaves=lambda query: len(logic.list_literals(query)),
+    grammar=lambda words: make_logic_grammar(),
     most_tokens=256,
     beam_tokens=128,
     spell=logic.render_spaced,
@@ -159,7 +159,7 @@ ART = PlanLanguage(
     fallback=_search_for,
     asked_text=_node_texts,
     count_leaves=lambda tree: sum(not node.children for node in art.number_nodes(tree)),
-    grammar=lambda words: art_grammar(),
+    grammar=lambda words: make_art_grammar(),
     most_tokens=448,  # of 5,767 gold trees of MuSiQue and 2WikiMultiHopQA the longest has 383
     beam_tokens=448,
     spell=art.render,

@@ -44,19 +44,19 @@ class Token:
     end_column: ClassVar[None] = None
 
 
-def tokens(text: str) -> list[Token]:
-    """The tokens of `text`. Raises ExpressionError."""
+def tokenise(text: str) -> list[Token]:
+    """Splits `text` into tokens. Raises ExpressionError."""
     return _Reader(text).read()
 
 
 def reads_as_itself(text: str) -> bool:
-    """True if `text`, standing where an operand may stand, is a text of the grammar and read as just this text."""
+    """Whether `text`, as an operand, parses as exactly this text."""
     if PLAIN.fullmatch(text):
         return True
     if ODD.search(text) or ('"' in text and "\\" in text) or any(m[0] in OPERATORS for m in MARK.finditer(text)):
         return False
     try:
-        found = tokens(text)
+        found = tokenise(text)
     except ExpressionError:
         return False
     return len(found) == 1 and found[0].type == "WORD" and found[0].value == text

@@ -19,9 +19,9 @@ from typing import Any
 from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
-from revelator.plans.bnf import json_text
+from revelator.plans.bnf import quote_json
 from revelator.plans.faults import Diagnostic, Span, fault
-from revelator.plans.grammar import lalr_parser
+from revelator.plans.grammar import make_lalr_parser
 from revelator.plans.lexer import MAX_DEPTH
 
 MAX_CHARACTERS = 100_000
@@ -110,17 +110,17 @@ def walk(query: Query) -> Iterator[Query]:
 
 
 def terms(query: Query) -> tuple[str, ...]:
-    """The distinct texts of the terms, in order of first use."""
+    """Lists the distinct texts of the terms, in order of first use."""
     return tuple(dict.fromkeys(node.text for node in walk(query) if isinstance(node, Term)))
 
 
 def negations(query: Query) -> int:
-    """How many terms stand under an odd number of NOTs, as often as they stand there."""
-    return sum(negated for _, negated in literals(query))
+    """Counts the terms under an odd number of NOTs, with repeats."""
+    return sum(negated for _, negated in list_literals(query))
 
 
-def literals(query: Query) -> tuple[tuple[str, bool], ...]:
-    """(text, stands under an odd number of NOTs) of each term, left to right, repeats kept."""
+def list_literals(query: Query) -> tuple[tuple[str, bool], ...]:
+    """Lists (text, is under an odd number of NOTs) of each term, left to right, with repeats."""
     found: list[tuple[str, bool]] = []
     stack: list[tuple[Query, bool]] = [(query, False)]
     while stack:
@@ -135,7 +135,7 @@ def literals(query: Query) -> tuple[tuple[str, bool], ...]:
 
 
 def holds(query: Query, truth: Mapping[str, bool]) -> bool:
-    """Does the query hold where each term holds as `truth` says? KeyError for a term that it does not name."""
+    """Whether the query holds if each term holds as `truth` says. Raises KeyError for a term that `truth` lacks."""
     if isinstance(query, Term):
         return truth[query.text]
     if isinstance(query, Not):
@@ -144,18 +144,20 @@ def holds(query: Query, truth: Mapping[str, bool]) -> bool:
     return over([holds(operand, truth) for operand in query.operands])
 
 
-def normal_form(query: Query, negated: bool = False) -> Query:
-    """The same query with NOT on terms alone: carried inwards by De Morgan's laws, double ones removed."""
+def move_negations_inwards(query: Query, negated: bool = False) -> Query:
+    """Moves NOT inwards to the terms by De Morgan's laws, and removes double negations."""
     if isinstance(query, Term):
         return Not(query) if negated else query
     if isinstance(query, Not):
-        return normal_form(query.operand, not negated)
+        return move_negations_inwards(query.operand, not negated)
     conjunctive = isinstance(query, And) is not negated
-    return join_queries(And if conjunctive else Or, [normal_form(operand, negated) for operand in query.operands])
+    return join_queries(
+        And if conjunctive else Or, [move_negations_inwards(operand, negated) for operand in query.operands]
+    )
 
 
 def to_tree(query: Query) -> str:
-    """An indented tree, one operator or term a line."""
+    """Draws an indented tree, one operator or term a line."""
     return "\n".join(_tree_lines(query, "", ""))
 
 
@@ -171,12 +173,12 @@ def _tree_lines(query: Query, first: str, rest: str) -> Iterator[str]:
 
 
 def render(query: Query) -> str:
-    """The one canonical text that parses into `query`; a single line whatever the terms hold."""
+    """Writes the canonical text of a query, on one line."""
     return _text(query, "")
 
 
 def render_spaced(query: Query) -> str:
-    """The same with a space at the start of each term: `" a" AND NOT " b"`.
+    """Writes the query with a space at the start of each term: `" a" AND NOT " b"`.
 
     A byte-level tokenizer cuts a word after a space otherwise than after a quote. With the space the tokens of a term
     are those that stand in the question, and a model copies them.
@@ -186,7 +188,7 @@ def render_spaced(query: Query) -> str:
 
 def _text(query: Query, space: str) -> str:
     if isinstance(query, Term):
-        return json_text(space + query.text)
+        return quote_json(space + query.text)
     if isinstance(query, Not):
         return f"NOT {_group(query.operand, not isinstance(query.operand, Term), space)}"
     if isinstance(query, And):
@@ -206,7 +208,7 @@ _EXAMPLE = 'write it like "a" AND ("b" OR NOT "c")'
 
 
 def parse(text: str) -> Query:
-    """The query that `text` spells, with spans. Raises ExpressionError; takes time linear in the length of `text`."""
+    """Parses `text` into a query with spans, in linear time. Raises ExpressionError."""
     if len(text) > MAX_CHARACTERS:
         message = f"a logical query has at most {MAX_CHARACTERS:,} characters; this one has {len(text):,}"
         raise fault(text, "too-long", message, 0, len(text), "shorten its terms")
@@ -294,7 +296,7 @@ def _place(token: Token) -> Span:
 
 @cache
 def _parser() -> Callable[[Sequence[Token]], Query]:
-    return lalr_parser("logic.lark", _Builder())
+    return make_lalr_parser("logic.lark", _Builder())
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
@@ -319,7 +321,7 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
 
 
 def check(query: Query) -> tuple[Diagnostic, ...]:
-    """Faults left to right, empty if there is none. Offsets are in the text parsed, else in `render(query)`.
+    """Finds faults, left to right; empty if there are none. Offsets are in the text parsed, else in `render(query)`.
 
     `empty-term`: no letter or digit. `too-many-terms`: more than MAX_TERMS, or MAX_LITERALS
     with repeats. `contradiction`: no document can match.
@@ -338,7 +340,7 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "empty-term", "this term holds no word", *node.span, "write what documents should be about"
             )
-    names, times = terms(query), len(literals(query))
+    names, times = terms(query), len(list_literals(query))
     if len(names) > MAX_TERMS or times > MAX_LITERALS:
         message = f"{len(names)} terms in {times} places, and a query has at most {MAX_TERMS} in {MAX_LITERALS}"
         yield Diagnostic("too-many-terms", message, *query.span, "leave out terms, or ask several queries")
@@ -353,23 +355,23 @@ def _faults(query: Query) -> Iterator[Diagnostic]:
             yield Diagnostic("tautology", "every document matches this query", *query.span, hint)
 
 
-def equivalent(one: Query, other: Query) -> bool:
-    """Do both queries hold for the same documents, whatever these are about? False where their terms differ.
+def are_equivalent(one: Query, other: Query) -> bool:
+    """Whether both queries hold for the same documents, whatever these say. False if their terms differ.
 
-    Beyond MAX_TABLED terms, where no table is made, queries are equivalent that are equal once NOT is on terms alone.
+    Beyond MAX_TABLED terms no truth table is made: queries are equivalent if they are equal after moving NOT inwards.
     """
     names = sorted(terms(one))
     if names != sorted(terms(other)):
         return False
     if len(names) > MAX_TABLED:
-        return normal_form(one) == normal_form(other)
+        return move_negations_inwards(one) == move_negations_inwards(other)
     table = _truth_columns(names)
     return _truth(one, *table) == _truth(other, *table)
 
 
 def shape_key(query: Query) -> str:
     """The shape without words, up to the order of operands: `(t AND NOT t)`. NOT is carried inwards to the terms."""
-    return _shape(normal_form(query))
+    return _shape(move_negations_inwards(query))
 
 
 def _shape(query: Query) -> str:

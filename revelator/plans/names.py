@@ -12,19 +12,21 @@ NAME_WORD = re.compile(r"[^\W_][\w'.&-]*")
 _ENDS = ".'-&"  # what may stand in a name, and is no part of it at its end
 
 
-def words_in(text: str) -> list[str]:
-    """The words of a text as names have them (`O'Neill`, `AT&T`), without a genitive's `'s` and a sentence's end."""
+def find_words(text: str) -> list[str]:
+    """Finds the words of a text as names write them (`O'Neill`, `AT&T`), without a genitive `'s` and a full stop."""
     return [_bare(word) for word in NAME_WORD.findall(text)]
 
 
-def name_words(question: str) -> list[str]:
+def find_name_words(question: str) -> list[str]:
     """Words that begin with a capital or a digit, each once. One that begins a sentence is none if it is a function
     word: "The" counts in "the director of The Wall", and not in "The director of Jaws"."""
     found: dict[str, None] = {}
     for match in NAME_WORD.finditer(question):
         before = question[: match.start()].rstrip(" \"'([“‘")
         begins = not before or before[-1] in ".?!"
-        if (match[0][0].isupper() or match[0][0].isdigit()) and not (begins and _bare(match[0]) in function_words()):
+        if (match[0][0].isupper() or match[0][0].isdigit()) and not (
+            begins and _bare(match[0]) in read_function_words()
+        ):
             found[_bare(match[0])] = None
     return list(found)
 
@@ -33,14 +35,14 @@ def _bare(word: str) -> str:
     return word.rstrip(_ENDS).removesuffix("'s").rstrip(_ENDS)
 
 
-def words_of(question: str) -> frozenset[str]:
-    """Runs of letters, digits and underscores; each also in lower case and with a capital."""
-    return function_words() | _spellings(question)
+def collect_words(question: str) -> frozenset[str]:
+    """Collects runs of letters, digits and underscores, each also in lower case and with a capital."""
+    return read_function_words() | _spellings(question)
 
 
 @cache
-def function_words() -> frozenset[str]:
-    """`function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
+def read_function_words() -> frozenset[str]:
+    """Reads `function_words.txt`: question words, prepositions, auxiliaries, nouns and verbs of common relations."""
     lines = files("revelator.plans").joinpath("function_words.txt").read_text(encoding="utf-8").splitlines()
     return _spellings(" ".join(line for line in lines if not line.startswith("#")))
 

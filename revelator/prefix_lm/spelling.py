@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
-from revelator.plans.names import function_words
+from revelator.plans.names import read_function_words
 
 CONTINUES = "##"
 CLOSING = frozenset(",.?!;:)]}%’”»…")  # no space before
@@ -50,7 +50,7 @@ def restore_spelling(pieces: Sequence[int], sources: Sequence[str], tokenizer: A
     written = list(_written_words(pieces, tokenizer))
     sources = [unicodedata.normalize("NFC", source) for source in sources]
     known = [word for number, source in enumerate(sources) for word in _source_words(number, source, tokenizer)]
-    lower = {word.text for word in known if word.text in function_words()}  # function words that are no names here
+    lower = {word.text for word in known if word.text in read_function_words()}  # function words that are no names here
     return _Writer(tokenizer.unk_token, lower).write(_runs(written, known), sources)
 
 
@@ -195,10 +195,11 @@ class _Writer:
         text = source[first.start : last.end]
         if all(word.text in self.lower or word.text in SMALL for word in written) and text.isascii():
             text = text.lower()
-        if written[0].text in function_words():
+        if written[0].text in read_function_words():
+            begun = first.start == 0 or source[: first.start].rstrip().endswith((".", "?", "!", ":"))
             if self.begins:
                 text = text[:1].upper() + text[1:]
-            elif first.start == 0 or source[: first.start].rstrip().endswith((".", "?", "!", ":")):
+            elif begun and (len(known) == 1 or known[1].text[:1].islower()):
                 text = text[:1].lower() + text[1:]  # a capital because a sentence began there
         begins_word = not source[first.start - 1 : first.start].strip()  # as its source has it
         ends_word = not source[last.end : last.end + 1].strip()

@@ -79,7 +79,7 @@ def ask(
       revelator ask "Who directed UHF?" --plan "Who directed UHF? * Where was {director} born?" --reuse trace.json
     """
     from revelator.client import Client, Options
-    from revelator.trace_view import show
+    from revelator.trace_view import print_trace
 
     try:
         earlier = _read_trace(reuse) if reuse else None
@@ -98,7 +98,7 @@ def ask(
     if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     elif not as_json:
-        show(trace, Console(), documents=documents)
+        print_trace(trace, Console(), documents=documents)
     if trace.outcome == "failed":
         raise SystemExit(1)
 
@@ -106,7 +106,7 @@ def ask(
 async def _streamed(url: str, seconds: float, question: str, options: Options, documents: int, as_json: bool) -> Trace:
     """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
     from revelator.client import AsyncClient
-    from revelator.trace_view import growing
+    from revelator.trace_view import build_view
 
     replay = Replay()
     console = Console()
@@ -120,7 +120,7 @@ async def _streamed(url: str, seconds: float, question: str, options: Options, d
                 if as_json:
                     click.echo(json.dumps(event.to_json(), ensure_ascii=False))
                 elif live:
-                    live.update(growing(replay.trace(), documents=documents))
+                    live.update(build_view(replay.trace(), documents=documents))
     return replay.trace()
 
 

@@ -122,7 +122,7 @@ def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callab
     """Without the registry too: it is only told."""
     from serving.deploy.deploy import roll_back
 
-    registry.existing(home)
+    registry.require_existing(home)
     registry_error = None
     try:
         registry.connect(tracking_uri, home, must_exist=True)

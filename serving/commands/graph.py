@@ -12,7 +12,7 @@ import click
 from pyoxigraph import NamedNode
 
 from revelator.plans.art import Art, Call, Filter, Relate, Search
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GRAPH, GraphStore, build_graph
 from serving.knowledge.operators import Found, build_query
@@ -132,7 +132,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
     click.echo(f"{manifest['triples']:,} triples, {manifest['labels']:,} labels")
-    click.echo(printable("relations: " + ", ".join(manifest["relations"])))
+    click.echo(mask_controls("relations: " + ", ".join(manifest["relations"])))
     for file in manifest["inputs"]:
         click.echo(f"input: {file['name']}  sha256 {file['sha256']}")
     if verify:
@@ -148,7 +148,7 @@ def _ask(folder: Path, call: Call, as_json: bool) -> None:
         click.echo(json.dumps(result, ensure_ascii=False))
     else:
         none = f"{'none' if found.decided else 'no answer'}: {found.note}"
-        click.echo(printable("\n".join(found.answers) or none))
+        click.echo(mask_controls("\n".join(found.answers) or none))
     if found.truncated:
         click.echo(f"cut off: {found.note}", err=True)
     if not found.answers:

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from revelator.plans import logic as language
-from revelator.terminal import printable
+from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.calibration import fit_labels, read_calibrations, read_labels, write_calibrations
@@ -110,7 +110,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     click.echo(f"{_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}")
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
-        click.echo(printable(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
+        click.echo(mask_controls(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
     if verify:
         click.echo("every file is as it was built")
 
@@ -235,7 +235,7 @@ def _print(passages: list[Passage], head: dict[str, Any] | None, count: int, as_
 
 def _line(text: str) -> str:
     """A text of a corpus on one line of a terminal."""
-    return printable(" ".join(text.split()))
+    return mask_controls(" ".join(text.split()))
 
 
 @index.command()
@@ -265,7 +265,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
         click.echo(json.dumps(counts | described, ensure_ascii=False))
         return
     for term, own in fitted.terms.items():
-        click.echo(printable(f"{_said(own)}  {json.dumps(term, ensure_ascii=False)}"))
+        click.echo(mask_controls(f"{_said(own)}  {json.dumps(term, ensure_ascii=False)}"))
     click.echo(f"{_said(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)")
     click.echo(f"next: revelator index search {folder} --logic '…' --calibration {out}")
 

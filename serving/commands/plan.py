@@ -44,14 +44,14 @@ def run(
         revelator plan run - --question "Where was UHF's director born?" --sources sources.yaml
       OPENAI_API_KEY=… revelator plan run tree.json --sources sources.yaml --generator http://127.0.0.1:8000/v1
     """
-    from revelator.trace_view import show
+    from revelator.trace_view import print_trace
 
     tree = _tree_of_plan(question, _read(path)) if question else parse(_read(path))
     trace = asyncio.run(_answer(tree, sources, generator, model))
     if as_json:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     else:
-        show(trace, Console(), documents=documents)
+        print_trace(trace, Console(), documents=documents)
     sys.exit(0 if trace.answers else 1)
 
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.errors import ConfigError
-from revelator.registry import existing, home_folder
+from revelator.registry import home_folder, require_existing
 from serving.protocols import DECODINGS
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def serve(
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
-    existing(home)
+    require_existing(home)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:

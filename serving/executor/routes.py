@@ -16,7 +16,7 @@ from revelator.errors import ExpressionError, PlanError, TaskOutputError, Unavai
 from revelator.limits import Limits
 from revelator.plans import Atomic, Diagnostic, Expression, check, leaves, logic, parse, render
 from revelator.plans import Sequence as ListOf
-from revelator.plans.bnf import without_placeholders
+from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import (
     TASKS,
     TRANSLATE_BNF,
@@ -79,7 +79,7 @@ async def answer_compound(run: Run) -> None:
             node.answers = [leaf.text for leaf in leaves(expression)]
         except (TaskOutputError, PlanError) as error:
             node.status, node.error, node.detail["output"] = "failed", str(error), output
-            expression = Atomic(without_placeholders(run.question))
+            expression = Atomic(unbrace_placeholders(run.question))
             run.degrade("the question could not be split into parts: it was asked as one")
     await run_plan(run, expression, "fallback" if run.recorder.trace.degraded else "model")
 

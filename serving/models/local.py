@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from revelator.errors import ConfigError
-from revelator.plans.names import name_words, words_of
+from revelator.plans.names import collect_words, find_name_words
 from revelator.tasks import TASKS, Task
 from serving.merge.counting import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, Written, never
@@ -80,7 +80,7 @@ def _write_plans(
     others = [prompts[place] for place in places]
     grammars = None
     if decoding != "free":
-        words = [words_of(task.question(prompt)) if decoding == "names" else None for prompt in others]
+        words = [collect_words(task.question(prompt)) if decoding == "names" else None for prompt in others]
         grammars = [task.language.grammar(own) for own in words]
     plans |= zip(places, engine.generate(others, temperature, budget, grammars, cancelled), strict=True)
     return [plans[place] for place in range(len(prompts))]
@@ -99,7 +99,7 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
     language = task.language
     assert language is not None
     counted = language.counts_in_merge and OF_SEVERAL.search(question)
-    names = set() if counted else set(name_words(question))
+    names = set() if counted else set(find_name_words(question))
     plans = {place: task.sound(text) for place, text in enumerate(texts) if text.isprintable()}
     worth = {
         place: (len(names.intersection(language.words(plan))), -len(language.doubts(plan)))

@@ -19,7 +19,7 @@ from tritonclient.grpc import InferInput, InferResult
 from tritonclient.utils import InferenceServerException, np_to_triton_dtype
 
 from revelator import spans
-from revelator.endpoints import channel_arguments
+from revelator.endpoints import make_channel_arguments
 from revelator.errors import Unavailable
 from revelator.tasks import TASKS
 from revelator.trace import Passage
@@ -40,7 +40,7 @@ class TritonModels:
     def __init__(self, url: str, secret: str | None = None) -> None:
         self.url = url
         self._parameters = {SECRET_PARAMETER: secret} if secret else None
-        self._client = grpc_client.InferenceServerClient(**channel_arguments(url))
+        self._client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
         if spans.are_on():
             self._client.register_plugin(spans.Traced())
 

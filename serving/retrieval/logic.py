@@ -22,7 +22,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from revelator.errors import InvalidRequest
-from revelator.plans.logic import And, Not, Or, Query, Term, literals, normal_form
+from revelator.plans.logic import And, Not, Or, Query, Term, list_literals, move_negations_inwards
 from serving.retrieval.dense import Top, inner_products, product_blocks
 
 Conjunction = Literal["product", "sum", "min"]
@@ -76,7 +76,7 @@ DEFAULT = Operators()
 
 def compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operators = DEFAULT) -> np.ndarray:
     """One score a document, from the scores of each term in [0, 1]; arrays of one shape in, one of that shape out."""
-    return _compose(normal_form(query), scores, operators)
+    return _compose(move_negations_inwards(query), scores, operators)
 
 
 def _compose(query: Query, scores: Mapping[str, np.ndarray], operators: Operators) -> np.ndarray:
@@ -119,7 +119,7 @@ def find_bounds(
 ) -> Iterator[Bound]:
     """From one product a document to one for each term that is asked for: by the term that leaves fewest of the sample,
     by a sum, by that term with a second and a third, by all."""
-    normal = normal_form(query)
+    normal = move_negations_inwards(query)
     values: dict[str, np.ndarray] = {}
     for place, name in enumerate(names):
         values[f"limited {place}"] = score(name, GRID)
@@ -134,7 +134,7 @@ def find_bounds(
     def by(terms: list[int]) -> Bound:
         return Bound(terms, GRID, np.broadcast_to(_round_up(highest(normal, terms), normal), GRID.shape))
 
-    asked = {text for text, negated in literals(normal) if not negated}
+    asked = {text for text, negated in list_literals(normal) if not negated}
     positive = [place for place, name in enumerate(names) if name in asked]
     chosen: list[int] = []
     while len(chosen) < min(DECIDING, len(positive)):
@@ -175,7 +175,7 @@ def _by_sum(
 
 def _round_up(highest: np.ndarray, query: Query) -> np.ndarray:
     """The highest values that float32 may give these scores."""
-    return highest * (1 + ROUNDING * len(literals(query)))
+    return highest * (1 + ROUNDING * len(list_literals(query)))
 
 
 def _best_by_sum(values: np.ndarray) -> np.ndarray:
@@ -203,7 +203,7 @@ def search_bounded(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(scores, positions) of the `k` best rows of `matrix`, (documents, dimensions), equal to composing all; `vectors`
     has that of each term, (dimensions,), of length 1 as the rows are."""
-    normal, names = normal_form(query), list(vectors)
+    normal, names = move_negations_inwards(query), list(vectors)
     terms = np.stack([vectors[name] for name in names])
 
     def composed(cosines: np.ndarray) -> np.ndarray:

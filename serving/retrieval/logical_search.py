@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from revelator.plans import logic
 from revelator.plans.faults import fault
-from revelator.plans.logic import Or, Query, literals, normal_form
+from revelator.plans.logic import Or, Query, list_literals, move_negations_inwards
 from revelator.trace import Passage
 from serving.retrieval.dense import best_places, inner_products
 from serving.retrieval.index import Index
@@ -218,7 +218,7 @@ def read_query(query: Query | str) -> Query:
 
 def positive_text(query: Query) -> str:
     """The terms that are asked for, as one text; empty if all are excluded."""
-    return ", ".join(dict.fromkeys(text for text, negated in literals(query) if not negated))
+    return ", ".join(dict.fromkeys(text for text, negated in list_literals(query) if not negated))
 
 
 def _embed(index: Index, query: Query, terms: tuple[str, ...], plain: bool) -> np.ndarray:
@@ -285,10 +285,10 @@ def _candidates(
     if how.exact or (how.exact is None and index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total):
         return None
     row = {term: vectors[i] for i, term in enumerate(terms)}
-    normal = normal_form(query)
-    directions = [-row[text] if negated else row[text] for text, negated in literals(normal)]
+    normal = move_negations_inwards(query)
+    directions = [-row[text] if negated else row[text] for text, negated in list_literals(normal)]
     for part in normal.operands if isinstance(normal, Or) else (normal,):
-        total = sum(-row[text] if negated else row[text] for text, negated in literals(part))
+        total = sum(-row[text] if negated else row[text] for text, negated in list_literals(part))
         directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
     proposed = index.vectors.candidates(np.stack(directions), min(len(index), how.candidates))
     return np.unique(proposed[proposed >= 0])

@@ -16,7 +16,7 @@ import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as async_grpc_client
 from tritonclient.utils import InferenceServerException
 
-from revelator.endpoints import TOKEN, ControlToken, channel_arguments
+from revelator.endpoints import TOKEN, ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.triton.access import read_control_token
@@ -36,7 +36,7 @@ _PREFIX = re.compile(
 def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
     """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
     that wants another token, ConfigError."""
-    client = grpc_client.InferenceServerClient(**channel_arguments(url))
+    client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
     if home:
         client.register_plugin(ControlToken(read_control_token(home)))
     try:
@@ -106,7 +106,7 @@ MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", 
 
 async def served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
-    client = async_grpc_client.InferenceServerClient(**channel_arguments(url))
+    client = async_grpc_client.InferenceServerClient(**make_channel_arguments(url))
     try:
         await client.is_server_live(client_timeout=ANSWER_SECONDS)
         asked = [client.get_model_metadata(model, client_timeout=ANSWER_SECONDS) for model in MODELS]

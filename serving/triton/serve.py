@@ -23,7 +23,7 @@ from revelator import files
 from revelator.client import AsyncClient
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.files import try_lock
-from revelator.registry import existing
+from revelator.registry import require_existing
 from serving.http.gateway import create_gateway, create_metrics, serve_http
 from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.models.releases import read_release
@@ -66,7 +66,7 @@ def serve_home(
     `report` is called with the name of each model as it gets ready. ConfigError when this home folder is being served
     already or does not exist, when no server is installed or no index named; ArtifactError when a model does not load.
     """
-    home = existing(home).resolve()
+    home = require_existing(home).resolve()
     with try_lock(home / LOCK) as mine:
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))

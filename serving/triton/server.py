@@ -24,7 +24,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator import spans
-from revelator.endpoints import TOKEN, channel_arguments
+from revelator.endpoints import TOKEN, make_channel_arguments
 from revelator.errors import ConfigError, Unavailable
 from revelator.files import sha256_text
 from serving.triton.access import CLOSED, LOOPBACK, Exposure
@@ -201,7 +201,7 @@ class TritonServer:
 
     def wait_until_live(self, seconds: float = 60) -> None:
         """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
-        client = grpc_client.InferenceServerClient(**channel_arguments(self.url))
+        client = grpc_client.InferenceServerClient(**make_channel_arguments(self.url))
         try:
             wait_for(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
         finally:

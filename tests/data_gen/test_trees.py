@@ -23,14 +23,14 @@ from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.plans.art import Art, Call, Filter, Relate, Search, check, number_nodes, parse, render, to_tree
-from revelator.plans.json_decoding import art_grammar
+from revelator.plans.json_decoding import make_art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
 
 
 @pytest.fixture(scope="module")
 def matcher() -> LLMatcher:
-    return LLMatcher(LLTokenizer("byte"), art_grammar().text)
+    return LLMatcher(LLTokenizer("byte"), make_art_grammar().text)
 
 
 @pytest.fixture(scope="module")

@@ -145,7 +145,7 @@ def test_an_unknown_version_and_a_missing_set_are_clear_errors(place: Place) -> 
 
 
 def test_a_champion_whose_base_was_replaced_is_named_before_anything_is_scored(place: Place) -> None:
-    promotions.move("revelator", 2, promotions.standing("revelator"))
+    promotions.move("revelator", 2, promotions.read_standing("revelator"))
     write_base(place.base, seed=9)
     adapter = write_adapter(place.home / "adapter-4", place.base, seed=4)
     registry.register_adapter(adapter, "revelator", "", {"set_folder": str(place.set_folder)})

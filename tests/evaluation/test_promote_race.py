@@ -135,7 +135,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
     for adapter in adapters:
         registry.register_adapter(adapter, name, "", {"set_folder": str(folder)})
     if champion:
-        promotions.move(name, champion, promotions.standing(name))
+        promotions.move(name, champion, promotions.read_standing(name))
     race = Race(late)
     with passing(tracking_server, race) as uri, ThreadPoolExecutor(2) as pool:
         commands: dict[Future[subprocess.CompletedProcess[str]], int] = {}
@@ -158,7 +158,7 @@ def test_of_two_promotions_at_once_one_wins_and_the_other_ends_with_a_message_an
     refused = json.loads(results[second].stdout)
     assert (refused["version"], refused["moved"], refused["conflict"]) == (second, False, said)
 
-    now, standing = registry.champion(name), promotions.standing(name)
+    now, standing = registry.champion(name), promotions.read_standing(name)
     assert now and now.version == first and now.tags["champion_replaced"] == str(champion or "none")
     assert [move.version for move in standing.moves] == ([champion] if champion else []) + [first]
     assert standing.moves[-1].settled

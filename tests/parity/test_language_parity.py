@@ -12,13 +12,13 @@ from lark import Lark, Transformer, UnexpectedToken
 
 from evaluation.metrics.plan_graph import read_sketch
 from revelator.errors import ExpressionError
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
 from revelator.plans.bnf import _Builder as PlanBuilder
-from revelator.plans.bnf import without_names
-from revelator.plans.grammar import _TokensAsGiven, grammar_text, lalr_parser
-from revelator.plans.lexer import tokens
+from revelator.plans.bnf import blank_placeholders
+from revelator.plans.grammar import _TokensAsGiven, make_lalr_parser, read_grammar_file
+from revelator.plans.lexer import tokenise
 from revelator.plans.logic import _Builder as QueryBuilder
 from revelator.plans.logic import _tokens
 
@@ -26,7 +26,7 @@ SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who",
 PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)
 
 QUERIES = st.lists(st.sampled_from(["AND", "OR", "NOT", "(", ")", '"a"', '"b c"']), max_size=12).map(" ".join)
-GRAMMARS = {"bnf.lark": (PlanBuilder(), tokens), "logic.lark": (QueryBuilder(), _tokens)}
+GRAMMARS = {"bnf.lark": (PlanBuilder(), tokenise), "logic.lark": (QueryBuilder(), _tokens)}
 
 
 def outcome(read: Any, found: list[Any]) -> Any:
@@ -39,10 +39,12 @@ def outcome(read: Any, found: list[Any]) -> Any:
 
 
 def theirs(grammar: str, builder: Transformer) -> Any:
-    return Lark(grammar_text(grammar), parser="lalr", lexer=_TokensAsGiven, transformer=builder).parse
+    return Lark(read_grammar_file(grammar), parser="lalr", lexer=_TokensAsGiven, transformer=builder).parse
 
 
-WALKS = {name: (lalr_parser(name, builder), theirs(name, builder), read) for name, (builder, read) in GRAMMARS.items()}
+WALKS = {
+    name: (make_lalr_parser(name, builder), theirs(name, builder), read) for name, (builder, read) in GRAMMARS.items()
+}
 
 
 @pytest.mark.parametrize(("grammar", "texts"), [("bnf.lark", PLANS), ("logic.lark", QUERIES)])
@@ -76,7 +78,7 @@ def test_placeholders_are_the_names_that_substitution_replaces(text: str) -> Non
 
     wiped = substitute(text, Seen())
     assert placeholders(text) == tuple(dict.fromkeys(replaced))
-    assert re.findall(r"\w+", without_names(text)) == re.findall(r"\w+", wiped)
+    assert re.findall(r"\w+", blank_placeholders(text)) == re.findall(r"\w+", wiped)
 
 
 @given(st.lists(st.from_regex(r"[a-zé]{1,9}(ies|ing|ers?|ors?|ions?|ed|es|s|e|y)?", fullmatch=True), max_size=9))
@@ -95,7 +97,7 @@ def test_what_scores_look_at_is_what_the_plan_itself_says(text: str) -> None:
             read_sketch(text)
         return
     found, valid = read_sketch(text), not check(plan)
-    assert (found.valid, found.letters, found.depth) == (valid, letters_key(plan), depth(plan))
+    assert (found.valid, found.letters, found.depth) == (valid, letters_key(plan), count_stages(plan))
     assert found.texts == tuple(leaf.text for leaf in leaves(plan)) and found.leaves == len(found.texts)
     edges = {(p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values()}
     assert found.edges == (edges if valid else frozenset())

@@ -51,7 +51,7 @@ def ended(child: int, seconds: float) -> int | None:
 
 
 def move(name: str, version: int, began: Path) -> None:
-    seen = promotions.standing(name)
+    seen = promotions.read_standing(name)
     began.touch()  # the moment is drawn from here: what was before only read
     if seen.champion != version:
         promotions.move(name, version, seen)
@@ -59,7 +59,7 @@ def move(name: str, version: int, began: Path) -> None:
 
 def check(name: str, before: int, target: int) -> None:
     """In a process of its own, as the next command would be."""
-    standing = promotions.standing(name)
+    standing = promotions.read_standing(name)
     champion = registry.champion(name)
     assert champion is not None and champion.version == standing.champion, (champion, standing)
     assert standing.champion in (before, target), standing
@@ -67,7 +67,7 @@ def check(name: str, before: int, target: int) -> None:
     if standing.champion != target:
         promotions.move(name, target, standing)
     assert promotions.roll_back(name).version == before
-    promotions.move(name, target, promotions.standing(name))
+    promotions.move(name, target, promotions.read_standing(name))
     again = registry.champion(name)
     assert again is not None and again.version == target
 

@@ -35,14 +35,14 @@ def registered(uri: str | None, home: Path, name: str, versions: int, root: Path
 
 
 def promote(name: str, version: int) -> promotions.Move:
-    return promotions.move(name, version, promotions.standing(name))
+    return promotions.move(name, version, promotions.read_standing(name))
 
 
 def contend(uri: str, home: Path, name: str, version: int, rounds: int, start: Barrier, results: Queue) -> None:
     """One of two processes: promotes `version` again and again, each time at the same moment as the other."""
     registry.connect(uri, home)
     for _ in range(rounds):
-        seen = promotions.standing(name)
+        seen = promotions.read_standing(name)
         start.wait(PATIENCE)
         try:
             promotions.move(name, version, seen)
@@ -74,7 +74,7 @@ def test_of_two_processes_that_promote_at_once_one_wins_and_the_other_says_so(
         assert f"made version {winner[0]} champion; nothing was moved" in outcome[3 - winner[0]]
         champion = registry.champion(f"race-{kind}")
         assert champion and champion.version == winner[0]
-        assert len(promotions.standing(f"race-{kind}").moves) == number
+        assert len(promotions.read_standing(f"race-{kind}").moves) == number
         start.wait(PATIENCE)
     for process in processes:
         process.join(PATIENCE)
@@ -89,7 +89,7 @@ def test_a_rollback_returns_to_what_was_replaced_and_a_second_one_goes_further_b
     assert [(m.version, m.replaced) for m in (first, second)] == [(2, 3), (1, 2)]
     champion = registry.champion("back")
     assert champion and champion.version == 1
-    assert [m.kind for m in promotions.standing("back").moves] == ["promotion"] * 3 + ["rollback"] * 2
+    assert [m.kind for m in promotions.read_standing("back").moves] == ["promotion"] * 3 + ["rollback"] * 2
     promote("back", 3)
     assert promotions.roll_back("back").version == 1
 
@@ -126,7 +126,7 @@ def test_a_move_whose_process_was_killed_before_the_alias_is_finished_by_the_nex
     registry.client().create_model_version("killed-promotions", source="models:/killed/2", tags=tags)
     before = registry.champion("killed")
     assert before and before.version == 1
-    assert promotions.standing("killed").champion == 2
+    assert promotions.read_standing("killed").champion == 2
     assert promotions.roll_back("killed").version == 1
 
 
@@ -147,7 +147,7 @@ def test_twenty_moves_killed_at_random_moments_leave_one_champion_that_the_recor
 
 def test_a_promotion_judged_against_an_older_champion_moves_nothing(home: Path, tmp_path: Path) -> None:
     registered(None, home, "late", 3, tmp_path)
-    seen = promotions.standing("late")
+    seen = promotions.read_standing("late")
     promote("late", 1)
     promote("late", 2)
     with pytest.raises(Conflict, match="another promotion came first and made version 1 champion"):

@@ -34,8 +34,8 @@ def register_and_fetch(root: Path) -> None:
     assert sha256_folder(got) == sha256_folder(root / "one")
 
     assert registry.champion("m") is None
-    assert promotions.move("m", 1, promotions.standing("m")).replaced is None
-    assert promotions.move("m", 2, promotions.standing("m")).replaced == 1
+    assert promotions.move("m", 1, promotions.read_standing("m")).replaced is None
+    assert promotions.move("m", 2, promotions.read_standing("m")).replaced == 1
     champion = registry.resolve("m", "champion")
     assert champion.version == 2 and champion.tags["champion_replaced"] == "1"
 

@@ -14,13 +14,13 @@ from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.rows import (
     SPLITS,
     check_place,
+    make_table,
     read_columns,
     read_manifest,
     read_split,
     read_values,
     sample_rows,
     stream_rows,
-    table_of,
     verify_set,
     write_set,
 )
@@ -35,7 +35,7 @@ def test_rows_come_back_as_they_were_written_whatever_the_size_of_the_tables(tmp
     for name, size in (("one", len(mixed)), ("many", 700)):
         with write_set(tmp_path / name, {"config": "of the test"}) as writer:
             for start in range(0, len(mixed), size):
-                writer.add(table_of(mixed[start : start + size]))
+                writer.add(make_table(mixed[start : start + size]))
     manifest = verify_set(tmp_path / "one")
     assert manifest["digest"] == read_manifest(tmp_path / "many")["digest"]
     assert manifest["config"] == "of the test" and manifest["records"] == dict.fromkeys(SPLITS, 2400)

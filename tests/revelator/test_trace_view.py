@@ -5,12 +5,12 @@ from __future__ import annotations
 from rich.console import Console
 
 from revelator.trace import Node, Passage, Trace, Usage
-from revelator.trace_view import show
+from revelator.trace_view import print_trace
 
 
 def shown(trace: Trace, **options: int) -> list[str]:
     console = Console(width=120, record=True, force_terminal=False)
-    show(trace, console, **options)
+    print_trace(trace, console, **options)
     return console.export_text().splitlines()
 
 

@@ -26,7 +26,7 @@ from revelator import errors
 from revelator.calls import Attempts
 from revelator.client import AsyncClient, Client
 from revelator.trace import Event, Trace
-from revelator.wire import grpc_code, write_error
+from revelator.wire import choose_grpc_code, write_error
 
 FULL = errors.Overloaded("full", retry_after_ms=1)
 DOWN = errors.Unavailable("restarting")
@@ -71,7 +71,7 @@ class Failing:
         context.add_callback(lambda: context.is_active() or self.left.set())
         if self.faults:
             fault = self.faults.pop(0)
-            code = "CANCELLED" if grpc_code(fault) == "DEADLINE_EXCEEDED" else grpc_code(fault)
+            code = "CANCELLED" if choose_grpc_code(fault) == "DEADLINE_EXCEEDED" else choose_grpc_code(fault)
             context.abort(grpc.StatusCode[code], write_error(fault))
 
 

@@ -18,7 +18,7 @@ from tritonclient.grpc.model_config_pb2 import ModelConfig
 from revelator.artifact import base_folder
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.plans import check, parse
-from revelator.plans.decoding import plan_expression
+from revelator.plans.decoding import make_plan_pattern
 from revelator.plans.grammar import Grammar
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.commands.deploy import deploy
@@ -148,11 +148,11 @@ def test_whatever_fits_the_expression_of_plans_parses_and_checks() -> None:
     """Random logits held to it, as vLLM's guidance would hold a model: with many signs, and with few."""
     tokenizer = AutoTokenizer.from_pretrained(base_folder("tiny"))
     vocabulary = Vocabulary(tokenizer, len(tokenizer))
-    text = "start: /" + f" {plan_expression()}".replace("/", r"\/") + "/"
+    text = "start: /" + f" {make_plan_pattern()}".replace("/", r"\/") + "/"
     grammar = Grammar(text, ("x", "}", " {x}", "{x}", "x}", " x"), brackets=")", opening="(")
     for seed in range(12):
         plan, degraded = write(vocabulary, grammar, 40, seed, 6.0 * (seed % 2), SIGNS)
-        assert degraded or (check(parse(plan[1:])) == () and re.fullmatch(plan_expression(), plan[1:]))
+        assert degraded or (check(parse(plan[1:])) == () and re.fullmatch(make_plan_pattern(), plan[1:]))
 
 
 @pytest.mark.parametrize(
@@ -165,12 +165,12 @@ def test_whatever_fits_the_expression_of_plans_parses_and_checks() -> None:
     ],
 )
 def test_plans_as_they_are_trained_fit_the_expression(plan: str) -> None:
-    assert check(parse(plan)) == () and re.fullmatch(plan_expression(), plan)
+    assert check(parse(plan)) == () and re.fullmatch(make_plan_pattern(), plan)
 
 
 @pytest.mark.parametrize("text", ["Who is {x}?", "A * B", "(A + B) * C", "A  B", "A +", "{x} * B {y}"])
 def test_what_does_not_check_does_not_fit(text: str) -> None:
-    assert not re.fullmatch(plan_expression(), text)
+    assert not re.fullmatch(make_plan_pattern(), text)
 
 
 def test_a_folder_without_facts_says_how_to_get_them(tmp_path: Path) -> None:

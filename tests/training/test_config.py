@@ -11,7 +11,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, Qwen2Config
 
 from revelator.errors import ConfigError
 from training.config import ACCELERATE, CONFIGS, TrainConfig, find_config, load_config
-from training.launch import launch_arguments
+from training.launch import make_launch_arguments
 from training.sft import make_lora
 
 SHIPPED = sorted(CONFIGS.glob("*.yaml"))
@@ -74,7 +74,9 @@ def test_options_replace_fields_and_none_leaves_them(tmp_path: Path) -> None:
 def test_accelerate_launches_each_shipped_configuration_as_it_says(path: Path) -> None:
     config = load_config(path)
     parser = launch_command_parser()
-    arguments, *_ = _validate_launch_command(parser.parse_args([*launch_arguments(config), "-m", "training.launch"]))
+    arguments, *_ = _validate_launch_command(
+        parser.parse_args([*make_launch_arguments(config), "-m", "training.launch"])
+    )
     assert arguments.num_processes == config.processes and arguments.num_machines == 1
     assert (bool(arguments.multi_gpu), bool(arguments.use_fsdp)) == (
         config.accelerate == "ddp",

@@ -12,7 +12,7 @@ from revelator.plans import parse
 from revelator.rows import Row
 from revelator.tasks import TASKS
 from tests.training.toy import toy_rows
-from training.rewards import REWARDS, Execution, execute, is_hard, read_answers, reward_functions
+from training.rewards import REWARDS, Execution, execute, is_hard, make_reward_functions, read_answers
 
 FITTING = {
     "translate_bnf": {"valid", "binding", "entities", "leaves", "executed", "exact"},
@@ -41,7 +41,7 @@ GOLD = "Who is the mayor of Port Velm? * Where was {mayor} born?"
 
 def earned(output: str, task: str = "translate_bnf", gold: str = GOLD, answers=ANSWERS) -> dict[str, float | None]:
     prompt = TASKS["translate_bnf"].template.replace("$question", "Where was the mayor of Port Velm born?")
-    functions = reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
+    functions = make_reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
     return {f.__name__: f([prompt], [output], task=[task], gold=[json.dumps(gold)])[0] for f in functions}
 
 
@@ -51,7 +51,7 @@ def test_gold_earns_all_of_what_fits_its_task_and_the_rest_is_none(row: Row) -> 
     if row.task == "translate_bnf":  # a world in which everything is answered: by the question itself
         first, second = (leaf.strip() for leaf in json.loads(row.gold).split(" * "))
         answers = {first.casefold(): ("Ada",), second.replace("{mayor}", "Ada").casefold(): ("there",)}
-    functions = reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
+    functions = make_reward_functions(dict.fromkeys(REWARDS, 1.0), answers)
     values = {f.__name__: f([row.prompt], [row.completion], task=[row.task], gold=[row.gold])[0] for f in functions}
     assert values == {name: 1.0 if name in FITTING[row.task] else None for name in REWARDS}
 

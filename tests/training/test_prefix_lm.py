@@ -18,7 +18,7 @@ from serving.models.engine import Engine
 from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
 from training.config import PretrainConfig, TrainConfig
-from training.mixture import copy_rows, weigh_rows
+from training.mixture import make_copy_rows, weigh_rows
 from training.pretrain import collate, completion_loss, weighted_loss
 from training.tokens import tokenise
 
@@ -35,7 +35,7 @@ def test_a_prompt_ends_with_the_boundary_and_its_completion_with_the_end(set_fol
 def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projected(set_folder: Path) -> None:
     tokenizer, model = load_minilm_tokenizer(), make_model()
     rows = weigh_rows(list(read_split(set_folder, "dev"))[:6], tokenizer, 448)
-    rows += copy_rows(["Tin Comet", "Łódź (film)", "Salt", "12 Monkeys", "O'Hara"], 2, tokenizer, Random(1))
+    rows += make_copy_rows(["Tin Comet", "Łódź (film)", "Salt", "12 Monkeys", "O'Hara"], 2, tokenizer, Random(1))
     for row in rows:
         boundary = row.tokens.tolist().index(tokenizer.sep_token_id)
         assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()

@@ -21,7 +21,7 @@ from tests.training.toy import toy_row
 from training import pretrain
 from training.checkpoints import find_checkpoint
 from training.config import PretrainConfig
-from training.mixture import batch_rows, copy_rows, shorten, train_tokenizer, weigh_rows
+from training.mixture import batch_rows, make_copy_rows, shorten, train_tokenizer, weigh_rows
 from training.pretrain import Muon, orthogonal
 
 BASE = Path(__file__).resolve().parents[2] / "training" / "bases" / "tiny"
@@ -66,13 +66,13 @@ def test_a_row_over_the_length_is_left_out(tokenizer: PreTrainedTokenizerFast) -
 
 
 def test_a_drill_repeats_titles_that_it_has_shown(tokenizer: PreTrainedTokenizerFast) -> None:
-    for row in copy_rows(TITLES, 20, tokenizer, Random(3)):
+    for row in make_copy_rows(TITLES, 20, tokenizer, Random(3)):
         shown, _, again = tokenizer.decode(row.tokens, skip_special_tokens=True).partition("Plan:")
         assert all(name in shown for name in again.strip().split(" + "))
 
 
 def test_a_round_of_batches_holds_no_row_twice_and_fits_its_widths(tokenizer: PreTrainedTokenizerFast) -> None:
-    rows = copy_rows(TITLES, 200, tokenizer, Random(1))
+    rows = make_copy_rows(TITLES, 200, tokenizer, Random(1))
     widths = (64, 128, 256)
     first = [row for batch in islice(batch_rows(rows, widths, 512, Random(0)), 15) for row in batch]
     assert len({id(row) for row in first}) == len(first)

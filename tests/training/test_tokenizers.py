@@ -24,7 +24,7 @@ from revelator.artifact import EMBEDDED_BASE
 from revelator.tasks import TASKS
 from serving.models.engine import Engine
 from tests.training.toy import toy_rows
-from training.tokens import IGNORED, check_labels, first_token, tokenise
+from training.tokens import IGNORED, check_labels, find_first_token, tokenise
 
 PUBLISHED = ("Qwen/Qwen2.5-0.5B", "meta-llama/Llama-3.2-1B")
 
@@ -91,6 +91,8 @@ def test_prompts_boundary_and_labels_tokenise_alike_in_training_and_serving(
         assert tokens.labels[: len(prompt)] == [IGNORED] * len(prompt)
         assert tokens.labels[len(prompt) :] == tokens.input_ids[len(prompt) :]
         if row.label:
-            assert tokens.labels[len(prompt)] == engine._first_token(row.label) == first_token(tokenizer, row.label)
+            assert (
+                tokens.labels[len(prompt)] == engine._first_token(row.label) == find_first_token(tokenizer, row.label)
+            )
         assert engine.tokenizer.decode(tokens.input_ids[len(prompt) :]) == row.completion + tokenizer.eos_token
     assert {task.name for task in TASKS.values() if task.labels} <= {row.task for row in rows if row.label}

@@ -108,7 +108,7 @@ def write_set(folder: Path, *, train: int = 60, dev: int = 12, hashed: str | Non
     """An instruction set in the published layout; `hashed` replaces its prompt hash."""
     with rows.write_set(folder, {"grammar_hash": grammar_hash()}) as writer:
         for split, count in (("train", train), ("dev", dev), ("test", dev)):
-            writer.add(rows.table_of(toy_rows(split, count)))
+            writer.add(rows.make_table(toy_rows(split, count)))
     if hashed:
         manifest = rows.read_manifest(folder)
         write_json(folder / rows.MANIFEST, manifest | {"prompt_hash": hashed})

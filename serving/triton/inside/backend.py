@@ -15,7 +15,7 @@ import numpy as np
 import triton_python_backend_utils as pb_utils
 
 from revelator.errors import InvalidRequest, RevelatorError, ServingError
-from revelator.wire import grpc_code, write_error
+from revelator.wire import choose_grpc_code, write_error
 from serving.models.triton import SECRET_PARAMETER
 from serving.triton.access import INNER, read_secret, require_secret
 from serving.triton.inside.processes import start_heartbeat
@@ -102,7 +102,7 @@ def failure(error: BaseException) -> Any:
         log.exception("unexpected error", exc_info=error)
         error = ServingError(f"{type(error).__name__}: {error}", hint="the server's log holds the traceback")
     codes = {"INVALID_ARGUMENT": "INVALID_ARG", "DEADLINE_EXCEEDED": "CANCELLED"}
-    code = codes.get(grpc_code(error), grpc_code(error))
+    code = codes.get(choose_grpc_code(error), choose_grpc_code(error))
     return pb_utils.InferenceResponse(
         error=pb_utils.TritonError(write_error(error), getattr(pb_utils.TritonError, code))
     )

@@ -28,7 +28,7 @@ from revelator import spans
 from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
-from revelator.wire import grpc_code
+from revelator.wire import choose_grpc_code
 from serving.triton.inside.metrics import Metrics, calls, sample, samples
 
 ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
@@ -131,7 +131,7 @@ class Telemetry:
     @_never_raise
     def record_error(self, error: BaseException) -> None:
         """Called in the context of the request that ends with this error."""
-        code = grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
+        code = choose_grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__
         self._metrics.add([sample("revelator_errors_total", code=code, error=kind)])
         message = str(error) if self._log.texts else None

@@ -9,7 +9,7 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans.art import Art, Filter, Relate, Search, check, number_nodes, parse, render
-from revelator.plans.json_decoding import art_grammar
+from revelator.plans.json_decoding import make_art_grammar
 
 A, B = Art("Who is it?", Search("Ada")), Art("Which films did [1] direct?", Relate("[1]", "directed by", True))
 C, D = Art("Which of [2] came out?", Filter(("[2]", "UHF"), "out [1]")), Art("How many are in [3]?")
@@ -28,7 +28,7 @@ def root(*children: Art) -> Art:
 def start() -> LLMatcher:
     """Past the space that an output begins with."""
     tokenizer = LLTokenizer("byte")
-    matcher = LLMatcher(tokenizer, art_grammar().text)
+    matcher = LLMatcher(tokenizer, make_art_grammar().text)
     assert not matcher.is_error() and matcher.consume_tokens(tokenizer.tokenize_str(" "))
     return matcher
 

@@ -9,10 +9,10 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans import check, logic, parse
-from revelator.plans.decoding import logic_grammar, plan_grammar
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar, structured_outputs
-from revelator.plans.json_decoding import json_grammar
-from revelator.plans.names import words_of
+from revelator.plans.json_decoding import make_json_grammar
+from revelator.plans.names import collect_words
 
 ALPHABET = [*"ab5+*×()\"\\{} '?", " + ", " * ", "{x}", "{a_b}", "{{x}}", "é", "电", " ("]
 
@@ -46,7 +46,7 @@ def accepts(tokenizer: LLTokenizer, grammar: Grammar, text: str) -> bool:
 )
 def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
     assert check(parse(text)) == ()
-    assert accepts(bytes_only, plan_grammar(), text)
+    assert accepts(bytes_only, make_plan_grammar(), text)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_what_checks_in_canonical_spelling_can_be_written(bytes_only: LLTokenize
     ],
 )
 def test_what_does_not_check_or_is_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
-    assert not accepts(bytes_only, plan_grammar(), text)
+    assert not accepts(bytes_only, make_plan_grammar(), text)
 
 
 def test_every_complete_text_of_random_walks_checks(bytes_only: LLTokenizer) -> None:
     draw = random.Random(3)
-    matcher = LLMatcher(bytes_only, plan_grammar().text)
+    matcher = LLMatcher(bytes_only, make_plan_grammar().text)
     complete = 0
     for _ in range(300):
         matcher.reset()
@@ -96,27 +96,27 @@ def test_every_complete_text_of_random_walks_checks(bytes_only: LLTokenizer) -> 
 
 
 def test_keeping_to_names_refuses_a_name_that_the_question_does_not_hold(bytes_only: LLTokenizer) -> None:
-    grammar = plan_grammar(words_of("Who founded the company that distributed Tin Comet (1997 film)?"))
+    grammar = make_plan_grammar(collect_words("Who founded the company that distributed Tin Comet (1997 film)?"))
     assert accepts(bytes_only, grammar, "Who distributed Tin Comet (1997 film)? * Who is the founder of {company}?")
     assert not accepts(bytes_only, grammar, "Who distributed Tin Drum? * Who founded {company}?")
     assert not accepts(bytes_only, grammar, "WhoWho distributed Tin Comet?")
 
 
 def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTokenizer) -> None:
-    asked = plan_grammar(words_of("Who wrote 𠮷野家?"))
+    asked = make_plan_grammar(collect_words("Who wrote 𠮷野家?"))
     assert accepts(bytes_only, asked, "Who wrote 𠮷野家? * When was {𠮷} born?")
-    assert not accepts(bytes_only, plan_grammar(words_of("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
+    assert not accepts(bytes_only, make_plan_grammar(collect_words("Who wrote it?")), "Who wrote 𠮷𠮷𝐀𝐁?")
 
 
 @pytest.mark.parametrize("words", ["a" * 1990, " ".join("a" * n for n in range(1, 140))])
 def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
     question = f"Who is {words}?"
-    assert accepts(bytes_only, plan_grammar(words_of(question)), question)
+    assert accepts(bytes_only, make_plan_grammar(collect_words(question)), question)
 
 
 def test_vllm_takes_the_same_grammar() -> None:
     """Its backend `guidance` hands the text of `grammar` to this function."""
-    for grammar in (plan_grammar(), logic_grammar()):
+    for grammar in (make_plan_grammar(), make_logic_grammar()):
         text = structured_outputs(grammar)["structured_outputs"]["grammar"]
         assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
 
@@ -126,18 +126,18 @@ def test_vllm_takes_the_same_grammar() -> None:
 )
 def test_a_logical_query_in_canonical_spelling_can_be_written(bytes_only: LLTokenizer, text: str) -> None:
     assert logic.render(logic.parse(text)) == text and logic.check(logic.parse(text)) == ()
-    assert accepts(bytes_only, logic_grammar(), text)
-    assert accepts(bytes_only, logic_grammar(), logic.render_spaced(logic.parse(text)))
+    assert accepts(bytes_only, make_logic_grammar(), text)
+    assert accepts(bytes_only, make_logic_grammar(), logic.render_spaced(logic.parse(text)))
 
 
 @pytest.mark.parametrize(
     "text", ["a", '""', '"  a"', '"_"', '"a" "b"', '"a" and "b"', 'NOT NOT "a"', '("a"', '"a\nb"', '"a']
 )
 def test_what_is_no_logical_query_or_spelt_otherwise_cannot_be_written(bytes_only: LLTokenizer, text: str) -> None:
-    assert not accepts(bytes_only, logic_grammar(), text)
+    assert not accepts(bytes_only, make_logic_grammar(), text)
 
 
 def test_a_json_schema_is_a_grammar(bytes_only: LLTokenizer) -> None:
-    grammar = json_grammar({"type": "array", "items": {"type": "string"}, "minItems": 1})
+    grammar = make_json_grammar({"type": "array", "items": {"type": "string"}, "minItems": 1})
     assert accepts(bytes_only, grammar, '["a", "b"]')
     assert not accepts(bytes_only, grammar, "[]")

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from revelator.artifact import ADAPTER_WEIGHTS, EMBEDDED_BASE, base_digest, verify_adapter, write_manifest
 from revelator.errors import ArtifactError
 from revelator.plans import language as languages
-from revelator.plans.grammar import Grammar, grammar_text
+from revelator.plans.grammar import Grammar, read_grammar_file
 from revelator.plans.language import LANGUAGES, grammar_hash
 from revelator.tasks import TASKS, TranslateInput, translate_task
 
@@ -72,12 +72,12 @@ def test_an_adapter_is_refused_once_the_definition_of_any_language_changed(name,
     write_manifest(tmp_path, base_name="tiny", base_digest=digest, data_digest="d" * 64, run_id="")
     verify_adapter(tmp_path, EMBEDDED_BASE)
     changed = LANGUAGES[name].file
-    monkeypatch.setattr(languages, "grammar_text", lambda file: grammar_text(file) + " " * (file == changed))
+    monkeypatch.setattr(languages, "read_grammar_file", lambda file: read_grammar_file(file) + " " * (file == changed))
     with pytest.raises(ArtifactError, match="grammar: sha256"):
         verify_adapter(tmp_path, EMBEDDED_BASE)
 
 
 def test_a_comment_in_a_grammar_file_changes_no_hash(monkeypatch):
     before = grammar_hash()
-    monkeypatch.setattr(languages, "grammar_text", lambda file: "// a comment\n" + grammar_text(file))
+    monkeypatch.setattr(languages, "read_grammar_file", lambda file: "// a comment\n" + read_grammar_file(file))
     assert grammar_hash() == before

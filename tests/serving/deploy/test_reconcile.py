@@ -111,7 +111,7 @@ def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one
     assert {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")} == files
     again = Reconciler(followed.home, NAME, "champion", 3, None)  # a new process: it cannot know, so it goes through it
     assert again.look() == made and again.look() is None
-    promotions.move(NAME, 2, promotions.standing(NAME))
+    promotions.move(NAME, 2, promotions.read_standing(NAME))
     moved = followed.look()
     assert moved is not None and (moved.version, moved.previous) == (2, 1)
     assert value(followed, "desired_version") == value(followed, "live_version") == 2

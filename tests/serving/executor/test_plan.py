@@ -6,7 +6,7 @@ import json
 import pytest
 
 from revelator.errors import Unavailable
-from revelator.limits import depth
+from revelator.limits import count_stages
 from revelator.plans import parse
 from revelator.trace import Trace
 
@@ -220,4 +220,4 @@ async def test_the_trace_adds_up_and_survives_json(toy):
     [("a", 1), ("a + b", 1), ("a * b{x}", 2), ("(a + b * c {x}) * d {y}", 3), ("a * (b {x} + c {x} * d {y})", 3)],
 )
 def test_depth_is_the_number_of_stages_of_the_longest_chain(plan, stages):
-    assert depth(parse(plan)) == stages
+    assert count_stages(parse(plan)) == stages

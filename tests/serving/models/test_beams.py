@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from revelator.plans.names import name_words
+from revelator.plans.names import find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF, TRANSLATE_LOGIC
 from serving.models.decoding import Beams, Marks
 from serving.models.local import choose_plan
@@ -168,4 +168,4 @@ def test_a_query_keeps_names_in_its_terms() -> None:
     ],
 )
 def test_names_of_a_question(question: str, names: list[str]) -> None:
-    assert name_words(question) == names
+    assert find_name_words(question) == names

@@ -16,10 +16,10 @@ from revelator.artifact import base_folder
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.plans import Atomic, art, check, leaves, logic, parse, render
-from revelator.plans.decoding import logic_grammar, plan_grammar
+from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
 from revelator.plans.grammar import Grammar
-from revelator.plans.json_decoding import art_grammar, json_grammar
-from revelator.plans.names import function_words, words_of
+from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
+from revelator.plans.names import collect_words, read_function_words
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
 from serving.executor import Executor
@@ -70,7 +70,7 @@ def write(
 def test_any_logits_write_a_plan_that_parses_and_checks(
     vocabulary: Vocabulary, seed: int, room: int, bias: float
 ) -> None:
-    text, degraded = write(vocabulary, plan_grammar(), room, seed, bias)
+    text, degraded = write(vocabulary, make_plan_grammar(), room, seed, bias)
     assert not degraded
     assert text[0] == " " and check(parse(text[1:])) == ()
 
@@ -80,7 +80,7 @@ def test_any_logits_write_a_plan_that_parses_and_checks(
 def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bias: float) -> None:
     """Against the whole mask of a matcher of its own, until the output has to be closed."""
     draw = torch.Generator().manual_seed(seed)
-    constraint, matcher = Constraint(vocabulary, [plan_grammar()], 96), vocabulary.matcher(plan_grammar())
+    constraint, matcher = Constraint(vocabulary, [make_plan_grammar()], 96), vocabulary.matcher(make_plan_grammar())
     signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     while True:
@@ -104,7 +104,7 @@ def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: V
     other = [vocabulary.end, vocabulary.tokens.tokenize_str('"')[0]]
     logits = torch.full((1, vocabulary.size), -20.0)
     logits[0, fitting[0]], logits[0, fitting[1]], logits[0, other] = 2.0, 1.5, 1.9
-    constraint = Constraint(vocabulary, [plan_grammar()] * rows, 96, temperature)
+    constraint = Constraint(vocabulary, [make_plan_grammar()] * rows, 96, temperature)
     for row in constraint.rows:
         for token in vocabulary.tokens.tokenize_str(" Who wrote it? * Who is {"):
             row.take(token)
@@ -128,19 +128,19 @@ def test_a_free_draw_is_one_of_the_softmax() -> None:
 @given(seeds, st.sampled_from([30, 96]))
 def test_any_logits_that_keep_to_names_use_no_other_word(vocabulary: Vocabulary, seed: int, room: int) -> None:
     question = "Who founded the company that distributed Tin Comet (1997 film)?"
-    text, degraded = write(vocabulary, plan_grammar(words_of(question)), room, seed, 2.0)
+    text, degraded = write(vocabulary, make_plan_grammar(collect_words(question)), room, seed, 2.0)
     assert not degraded
     plan = parse(text[1:])
     assert check(plan) == ()
     written = " ".join(leaf.text for leaf in leaves(plan))
     for name in {name for leaf in leaves(plan) for name in leaf.placeholders}:
         written = written.replace(f"{{{name}}}", " ")
-    assert words_of(written) <= words_of(question)
+    assert collect_words(written) <= collect_words(question)
 
 
 @pytest.mark.parametrize("sign", ["(", " (", "{", '"', '"(', " * (", " + "])
 def test_one_sign_for_ever_still_ends_as_a_plan(vocabulary: Vocabulary, sign: str) -> None:
-    assert check(parse(written_for_ever(vocabulary, plan_grammar(), sign))) == ()
+    assert check(parse(written_for_ever(vocabulary, make_plan_grammar(), sign))) == ()
 
 
 def written_for_ever(vocabulary: Vocabulary, grammar: Grammar, text: str) -> str:
@@ -166,14 +166,14 @@ def test_any_logits_write_a_logical_query_that_can_be_run(
     vocabulary: Vocabulary, seed: int, room: int, bias: float
 ) -> None:
     """Whether all or no documents match, no grammar can tell: such a query runs, and ranks nothing."""
-    text, degraded = write(vocabulary, logic_grammar(), room, seed, bias, LOGIC_SIGNS)
+    text, degraded = write(vocabulary, make_logic_grammar(), room, seed, bias, LOGIC_SIGNS)
     assert not degraded
     assert {fault.code for fault in logic.check(logic.parse(text[1:]))} <= {"contradiction", "tautology"}
 
 
 @pytest.mark.parametrize("signs", [['"', "x", '"', " AND "], ["NOT ("], ['"', "x", '"', " OR (NOT ("]])
 def test_one_sign_for_ever_still_ends_as_a_logical_query(vocabulary: Vocabulary, signs: list[str]) -> None:
-    query = logic.parse(written_for_ever(vocabulary, logic_grammar(), "".join(signs)))
+    query = logic.parse(written_for_ever(vocabulary, make_logic_grammar(), "".join(signs)))
     assert {fault.code for fault in logic.check(query)} <= {"contradiction", "tautology"}
 
 
@@ -182,7 +182,7 @@ def test_one_sign_for_ever_still_ends_as_a_logical_query(vocabulary: Vocabulary,
 def test_any_logits_write_a_tree_that_parses_and_checks(
     vocabulary: Vocabulary, seed: int, room: int, bias: float
 ) -> None:
-    text, degraded = write(vocabulary, art_grammar(), room, seed, bias, TREE_SIGNS)
+    text, degraded = write(vocabulary, make_art_grammar(), room, seed, bias, TREE_SIGNS)
     assert not degraded
     tree = art.parse(text[1:])
     assert art.check(tree) == ()
@@ -190,7 +190,7 @@ def test_any_logits_write_a_tree_that_parses_and_checks(
 
 
 def test_a_tree_without_room_is_degraded(vocabulary: Vocabulary) -> None:
-    assert write(vocabulary, art_grammar(), 20, 0, 0.0) == ("", True)
+    assert write(vocabulary, make_art_grammar(), 20, 0, 0.0) == ("", True)
 
 
 @held
@@ -214,7 +214,7 @@ def test_a_json_schema_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) 
         },
         **node,
     }
-    text, degraded = write(vocabulary, json_grammar(schema), 160, seed, 2.0)
+    text, degraded = write(vocabulary, make_json_grammar(schema), 160, seed, 2.0)
     assert not degraded
     assert set(json.loads(text)) == {"operator", "arguments", "children"}
 
@@ -273,7 +273,7 @@ def test_a_plan_without_room_is_the_question_itself_and_degraded(engine: Engine,
 def test_a_model_that_ends_too_early_is_helped_to_an_end(vocabulary: Vocabulary) -> None:
     """The plan lacks its placeholder: it is added, and nothing else."""
     wanted = [*vocabulary.tokens.tokenize_str(" Who wrote it? * (When was it? + Where"), vocabulary.end]
-    constraint = Constraint(vocabulary, [plan_grammar()], 256)
+    constraint = Constraint(vocabulary, [make_plan_grammar()], 256)
     ids = torch.zeros((1, 1), dtype=torch.long)
     for step in range(40):
         logits = torch.zeros((1, vocabulary.size))
@@ -302,9 +302,9 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         '"1 + 1?" * Is {sum} even? + من أخرج الفيلم؟ * أين ولد {المخرج}؟',
     ):
         assert check(parse(text)) == ()
-        matcher = vocabulary.matcher(plan_grammar())
+        matcher = vocabulary.matcher(make_plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
-    assert "Founder" in function_words() and Path(base_folder("tiny")).is_dir()
+    assert "Founder" in read_function_words() and Path(base_folder("tiny")).is_dir()
 
 
 class _Empty:

@@ -8,7 +8,7 @@ import torch
 from transformers import AutoTokenizer, GPT2Config, LlamaConfig, PretrainedConfig, Qwen2Config
 
 from revelator.errors import ConfigError
-from revelator.plans.decoding import plan_grammar
+from revelator.plans.decoding import make_plan_grammar
 from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models import onnx_model
 from serving.models.decoding import Marks
@@ -72,7 +72,7 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
     monkeypatch.setattr(onnx_model, "CHUNK", 16)
     ours, theirs = both(write(tmp_path, config))
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
-    for grammars in (None, [plan_grammar()] * len(prompts)):
+    for grammars in (None, [make_plan_grammar()] * len(prompts)):
         assert ours.generate(prompts, 0.0, 24, grammars) == theirs.generate(prompts, 0.0, 24, grammars)
     judged = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
     for left, right in zip(
@@ -108,7 +108,7 @@ def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
 def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
     ours, theirs = both("tiny")
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
-    grammars = [plan_grammar()] * len(prompts)
+    grammars = [make_plan_grammar()] * len(prompts)
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
     assert (likeliest := ours.likeliest(prompts, 4, 40)) == theirs.likeliest(prompts, 4, 40)
     assert len(likeliest[0]) == 4
@@ -124,7 +124,7 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
 def test_another_architecture_runs_on_transformers(tmp_path: Path) -> None:
     base = write(tmp_path, GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=256))
     assert isinstance(Engine(base, threads=1).model, TransformersModel)
-    with pytest.raises(ConfigError, match="serves llama and qwen2 on a CPU, not gpt2 on cpu"):
+    with pytest.raises(ConfigError, match="serves llama, qwen2, revelator_prefix_lm on a CPU, not gpt2 on cpu"):
         Engine(base, threads=1, runtime="onnx")
 
 

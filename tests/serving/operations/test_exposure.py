@@ -11,7 +11,7 @@ import tritonclient.grpc as grpc_client
 from tritonclient.utils import InferenceServerException
 
 from revelator.client import AsyncClient, Client
-from revelator.endpoints import Tls, channel_arguments
+from revelator.endpoints import Tls, make_channel_arguments
 from revelator.errors import ConfigError, InvalidRequest, PlanError, RevelatorError, Unavailable
 from serving.triton import control
 from serving.triton.access import Exposure, read_control_token
@@ -45,7 +45,7 @@ def test_everyone_else_is_turned_away(operated: Operated, who: str, monkeypatch)
 def test_model_control_wants_the_token(operated: Operated, monkeypatch):
     for name, value in operated.tls.to_environment().items():
         monkeypatch.setenv(name, value)
-    with grpc_client.InferenceServerClient(**channel_arguments(operated.running.grpc)) as client:
+    with grpc_client.InferenceServerClient(**make_channel_arguments(operated.running.grpc)) as client:
         for headers in None, {"triton-grpc-protocol-authorization": "Bearer guessed"}:
             with pytest.raises(InferenceServerException, match="authorization"):
                 client.unload_model("retriever", headers=headers)
