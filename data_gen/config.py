@@ -68,6 +68,10 @@ class SplitConfig(Strict):
     dev: Share = 0.08
     test: Share = 0.0
 
+    def choose(self, place: float) -> str:
+        """The split at a place in [0, 1)."""
+        return "test" if place < self.test else "dev" if place < self.test + self.dev else "train"
+
     @model_validator(mode="after")
     def _leaves_training_questions(self) -> SplitConfig:
         if self.dev + self.test >= 1:

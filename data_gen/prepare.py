@@ -91,7 +91,7 @@ def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
 
 def _read_source(source: SourceConfig, config: SetConfig) -> Iterator[Outcome]:
     if source.format == "logic":
-        return read_logic(Path(source.path), source.size, config.seed, config.split.dev, config.split.test)
+        return read_logic(Path(source.path), source.size, config.seed, config.split)
     return READERS[source.format](source.path)
 
 
@@ -122,9 +122,8 @@ class Preparer:
         question = replace(question, source=source.name or question.source, licence=source.licence or question.licence)
         if question.split:
             return question
-        place, split = hash_fraction(f"split:{self.config.seed}:{question.id}"), self.config.split
-        name = "test" if place < split.test else "dev" if place < split.test + split.dev else "train"
-        return replace(question, split=name)
+        place = hash_fraction(f"split:{self.config.seed}:{question.id}")
+        return replace(question, split=self.config.split.choose(place))
 
     def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""

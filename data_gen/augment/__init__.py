@@ -1,1 +1,1 @@
-"""More training questions from those that there are: other names, other words, single questions composed."""
+"""More training questions from those that there are: under other names, in other words."""

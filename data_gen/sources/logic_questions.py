@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from data_gen.config import SplitConfig
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.records import hash_fraction
@@ -111,26 +112,17 @@ PATIENCE = 50  # draws before a question has one topic less
 ROOM = 560  # characters of a document: what a relevance prompt shows of one
 
 
-@dataclass(frozen=True)
-class Shares:
-    """Parts of topics and questions outside training."""
-
-    dev: float
-    test: float
-
-
 def make_logical_questions(
-    topics: Sequence[Topic], size: int, seed: int, shares: Shares, name: str
+    topics: Sequence[Topic], size: int, seed: int, splits: SplitConfig, name: str
 ) -> Iterator[AnnotatedQuestion]:
     """`size` questions; the same arguments give the same ones. `name` tells corpora apart in their ids.
 
     Raises DataError when a split that is to have questions has fewer than FEWEST topics.
     """
-    pools = _split_topics(topics, seed, shares)
+    pools = _split_topics(topics, seed, splits)
     for number in range(size):
         rng = random.Random(f"logic/{seed}/{name}/{number}")
-        place = rng.random()
-        split = "test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"
+        split = splits.choose(rng.random())
         free = split != "train" and rng.random() < 0.5
         chosen = _draw_topics(pools[split], rng.choices(list(SIZES), list(SIZES.values()))[0], rng, free)
         query = _make_query([topic.text for topic in chosen], rng)
@@ -157,13 +149,12 @@ class _Pool:
     common: list[Topic]
 
 
-def _split_topics(topics: Sequence[Topic], seed: int, shares: Shares) -> dict[str, _Pool]:
+def _split_topics(topics: Sequence[Topic], seed: int, splits: SplitConfig) -> dict[str, _Pool]:
     found = {split: _Pool([], []) for split in ("train", "dev", "test")}
     for topic in topics:
-        place = hash_fraction(f"topic:{seed}:{normalise(topic.text)}")
-        pool = found["test" if place < shares.test else "dev" if place < shares.test + shares.dev else "train"]
+        pool = found[splits.choose(hash_fraction(f"topic:{seed}:{normalise(topic.text)}"))]
         (pool.common if topic.text[0].islower() else pool.names).append(topic)
-    for split, share in (("train", 1.0), ("dev", shares.dev), ("test", shares.test)):
+    for split, share in (("train", 1.0), ("dev", splits.dev), ("test", splits.test)):
         count = len(found[split].names) + len(found[split].common)
         if share and count < FEWEST:
             raise DataError(
@@ -248,6 +239,6 @@ def _cut_sentence(topic: Topic, room: int) -> str:
     return f"{cut} …"
 
 
-def read_logic(path: Path, size: int, seed: int, dev: float, test: float) -> Iterator[Outcome]:
+def read_logic(path: Path, size: int, seed: int, splits: SplitConfig) -> Iterator[Outcome]:
     """`size` questions over the documents of `path`, a JSON-lines corpus or the folder of a world."""
-    yield from make_logical_questions(read_topics(path), size, seed, Shares(dev, test), path.name.partition(".")[0])
+    return make_logical_questions(read_topics(path), size, seed, splits, path.name.partition(".")[0])

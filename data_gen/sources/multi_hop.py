@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -98,12 +98,17 @@ def _annotate_two_wiki(row: dict[str, Any]) -> AnnotatedQuestion:
         expression=planned.expression,
         steps=planned.steps,
         answers=(row["answer"],),
-        passages=tuple(
-            AnnotatedPassage(title, " ".join(" ".join(sentences).split()), title in supporting)
-            for title, sentences in fields.list_pairs(fields.read_nested(row, "context", []))
-        ),
+        passages=_read_context(row, supporting),
         entities=planned.entities,
         tree=_render_tree(row["type"], question, planned),
+    )
+
+
+def _read_context(row: dict[str, Any], supporting: Collection[str]) -> tuple[AnnotatedPassage, ...]:
+    context = fields.list_pairs(fields.read_nested(row, "context", []))
+    return tuple(
+        AnnotatedPassage(title, " ".join(" ".join(sentences).split()), title in supporting)
+        for title, sentences in context
     )
 
 
@@ -187,10 +192,7 @@ def _annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> Annotate
         question=asked,
         route="complex",
         answers=fields.read_texts(row, "answer"),
-        passages=tuple(
-            AnnotatedPassage(title, " ".join(" ".join(sentences).split()), title in supporting)
-            for title, sentences in fields.list_pairs(fields.read_nested(row, "context", []))
-        ),
+        passages=_read_context(row, supporting),
     )
 
 

@@ -16,6 +16,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from data_gen.config import SplitConfig
 from data_gen.questions import AnnotatedQuestion
 from data_gen.records import Example, make_examples, shuffle_by_hash
 from data_gen.sources.logic_questions import read_logic
@@ -83,8 +84,9 @@ def load_prompt(name: str) -> str:
 def _make_examples(seed: int) -> tuple[AnnotatedQuestion, ...]:
     """Training questions of a small world, of which the same seed makes the same."""
     with tempfile.TemporaryDirectory() as folder:
-        generate(WORLD_SIZE, seed, Path(folder) / "world")
-        rows = [*read_world(Path(folder) / "world"), *read_logic(Path(folder) / "world", LOGICAL, seed, 0.0, 0.0)]
+        world, training = Path(folder) / "world", SplitConfig(dev=0.0)
+        generate(WORLD_SIZE, seed, world)
+        rows = [*read_world(world), *read_logic(world, LOGICAL, seed, training)]
     return tuple(row for row in rows if isinstance(row, AnnotatedQuestion) and row.split == "train")
 
 

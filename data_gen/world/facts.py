@@ -4,8 +4,7 @@ that could be.
 
 from __future__ import annotations
 
-from data_gen.world.graph import Entity, Value, pick_adult
-from data_gen.world.making import GraphMaker, date, measure, money, number, year
+from data_gen.world.graph import Entity, GraphMaker, Value, date, measure, money, number, pick_adult, year
 
 
 def add_places(m: GraphMaker) -> None:

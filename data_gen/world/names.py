@@ -7,12 +7,20 @@ articles, apostrophes, digits, hyphens, commas, ampersands, diacritics, signs as
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
+
+# kinds of names that have patterns in `words.yaml`, and endings of an invented word for the others
+PATTERNED = frozenset({"city", "country", "river", "university", "publisher", "festival", "prize", "battle"})
+ENDINGS = {
+    "studio": (" Pictures", " Studios", " Films", " Film Works", " Cinema"),
+    "label": (" Records", " Music", " Sound", " Recordings", " Discs"),
+    "language": ("ish", "ese", "ian", "ic"),
+    "currency": (" crown", " pound", " dinar", " franc", " peso", " thaler"),
+}
 
 
 @cache
@@ -38,13 +46,21 @@ class Names:
 
     def new(self, kind: str) -> str:
         """A name of `kind` (an entity type) that was never handed out before."""
-        make: Callable[[], str] = getattr(self, f"_{kind}", self._title)
         while True:
             self.flavour = self.rng.choice(_load_flavours())
-            name = make()
+            name = self._make(kind)
             if 2 <= len(name) <= 60 and name.lower() not in self.taken:
                 self.taken.add(name.lower())
                 return name
+
+    def _make(self, kind: str) -> str:
+        if kind in PATTERNED:
+            pattern = self.rng.choice(self.words[kind])
+            return pattern.format(*(self.word() for _ in range(pattern.count("{}"))))
+        if kind in ENDINGS:
+            return self.word() + self.rng.choice(ENDINGS[kind])
+        makers = {"person": self._person, "company": self._company, "band": self._band}
+        return makers.get(kind, self._title)()
 
     def near(self, name: str) -> str | None:
         """A name that differs from a person's by a little, or None if that is taken."""
@@ -93,34 +109,6 @@ class Names:
             given += f"-{self.word(1)}"
         return f"{given} {surname}"
 
-    def _fill(self, patterns: list[str]) -> str:
-        pattern = self.rng.choice(patterns)
-        return pattern.format(*(self.word() for _ in range(pattern.count("{}"))))
-
-    def _city(self) -> str:
-        return self._fill(self.words["city"])
-
-    def _country(self) -> str:
-        return self._fill(self.words["country"])
-
-    def _river(self) -> str:
-        return self._fill(self.words["river"])
-
-    def _university(self) -> str:
-        return self._fill(self.words["university"])
-
-    def _publisher(self) -> str:
-        return self._fill(self.words["publisher"])
-
-    def _festival(self) -> str:
-        return self._fill(self.words["festival"])
-
-    def _prize(self) -> str:
-        return self._fill(self.words["prize"])
-
-    def _battle(self) -> str:
-        return self._fill(self.words["battle"])
-
     def _company(self) -> str:
         rng, form = self.rng, self.rng.random()
         if form < 0.03:
@@ -130,18 +118,6 @@ class Names:
         if form < 0.2:
             return f"{self.word()} {self.word()}"
         return f"{self.word()} {rng.choice(self.words['company'])}{rng.choice(self.words['company_tail'])}"
-
-    def _studio(self) -> str:
-        return f"{self.word()} {self.rng.choice(('Pictures', 'Studios', 'Films', 'Film Works', 'Cinema'))}"
-
-    def _label(self) -> str:
-        return f"{self.word()} {self.rng.choice(('Records', 'Music', 'Sound', 'Recordings', 'Discs'))}"
-
-    def _language(self) -> str:
-        return f"{self.word()}{self.rng.choice(('ish', 'ese', 'ian', 'ic'))}"
-
-    def _currency(self) -> str:
-        return f"{self.word()} {self.rng.choice(('crown', 'pound', 'dinar', 'franc', 'peso', 'thaler'))}"
 
     def _band(self) -> str:
         rng, form = self.rng, self.rng.random()

@@ -14,8 +14,7 @@ from data_gen.world.facts import (
     add_places,
     add_works,
 )
-from data_gen.world.graph import Graph, add_inverses, qualify
-from data_gen.world.making import GraphMaker
+from data_gen.world.graph import Graph, GraphMaker, add_inverses, qualify
 from data_gen.world.names import Names
 
 SHARES = {

@@ -12,13 +12,12 @@ import pytest
 
 from data_gen.annotate.validation import check_query
 from data_gen.build import build
-from data_gen.config import SetConfig
+from data_gen.config import SetConfig, SplitConfig
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedQuestion
 from data_gen.sources.logic_questions import (
     FREE,
     SOURCE,
-    Shares,
     draw_combinations,
     draw_query,
     fill_template,
@@ -61,7 +60,7 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def questions(corpus: Path) -> list[AnnotatedQuestion]:
-    return list(make_logical_questions(read_topics(corpus), 600, 5, Shares(0.2, 0.1), "places"))
+    return list(make_logical_questions(read_topics(corpus), 600, 5, SplitConfig(dev=0.2, test=0.1), "places"))
 
 
 @pytest.mark.parametrize("free", [False, True])
@@ -135,8 +134,8 @@ def test_free_wordings_are_outside_training(questions: list[AnnotatedQuestion]) 
 
 def test_the_same_arguments_give_the_same_questions(corpus: Path, questions: list[AnnotatedQuestion]) -> None:
     topics = read_topics(corpus)
-    assert list(make_logical_questions(topics, 600, 5, Shares(0.2, 0.1), "places")) == questions
-    other = list(make_logical_questions(topics, 600, 6, Shares(0.2, 0.1), "places"))
+    assert list(make_logical_questions(topics, 600, 5, SplitConfig(dev=0.2, test=0.1), "places")) == questions
+    other = list(make_logical_questions(topics, 600, 6, SplitConfig(dev=0.2, test=0.1), "places"))
     assert len({q.question for q in other} & {q.question for q in questions}) < 10
 
 
