@@ -22,16 +22,7 @@ MOVABLE = {
     "save_minutes",
     "accelerate",
 }  # may change between a run and its resumption
-PLACES = {  # what lies there is known by its digest
-    "base",
-    "set_folder",
-    "adapter",
-    "world",
-    "sets",
-    "text",
-    "rows",
-    "minilm",
-}
+PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 
 def mark_whole(checkpoint: Path) -> None:
@@ -72,9 +63,10 @@ def _is_whole(checkpoint: Path) -> bool:
     )
 
 
-def identify_run(config: Settings, **digests: str) -> dict:
-    """Describes what two runs must share to continue from one checkpoint: fields, and digests of what they read."""
-    return {"config": config.model_dump(mode="json", exclude=MOVABLE | PLACES), **digests}
+def identify_run(config: Settings, places: set[str] = PLACES, **digests: str) -> dict:
+    """Describes what two runs must share to continue from one checkpoint: fields, and digests of what they read. The
+    digests stand for the fields that are `places`."""
+    return {"config": config.model_dump(mode="json", exclude=MOVABLE | places), **digests}
 
 
 def record_run(work: Path, run_id: str, identity: dict) -> None:
