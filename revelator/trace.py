@@ -184,14 +184,22 @@ class Trace:
             raise DataError(f"this is no trace, but a {type(value).__name__}", hint=hint)
         try:
             nodes = [
-                Node(**{**n, "documents": [Passage(**d) for d in n["documents"]], "usage": Usage(**n["usage"])})
+                Node(
+                    **{
+                        **n,
+                        "inputs": dict(n["inputs"]),
+                        "answers": list(n["answers"]),
+                        "documents": [Passage(**d) for d in n["documents"]],
+                        "usage": Usage(**n["usage"]),
+                    }
+                )
                 for n in value["nodes"]
             ]
             usage = Usage(**value["usage"])
             return cls(**{**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION})
         except KeyError as error:
             raise DataError(f"this is no trace: {error.args[0]} is missing", hint=hint) from error
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, ValueError) as error:
             raise DataError("this is no trace: a field has another name or type than a trace's", hint=hint) from error
 
 

@@ -196,9 +196,10 @@ class _Writer:
         if all(word.text in self.lower or word.text in SMALL for word in written) and text.isascii():
             text = text.lower()
         if written[0].text in read_function_words():
+            begun = first.start == 0 or source[: first.start].rstrip().endswith((".", "?", "!", ":"))
             if self.begins:
                 text = text[:1].upper() + text[1:]
-            elif first.start == 0 or source[: first.start].rstrip().endswith((".", "?", "!", ":")):
+            elif begun and (len(known) == 1 or known[1].text[:1].islower()):
                 text = text[:1].lower() + text[1:]  # a capital because a sentence began there
         begins_word = not source[first.start - 1 : first.start].strip()  # as its source has it
         ends_word = not source[last.end : last.end + 1].strip()

@@ -4,7 +4,7 @@ Label tasks write no token: forward passes over all prompts give a probability f
 as those about one question's documents do, are one sequence with a shared beginning (`packing`). The other tasks
 generate, held to a grammar if one is given (`decoding`). Their prompts are padded on the left, so that the last
 position of every row is where its output begins. On a CPU the model runs on ONNX Runtime (`onnx_model`), in fp32; on a
-GPU, and where the architecture is another than Llama's or Qwen2's, on transformers (docs/results.md).
+GPU, and where the architecture is none of `onnx_graph`, on transformers (docs/results.md).
 
 A prefix language model (`revelator.prefix_lm`) writes word pieces, which are no bytes that a grammar could be held to:
 its texts are written free, spelled as the prompt spells what they have of it, and then checked.
@@ -30,7 +30,8 @@ from revelator.plans.grammar import Grammar
 from revelator.prefix_lm.model import PrefixLMForCausalLM
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
 from serving.models.decoding import Constraint, Marks, Vocabulary, is_complete, raise_if_cancelled
-from serving.models.onnx_model import FAMILIES, OnnxModel, is_supported
+from serving.models.onnx_graph import FAMILIES, is_supported
+from serving.models.onnx_model import OnnxModel
 from serving.models.packing import pack
 from serving.models.transformers_model import Cache, TransformersModel
 
@@ -235,8 +236,7 @@ def _runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) ->
     fits = model.device.type == "cpu" and is_supported(model.config)
     if runtime == "onnx" and not fits:
         raise ConfigError(
-            f"ONNX Runtime serves {' and '.join(FAMILIES)} on a CPU, not {model.config.model_type} on"
-            f" {model.device.type}",
+            f"ONNX Runtime serves {', '.join(FAMILIES)} on a CPU, not {model.config.model_type} on {model.device.type}",
             where="runtime",
             hint="leave the runtime at auto",
         )

@@ -1,42 +1,25 @@
-"""A causal language model on ONNX Runtime, which serves on a CPU: the graph of a Llama or Qwen2 model, and its passes.
+"""A causal language model on ONNX Runtime, which serves on a CPU: the passes over its graph (`onnx_graph`).
 
 For the embedded base a step through transformers spends most of its time between the products, in Python and in reading
 weights whose layout suits no single row; here a step is one call. Figures: docs/results.md.
-
-Everything that a forward pass repeats is one operator of the graph: a root mean square norm, a rotation, an attention
-with the keys and values of earlier tokens, one product for query, key and value and one for gate and up. The rotations
-are tabulated by the model's own module, so whatever scales them holds here, too. In the last layer only the tokens
-whose logits are wanted need more than their keys and values. The weights stay outside of the graph: ONNX Runtime takes
-them from memory.
-
-    ids, positions (rows, tokens) int64
-    mask (rows, 1, tokens, seen) float32      added to the attention's scores; seen = past + tokens
-    ends (outputs,) int64                     where, in ids laid out flat, logits are wanted: of each row as many
-    key.i, value.i (rows, heads, past, size)  of layer i; seen.key.i and seen.value.i are these and the new ones
-    logits (outputs, vocabulary)
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import onnxruntime
 import torch
-from onnx import ModelProto, NodeProto, TensorProto, ValueInfoProto, helper
 
 from serving.models.decoding import Beams, Constraint, Marks, add_noise, best_tokens, raise_if_cancelled
+from serving.models.onnx_graph import PREFIX, build_graph
 from serving.models.packing import Pack
 
 CHUNK = 256  # tokens of each prompt in one pass: bounds the attention's scores, (rows, heads, CHUNK, seen)
 SPAN = 192  # tokens of a pack in one pass: attention looks at every pair
 HIDDEN = np.finfo(np.float32).min  # added to the score of a token that may not be seen
-
-OPSET = 23  # the first with attention, rotation and root mean square norm
-IR_VERSION = 11
-FAMILIES = ("llama", "qwen2")
 
 Past = list[Any]  # keys and values of each layer, as ONNX Runtime holds them
 
@@ -47,10 +30,11 @@ class OnnxModel:
     Ids and masks are of shape (rows, tokens), padded on the left; logits (rows, vocabulary) in float32.
     """
 
-    pack_tokens = 1 << 16  # read in spans
-
     def __init__(self, model: Any, threads: int | None = None) -> None:
         graph, self._weights = build_graph(model)
+        self._both_ways = model.config.model_type == PREFIX
+        # Read in spans. A prompt that is read in both directions shares no beginning.
+        self.pack_tokens = 0 if self._both_ways else 1 << 16
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads or torch.get_num_threads()
         options.enable_mem_pattern = False  # one is kept for each shape that was ever met
@@ -154,14 +138,16 @@ class OnnxModel:
         return torch.from_numpy(logits.numpy()), seen
 
     def _read(self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]) -> tuple[torch.Tensor, Past]:
-        """The prompts, in chunks; logits after the last token of each."""
+        """The prompts, in chunks, or at once where their tokens see later ones; logits after the last token of each."""
         rows, width = ids.shape
+        chunk = width if self._both_ways else CHUNK
         positions = np.maximum(kept.cumsum(1) - 1, 0)
         past = self._nothing(rows)
-        for start in range(0, width, CHUNK):
+        for start in range(0, width, chunk):
             raise_if_cancelled(cancelled)
-            stop = min(start + CHUNK, width)
-            sees = np.tri(stop - start, stop, start, dtype=bool) & kept[:, None, None, :stop]
+            stop = min(start + chunk, width)
+            earlier = np.tri(stop - start, stop, start, dtype=bool) | self._both_ways
+            sees = earlier & kept[:, None, None, :stop]
             mask = np.where(sees, np.float32(0), HIDDEN)
             ends = np.arange(1, rows + 1) * (stop - start) - 1
             logits, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past)
@@ -181,139 +167,3 @@ def _reordered(past: Past, order: np.ndarray) -> Past:
 
 def _ort_value(array: np.ndarray) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_numpy(np.ascontiguousarray(array))
-
-
-def is_supported(config: Any) -> bool:
-    """Does this module know the architecture? Others run on transformers."""
-    windowed = getattr(config, "use_sliding_window", False)
-    gated = getattr(config, "hidden_act", "") == "silu"
-    dynamic = (getattr(config, "rope_parameters", None) or {}).get("rope_type") in ("dynamic", "longrope")
-    return config.model_type in FAMILIES and gated and not windowed and not dynamic
-
-
-@dataclass
-class Graph:
-    """Nodes, constants and weights (name to array) as they are added."""
-
-    nodes: list[NodeProto] = field(default_factory=list)
-    constants: list[TensorProto] = field(default_factory=list)
-    weights: dict[str, np.ndarray] = field(default_factory=dict)
-
-    def add(self, operator: str, *inputs: str, outputs: int | list[str] = 1, **attributes: Any) -> Any:
-        """The name of the operator's output, or a list of names of several."""
-        names = outputs if isinstance(outputs, list) else [f"{operator}.{len(self.nodes)}.{n}" for n in range(outputs)]
-        self.nodes.append(helper.make_node(operator, inputs, names, f"{operator}.{len(self.nodes)}", **attributes))
-        return names[0] if len(names) == 1 else names
-
-    def weight(self, name: str, value: torch.Tensor) -> str:
-        self.weights[name] = np.ascontiguousarray(value.detach().float().numpy())
-        return name
-
-    def integers(self, *values: int) -> str:
-        name = f"integers.{len(self.constants)}"
-        self.constants.append(helper.make_tensor(name, TensorProto.INT64, [len(values)], values))
-        return name
-
-    def linear(self, x: str, name: str, *parts: Any) -> str:
-        """Several linear layers of one input as one product."""
-        weight = self.weight(name, torch.cat([part.weight for part in parts]).t())
-        x = self.add("MatMul", x, weight)
-        if parts[0].bias is None:
-            return x
-        return self.add("Add", x, self.weight(f"{name}.bias", torch.cat([part.bias for part in parts])))
-
-    def norm(self, x: str, name: str, module: Any) -> str:
-        weight = self.weight(name, module.weight)
-        return self.add("RMSNormalization", x, weight, axis=-1, epsilon=module.variance_epsilon)
-
-
-def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
-    """The graph of a transformers causal language model, and its weights."""
-    config, graph = model.config, Graph()
-    heads, groups = config.num_attention_heads, config.num_key_value_heads
-    size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    rotations = _rotations(graph, model, size)
-    x = graph.add("Gather", graph.weight("embedding", model.model.embed_tokens.weight), "ids")
-    positions, mask, last = "positions", "mask", len(model.model.layers) - 1
-    for number, layer in enumerate(model.model.layers):
-        attention, mlp = layer.self_attn, layer.mlp
-        inner = graph.norm(x, f"{number}.norm", layer.input_layernorm)
-        if number < last:
-            joined = graph.linear(inner, f"{number}.qkv", attention.q_proj, attention.k_proj, attention.v_proj)
-            sizes = graph.integers(heads * size, groups * size, groups * size)
-            q, k, v = graph.add("Split", joined, sizes, outputs=3, axis=-1)
-        else:
-            joined = graph.linear(inner, f"{number}.kv", attention.k_proj, attention.v_proj)
-            k, v = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
-            x, positions, mask = _wanted(graph, x, config.hidden_size)
-            q = graph.linear(graph.norm(x, f"{number}.norm", layer.input_layernorm), f"{number}.q", attention.q_proj)
-        q = graph.add("RotaryEmbedding", q, *rotations, positions, num_heads=heads)
-        k = graph.add("RotaryEmbedding", k, *rotations, "positions", num_heads=groups)
-        seen = [f"attended.{number}", f"seen.key.{number}", f"seen.value.{number}"]
-        past = f"key.{number}", f"value.{number}"
-        graph.add("Attention", q, k, v, mask, *past, outputs=seen, q_num_heads=heads, kv_num_heads=groups)
-        x = graph.add("Add", x, graph.linear(seen[0], f"{number}.output", attention.o_proj))
-        inner = graph.norm(x, f"{number}.mlp.norm", layer.post_attention_layernorm)
-        joined = graph.linear(inner, f"{number}.mlp.in", mlp.gate_proj, mlp.up_proj)
-        gate, up = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
-        gate = graph.add("Mul", gate, graph.add("Sigmoid", gate))
-        x = graph.add("Add", x, graph.linear(graph.add("Mul", gate, up), f"{number}.mlp.out", mlp.down_proj))
-    ends = graph.norm(graph.add("Reshape", x, graph.integers(-1, config.hidden_size)), "norm", model.model.norm)
-    tied = model.lm_head.weight is model.model.embed_tokens.weight
-    head = "embedding" if tied else graph.weight("head", model.lm_head.weight)
-    graph.add("Gemm", ends, head, outputs=["logits"], transB=1)
-    return _proto(graph, len(model.model.layers), groups, size), graph.weights
-
-
-def _wanted(graph: Graph, x: str, width: int) -> list[str]:
-    """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
-    rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
-
-    def pick(flat: str, *shape: str) -> str:
-        return graph.add("Reshape", graph.add("Gather", flat, "ends"), graph.add("Concat", rows, *shape, axis=0))
-
-    seen = graph.add("Shape", "mask", start=3, end=4)
-    return [
-        pick(graph.add("Reshape", x, graph.integers(-1, width)), each, graph.integers(width)),
-        pick(graph.add("Reshape", "positions", each), each),
-        pick(graph.add("Flatten", "mask", axis=3), graph.integers(1), each, seen),
-    ]
-
-
-def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
-    """Tables of cosines and sines, (positions, size / 2), as the model's own module computes them."""
-    positions = torch.arange(model.config.max_position_embeddings)[None]
-    with torch.inference_mode():
-        cosines, sines = model.model.rotary_emb(torch.zeros(1), positions)
-    half = size // 2
-    return graph.weight("cosines", cosines[0, :, :half]), graph.weight("sines", sines[0, :, :half])
-
-
-def _proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
-    past = [f"{name}.{number}" for number in range(layers) for name in ("key", "value")]
-    inputs = [
-        _value("ids", ["rows", "tokens"], TensorProto.INT64),
-        _value("positions", ["rows", "tokens"], TensorProto.INT64),
-        _value("mask", ["rows", 1, "tokens", "seen"]),
-        _value("ends", ["outputs"], TensorProto.INT64),
-        *(_value(name, ["rows", groups, "past", size]) for name in past),
-    ]
-    outputs = [
-        _value("logits", ["outputs", "vocabulary"]),
-        *(_value(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
-    ]
-    tensors = [*graph.constants, *(_outside(name, value) for name, value in graph.weights.items())]
-    made = helper.make_graph(graph.nodes, "revelator", inputs, outputs, tensors)
-    return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
-
-
-def _value(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
-    return helper.make_tensor_value_info(name, kind, shape)
-
-
-def _outside(name: str, value: np.ndarray) -> TensorProto:
-    """A weight whose numbers are given to the session, not written into the graph."""
-    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
-    tensor.data_location = TensorProto.EXTERNAL
-    tensor.external_data.add(key="location", value="memory")
-    return tensor

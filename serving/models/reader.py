@@ -20,7 +20,7 @@ from safetensors.torch import load_file
 from revelator.errors import ArtifactError
 from revelator.minilm import TOKENIZER, WEIGHTS, find_minilm
 from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
-from serving.models.onnx_model import IR_VERSION, OPSET, Graph
+from serving.models.onnx_graph import IR_VERSION, OPSET, Graph
 
 HEADS = 12
 NORM = 1e-12  # epsilon of MiniLM's layer norms

@@ -1,4 +1,4 @@
-"""A causal language model on transformers: what serves on a GPU, and architectures that `onnx_model` does not know."""
+"""A causal language model on transformers: what serves on a GPU, and architectures that `onnx_graph` does not know."""
 
 from __future__ import annotations
 

@@ -45,6 +45,10 @@ from tests.serving.executor.world import Toy
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource, new_run
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=9_000)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5),
+    lambda values: st.lists(values, max_size=3) | st.dictionaries(st.text(max_size=5), values, max_size=3),
+)
 
 
 def ended(producer: int, answers: int, picked: dict[int, tuple[str, int]], call: int = 0) -> EndedCall:
@@ -206,6 +210,19 @@ async def test_a_node_that_is_too_large_is_asked_again(large: dict[str, Any]) ->
     world = Toy({"Who?": ["new"], "Where?": ["new"]})
     trace = await world.executor().run("?", plan="Who? + Where?", reuse=read_trace(trace_of(nodes)))
     assert trace.answers == ["new", "old"]
+
+
+@given(field=st.sampled_from(list(Node("1", "atomic", "?").to_json())), value=JSON)
+def test_a_trace_of_any_values_is_refused_or_can_be_written(field: str, value: Any) -> None:
+    node = Node("1", "atomic", "?", inputs={"film": "UHF"}, answers=["Jay Levey"], documents=[Passage("1", "a", "b")])
+    whole = Trace("?", "auto", nodes=[node]).to_json()
+    whole["nodes"][0][field] = value
+    try:
+        trace = Trace.from_json(whole)
+    except errors.DataError as error:
+        assert len(str(error)) < 500
+    else:
+        json.dumps(trace.to_json())
 
 
 REFUSED = [

@@ -81,7 +81,8 @@ def test_an_unknown_word_of_no_source_is_left_out(tokenizer: PreTrainedTokenizer
 @pytest.mark.parametrize(
     ("written", "sources", "spelled"),
     [
-        ("who directed the wall?", ["The Wall was directed by whom?"], "Who directed the Wall?"),
+        ("who directed the wall?", ["The Wall was directed by whom?"], "Who directed The Wall?"),
+        ("who is the maker of it?", ["The maker of It is who?"], "Who is the maker of It?"),
         ("where was {person} born?", ["The Wall was directed by whom?"], "Where was {person} born?"),
         ("who is {actor}'s co - star?", ["X"], "Who is {actor}'s co-star?"),
         ("who plays in {birth_place of it}?", ["X"], "Who plays in {birth_place of it}?"),

@@ -124,7 +124,7 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
 def test_another_architecture_runs_on_transformers(tmp_path: Path) -> None:
     base = write(tmp_path, GPT2Config(n_embd=16, n_layer=1, n_head=2, n_positions=256))
     assert isinstance(Engine(base, threads=1).model, TransformersModel)
-    with pytest.raises(ConfigError, match="serves llama and qwen2 on a CPU, not gpt2 on cpu"):
+    with pytest.raises(ConfigError, match="serves llama, qwen2, revelator_prefix_lm on a CPU, not gpt2 on cpu"):
         Engine(base, threads=1, runtime="onnx")
 
 

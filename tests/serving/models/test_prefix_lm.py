@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -10,6 +12,8 @@ from revelator.tasks import TASKS, RelevanceInput, TranslateInput
 from serving.models.decoding import is_complete
 from serving.models.engine import Engine
 from serving.models.local import complete
+from serving.models.onnx_model import OnnxModel
+from serving.models.transformers_model import TransformersModel
 from tests.prefix_lm import write_prefix_base
 
 QUESTIONS = ["Who wrote Tin Comet?", "Is it?", "When was the founder of the company that made Tin Comet born? " * 3]
@@ -19,8 +23,28 @@ JUDGED = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", te
 
 
 @pytest.fixture(scope="module")
-def engine(tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    return Engine(write_prefix_base(tmp_path_factory.mktemp("prefix")), threads=1)
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_prefix_base(tmp_path_factory.mktemp("prefix"))
+
+
+@pytest.fixture(scope="module", params=["onnx", "transformers"])
+def engine(base: Path, request: pytest.FixtureRequest) -> Engine:
+    return Engine(base, threads=1, runtime=request.param)
+
+
+def test_both_runtimes_judge_write_and_search_alike(base: Path) -> None:
+    ours, theirs = (Engine(base, threads=1, runtime=runtime) for runtime in ("auto", "transformers"))
+    assert isinstance(ours.model, OnnxModel) and isinstance(theirs.model, TransformersModel)
+    assert ours.generate(PROMPTS, 0.0, 24) == theirs.generate(PROMPTS, 0.0, 24)
+    pairs = zip(*(e.label_probabilities(JUDGED + PROMPTS, ("yes", "no")) for e in (ours, theirs)), strict=True)
+    for one, other in pairs:
+        assert one == pytest.approx(other, abs=1e-5)
+    ids = ours.tokenizer(PROMPTS[0])["input_ids"]
+    batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
+    end = theirs.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0][3]
+    assert ours.model.likeliest(*batch, 8, end, 3, lambda: False) == theirs.model.likeliest(
+        *batch, 8, end, 3, lambda: False
+    )
 
 
 def test_documents_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
@@ -34,7 +58,7 @@ def test_prompts_are_answered_together_as_each_would_be_alone(engine: Engine) ->
     assert together == [engine.generate([prompt], 0.0, 12)[0] for prompt in PROMPTS]
 
 
-def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine) -> None:
+def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine, base: Path) -> None:
     """Random weights never end a text by themselves: what the greedy one has in fourth place ends it here."""
     prompt = PROMPTS[0]
     ids = engine.tokenizer(prompt)["input_ids"]
@@ -42,10 +66,12 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
     greedy = engine.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0]
     found = engine.model.likeliest(*batch, 8, greedy[3], 4, lambda: False)[0]
 
+    model = Engine(base, threads=1, runtime="transformers").model.model
+
     @torch.no_grad()
     def likelihood(text: list[int]) -> float:
         row = torch.tensor([[*ids, *text]])
-        odds = engine.model.model(input_ids=row).logits[0].log_softmax(-1)
+        odds = model(input_ids=row).logits[0].log_softmax(-1)
         return sum(odds[len(ids) - 1 + place, token].item() for place, token in enumerate(text))
 
     scores = [likelihood([*text, greedy[3]]) for text in found]
