@@ -66,6 +66,7 @@ from revelator.reading import (
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
 from training.checkpoints import (
+    PLACES,
     find_checkpoint,
     find_interrupted_run,
     flatten,
@@ -127,7 +128,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     minilm = find_minilm(config.minilm)
     train_rows, dev_rows = read_sources(config)
     digests = {path.name: sha256_file(path) for path in config.rows}
-    identity = identify_run(config, **digests)
+    identity = identify_run(config, PLACES | {"rows"}, **digests)
     uri = registry.connect()
     with lock_work(config.work, "writer"), disk_errors(config.work), registry.store_errors():
         run_id = find_interrupted_run(config.work, identity) if resume else None
@@ -160,9 +161,12 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
 
 def read_sources(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]], dict[str, list[ReadingRow]]]:
     """Training and dev rows by the names of their files."""
-    training, dev = {}, {}
+    training: dict[str, list[ReadingRow]] = {}
+    dev: dict[str, list[ReadingRow]] = {}
     for path in config.rows:
         name, rows = name_source(path), load_rows(path)
+        if name in training:
+            raise ConfigError(f"two files are called {name}", where="rows", hint="rename one: shares go by names")
         held = [row for row in rows if is_dev(row, config.dev_part)]
         training[name] = [row for row in rows if not is_dev(row, config.dev_part)]
         dev[name] = sorted(held, key=lambda row: sha256_text(row.id + row.question))[: config.dev_rows]
@@ -375,7 +379,12 @@ def judge(
     reader = Reader(tokenizer, make_forward(model), Calibration())
     outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in every])
     margins = [(outcome.kind_margin, outcome.span_margin) for outcome in outcomes]
-    calibration = calibrate(margins, [row.is_answerable for row in every])
+    is_answerable = [row.is_answerable for row in every]
+    calibration = Calibration()
+    if len(set(is_answerable)) == 2:
+        calibration = calibrate(margins, is_answerable)
+    else:
+        console.print("dev has only rows with an answer, or none: whether a passage answers is not calibrated")
     found = iter(
         replace(each, probability=calibration.probability(*pair)) for each, pair in zip(outcomes, margins, strict=True)
     )

@@ -23,7 +23,7 @@ from safetensors.torch import load_file
 from evaluation.reading import reading
 from revelator.errors import ConfigError, DataError
 from revelator.minilm import TOKENIZER, find_minilm
-from revelator.reading import LIST, NONE, SPAN, YES, Answer, ReadingRow, ReadingTokenizer
+from revelator.reading import LIST, NONE, SPAN, YES, Answer, Calibration, ReadingRow, ReadingTokenizer
 from serving.models.reader import load_reader
 from training import reader
 from training.checkpoints import find_checkpoint
@@ -186,6 +186,19 @@ def test_a_resume_with_other_settings_is_refused(trained: tuple[ReaderConfig, di
 def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig, dict]) -> None:
     with pytest.raises(ConfigError, match="not read: squad"):
         reader.train(trained[0].model_copy(update={"shares": {"squad": 1.0}}), resume=False)
+
+
+def test_two_files_of_one_name_are_refused(rows: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="two files are called towns"):
+        reader.read_sources(ReaderConfig(**SETTINGS, rows=(rows, rows), out=tmp_path / "out"))
+
+
+def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> None:
+    model = reader.load_model(find_minilm(), 1)
+    rows = [ReadingRow("1", "Who?", "Ada came.", answers=(Answer("Ada", 0),))]
+    figures, calibration = reader.judge(model, TOKENS, {"ada": rows})
+    assert calibration == Calibration()
+    assert math.isnan(figures["ada"].no_answer_auc)
 
 
 def test_rows_of_one_article_leave_nothing_to_train_or_to_judge(rows: Path, tmp_path: Path) -> None:
