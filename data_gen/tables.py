@@ -52,7 +52,7 @@ def tabulate_dropped(manifest: dict[str, Any]) -> Table:
 
 
 def show_diff(console: Console, found: Mapping[str, Any]) -> None:
-    """Prints what `data_gen.inspection.diff` found."""
+    """Prints what `data_gen.inspection.compare_sets` found."""
     sides = [f"{found[side]['folder']} ({found[side]['digest'][:12]})" for side in ("old", "new")]
     if found["same"]:
         console.print(f"{to_markup(sides[0])} and {to_markup(sides[1])} hold the same")

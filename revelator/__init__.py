@@ -11,6 +11,7 @@ from revelator.plans import (
     bind,
     check,
     doubts,
+    draw_tree,
     leaves,
     letters_key,
     parse,
@@ -20,7 +21,6 @@ from revelator.plans import (
     to_json,
     to_letters,
     to_mermaid,
-    to_tree,
 )
 
 __all__ = [
@@ -34,6 +34,7 @@ __all__ = [
     "bind",
     "check",
     "doubts",
+    "draw_tree",
     "leaves",
     "letters_key",
     "parse",
@@ -43,5 +44,4 @@ __all__ = [
     "to_json",
     "to_letters",
     "to_mermaid",
-    "to_tree",
 ]

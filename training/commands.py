@@ -15,7 +15,7 @@ import click
 
 from revelator.artifact import base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
-from revelator.minilm import find_minilm
+from revelator.minilm import fetch_minilm
 from revelator.registry import home_folder
 from revelator.rows import verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
@@ -147,7 +147,7 @@ def _resolve(
             raise ConfigError("no rows for reading are named", where=str(path), hint="give --rows FILE")
         if missing := next((file for file in settings.rows if not file.is_file()), None):
             raise ConfigError("no such file", where=f"rows: {missing}", hint="`revelator data reading` makes it")
-        find_minilm(settings.minilm)
+        fetch_minilm(settings.minilm)
     else:
         _check_sets(settings, path)
     _check_place(settings)

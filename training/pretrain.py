@@ -75,7 +75,7 @@ def train(config: PretrainConfig, *, resume: bool) -> dict:
     manifests = [verify_set(folder) for folder in config.sets]
     identity = identify_run(
         config,
-        base_digest=base_digest(base) if base else "",  # that of MiniLM is the one that `find_minilm` checks
+        base_digest=base_digest(base) if base else "",  # that of MiniLM is the one that `fetch_minilm` checks
         data_digest=" ".join(manifest["digest"] for manifest in manifests),
         text_digest=sha256_file(Path(config.text)) if config.text else "",
     )

@@ -38,7 +38,7 @@ from revelator import registry
 from revelator.artifact import disk_errors
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_file, sha256_folder, sha256_text, staged_folder, write_bytes, write_json
-from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, find_minilm
+from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
     BEGIN,
     END,
@@ -125,7 +125,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     torch.set_num_threads(config.threads or torch.get_num_threads())
-    minilm = find_minilm(config.minilm)
+    minilm = fetch_minilm(config.minilm)
     train_rows, dev_rows = read_sources(config)
     digests = {path.name: sha256_file(path) for path in config.rows}
     identity = identify_run(config, PLACES | {"rows"}, **digests)

@@ -7,7 +7,8 @@ from __future__ import annotations
 from data_gen.world.graph import Entity, GraphMaker, Value, date, measure, money, number, pick_adult, year
 
 
-def add_places(m: GraphMaker) -> None:
+def add_place_facts(m: GraphMaker) -> None:
+    """Adds the facts of cities, countries and rivers, and draws the languages of the world."""
     rng, graph = m.rng, m.graph
     countries, cities = graph.by_type["country"], graph.by_type["city"]
     languages = [m.names.new("language") for _ in range(max(3, len(countries) * 2 // 3))]
@@ -83,7 +84,8 @@ def _add_river(m: GraphMaker, river: Entity) -> None:
         graph.add(river, "tributary", other)
 
 
-def add_people(m: GraphMaker) -> None:
+def add_people_facts(m: GraphMaker) -> None:
+    """Adds the facts of each person's life: dates, places, citizenship, language, height and teacher."""
     rng, graph = m.rng, m.graph
     for person in graph.by_type["person"]:
         home = m.pick("city")
@@ -107,7 +109,8 @@ def add_people(m: GraphMaker) -> None:
             graph.add(person, "teacher", teacher)
 
 
-def add_families(m: GraphMaker) -> None:
+def add_family_facts(m: GraphMaker) -> None:
+    """Marries people of like age, and gives children their parents."""
     rng, graph = m.rng, m.graph
     people = sorted(graph.by_type["person"], key=lambda p: (p.birth, p.id))
     couples: list[tuple[Entity, Entity]] = []
@@ -128,7 +131,8 @@ def add_families(m: GraphMaker) -> None:
                 graph.add(child, "mother" if parent.gender == "she" else "father", parent)
 
 
-def add_careers(m: GraphMaker) -> None:
+def add_career_facts(m: GraphMaker) -> None:
+    """Adds where people studied and worked, and the prizes that they won."""
     rng, graph = m.rng, m.graph
     for person in graph.by_type["person"]:
         at = year(person.birth + rng.randrange(22, 50))
@@ -148,7 +152,8 @@ def add_careers(m: GraphMaker) -> None:
             graph.add(person, "prize year", year(person.birth + rng.randrange(30, 60)), prize)
 
 
-def add_organisations(m: GraphMaker) -> None:
+def add_organisation_facts(m: GraphMaker) -> None:
+    """Adds the founders and the facts of companies, publishers and universities; sets the year of each founding."""
     rng, graph = m.rng, m.graph
     founders = m.list_people("entrepreneur", "engineer", "politician", "chemist", "publisher", "architect")
     for type in ("company", "publisher", "university"):
@@ -185,7 +190,8 @@ def _add_university(m: GraphMaker, university: Entity) -> None:
         graph.add(university, "eponym", m.pick("person"))
 
 
-def add_events(m: GraphMaker) -> None:
+def add_event_facts(m: GraphMaker) -> None:
+    """Adds the facts of festivals, battles and prizes."""
     rng, graph = m.rng, m.graph
     generals = m.list_people("general", "politician")
     for festival in graph.by_type["festival"]:
@@ -211,7 +217,8 @@ def add_events(m: GraphMaker) -> None:
             graph.add(prize, "eponym", m.pick("person"))
 
 
-def add_works(m: GraphMaker) -> None:
+def add_work_facts(m: GraphMaker) -> None:
+    """Adds the facts of novels and films, with their sequels and debuts; sets the year of each."""
     rng, graph = m.rng, m.graph
     for type, makers, relation in (
         ("novel", m.list_people("novelist", "poet", "historian"), "author"),
@@ -291,7 +298,8 @@ def _add_film(m: GraphMaker, film: Entity, director: Entity) -> None:
         graph.add(film, "basis", m.pick("novel"))
 
 
-def add_music(m: GraphMaker) -> None:
+def add_music_facts(m: GraphMaker) -> None:
+    """Adds the facts of bands, albums and songs; sets the year of each."""
     rng, graph = m.rng, m.graph
     singers = m.list_people("singer")
     labels = [c for c in graph.by_type["company"] if c.noun == "label"] or graph.by_type["company"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import random
 
 from data_gen.world.facts import (
-    add_careers,
-    add_events,
-    add_families,
-    add_music,
-    add_organisations,
-    add_people,
-    add_places,
-    add_works,
+    add_career_facts,
+    add_event_facts,
+    add_family_facts,
+    add_music_facts,
+    add_organisation_facts,
+    add_people_facts,
+    add_place_facts,
+    add_work_facts,
 )
 from data_gen.world.graph import Graph, GraphMaker, add_inverses, qualify
 from data_gen.world.names import Names
@@ -45,14 +45,14 @@ def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
     maker = GraphMaker(rng, Names(rng, taken))
     _create_entities(maker, max(size, SMALLEST))
     for add in (
-        add_places,
-        add_people,
-        add_families,
-        add_organisations,
-        add_works,
-        add_music,
-        add_events,
-        add_careers,
+        add_place_facts,
+        add_people_facts,
+        add_family_facts,
+        add_organisation_facts,
+        add_work_facts,
+        add_music_facts,
+        add_event_facts,
+        add_career_facts,
     ):
         add(maker)
     add_inverses(maker.graph)

@@ -58,8 +58,8 @@ class Comparison:
     def passes(self) -> bool:
         return (self.change.low if self.change else self.challenger) >= self.bar - ROUNDING
 
-    @property
-    def refusal(self) -> str:
+    def describe_failure(self) -> str:
+        """Says why the task fails. Call it only when `passes` is false."""
         if self.change is None:
             return f"{self.task} {self.score} {self.challenger:.3f} is under its floor {self.bar:.3f}"
         if self.change.mean < self.bar - ROUNDING:
@@ -84,7 +84,8 @@ class Verdict:
         return not self.refusals
 
     @property
-    def rises(self) -> bool:
+    def is_mean_rise_shown(self) -> bool:
+        """Whether the lower end of the interval of the mean's change is above 0, or there is no champion."""
         return self.change is None or self.change.low > ROUNDING
 
 
@@ -114,8 +115,8 @@ def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
     )
     ours = float(np.mean([c.challenger for c in comparisons]))
     theirs = float(np.mean([champion[task].deciding for task in tasks])) if champion else None
-    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.refusal for c in comparisons if not c.passes))
-    if verdict.rises:
+    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.describe_failure() for c in comparisons if not c.passes))
+    if verdict.is_mean_rise_shown:
         return verdict
     assert mean is not None
     reason = f"the mean over tasks is not shown to rise: {theirs:.3f} to {ours:.3f} ({_format_change(mean)})"
@@ -161,7 +162,7 @@ def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None)
             *means,
             _format_change(verdict.change),
             "must rise",
-            _format_pass(verdict.rises),
+            _format_pass(verdict.is_mean_rise_shown),
             style="bold",
         )
     return table

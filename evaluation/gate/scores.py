@@ -79,8 +79,8 @@ class TaskScore:
         return self.scores[DECIDING[self.task]]
 
     @property
-    def questions(self) -> list[str]:
-        """The question that each row was made from; ids read <question>/<task>/<number>."""
+    def question_ids(self) -> list[str]:
+        """The id of each row's question; a row's id reads <question>/<task>/<number>."""
         return [id.rsplit("/", 2)[0] for id in self.ids]
 
     def to_json(self) -> dict[str, Any]:
@@ -90,7 +90,7 @@ class TaskScore:
 
     def interval(self, name: str) -> Interval:
         """Returns the 95 % interval of a score that every row has; whole questions are drawn."""
-        return bootstrap(self.values[name], groups=self.questions)
+        return bootstrap(self.values[name], groups=self.question_ids)
 
 
 Scores = dict[str, TaskScore]

@@ -132,7 +132,7 @@ def run_questions(
 
 
 def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
-    """Ranks the cases in `todo`; without one, no encoder is shared."""
+    """Ranks the cases in `todo`. Loads no encoder when there are none."""
     cases, texts, titles = read_cases(ranking)
     left = {place: case for place, case in enumerate(cases) if name_case(place, case) in set(todo)}
     if left:
@@ -154,7 +154,7 @@ async def _open_and_ask(
     config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
 ) -> None:
     async with open_system(config, shared=shared) as ask:
-        await ask_all(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
+        await ask_and_score(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
 
 
 def _choose_scoring(config: RunConfig) -> dict[str, Any]:
@@ -214,10 +214,10 @@ def format_refusal(error: RevelatorError) -> str:
     return f"{type(error).__name__}: {error.message}"
 
 
-async def ask_all(
+async def ask_and_score(
     ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
 ) -> None:
-    """Asks the questions, `concurrency` at a time, and calls `write` with each row when its question ends."""
+    """Asks the questions, `concurrency` at a time. Scores each as soon as it ends, and calls `write` with its row."""
 
     def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
         row = start_row(question, benchmark)

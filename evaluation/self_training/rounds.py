@@ -338,7 +338,7 @@ def write_card(name: str, known: dict[str, Any]) -> str:
 def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
     """Compares both scores of each measure of a task on the same rows, with the paired bootstrap interval."""
     pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}
-    changes = {name: bootstrap(pair, groups=before.questions) for name, pair in pairs.items()}
+    changes = {name: bootstrap(pair, groups=before.question_ids) for name, pair in pairs.items()}
     return {
         "n": before.n,
         "scores": {name: (value, after.scores[name]) for name, value in before.scores.items()},

@@ -15,7 +15,7 @@ from revelator.plans.bnf import (
     substitute,
 )
 from revelator.plans.checking import check, doubts
-from revelator.plans.drawing import letters_key, to_json, to_letters, to_mermaid, to_tree
+from revelator.plans.drawing import draw_tree, letters_key, to_json, to_letters, to_mermaid
 from revelator.plans.faults import Diagnostic
 
 __all__ = [
@@ -29,6 +29,7 @@ __all__ = [
     "bind",
     "check",
     "doubts",
+    "draw_tree",
     "leaves",
     "letters_key",
     "parse",
@@ -38,5 +39,4 @@ __all__ = [
     "to_json",
     "to_letters",
     "to_mermaid",
-    "to_tree",
 ]

@@ -160,8 +160,8 @@ def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
     return len(text) + sum(sizes.get(int(number), 0) for _, number, _ in _REFERENCE.findall(text))
 
 
-def substitute_each(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
-    """Lists the values of a text: the answers of node i if it is exactly `[i]`, else one text."""
+def expand_reference(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[str, ...]:
+    """Returns the answers of node i if the text is exactly `[i]`, else the substituted text alone."""
     whole = _REFERENCE.fullmatch(text.strip())
     if whole and len(whole[1]) == len(whole[3]) == 1 and int(whole[2]) in answers:
         return tuple(answers[int(whole[2])])
@@ -433,7 +433,7 @@ def structure_key(art: Art) -> str:
     return sign(0)
 
 
-def to_tree(art: Art) -> str:
+def draw_tree(art: Art) -> str:
     """Draws the tree; an operator follows its question as a call."""
     nodes = number_nodes(art)
     return "\n".join(_lines(nodes[0], nodes, "", ""))

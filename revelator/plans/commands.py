@@ -34,13 +34,13 @@ def _indented(to_json: Callable[[Any], Any]) -> Draw:
 
 DRAWINGS: dict[str, dict[str, Draw]] = {
     "bnf": {
-        "tree": drawing.to_tree,
+        "tree": drawing.draw_tree,
         "json": _indented(drawing.to_json),
         "mermaid": drawing.to_mermaid,
         "letters": drawing.to_letters,
     },
-    "logic": {"tree": logic.to_tree},
-    "art": {"tree": art.to_tree, "json": _indented(art.to_json)},
+    "logic": {"tree": logic.draw_tree},
+    "art": {"tree": art.draw_tree, "json": _indented(art.to_json)},
 }
 
 language_option = click.option(

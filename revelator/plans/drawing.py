@@ -46,7 +46,7 @@ def _relabel(node: Expression, name: Any) -> Expression:
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
 
 
-def to_tree(expression: Expression) -> str:
+def draw_tree(expression: Expression) -> str:
     """Draws an indented tree, one node a line. A leaf shows its letter, its text and the sources of its
     placeholders."""
     sources = bind(expression).sources

@@ -156,7 +156,7 @@ def move_negations_inwards(query: Query, negated: bool = False) -> Query:
     )
 
 
-def to_tree(query: Query) -> str:
+def draw_tree(query: Query) -> str:
     """Draws an indented tree, one operator or term a line."""
     return "\n".join(_tree_lines(query, "", ""))
 

@@ -37,7 +37,7 @@ from transformers.cache_utils import Cache
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from revelator.errors import ArtifactError
-from revelator.minilm import DIGESTS, TOKENIZER, WEIGHTS, find_minilm
+from revelator.minilm import DIGESTS, TOKENIZER, WEIGHTS, fetch_minilm
 
 SHARED = ("embeddings.word_embeddings.weight", "embeddings.position_embeddings.weight")  # MiniLM's, frozen
 ENCODER = "encoder"
@@ -113,7 +113,7 @@ class PrefixLMForCausalLM(PreTrainedModel, GenerationMixin):
                     where=str(model.config.name_or_path),
                     hint="train it again, or use the release that it was trained with",
                 )
-            published = load_file(find_minilm() / WEIGHTS)
+            published = load_file(fetch_minilm() / WEIGHTS)
             with torch.no_grad():
                 for name in SHARED:
                     model.encoder.get_parameter(name).copy_(published[name]).requires_grad_(False)
@@ -212,7 +212,7 @@ def start_from_minilm(tokenizer: PreTrainedTokenizerFast) -> PrefixLMForCausalLM
         embeddings_from=DIGESTS[WEIGHTS],
     )
     model = PrefixLMForCausalLM(config)
-    published = load_file(find_minilm() / WEIGHTS)
+    published = load_file(fetch_minilm() / WEIGHTS)
     with torch.no_grad():
         for name, value in model.encoder.named_parameters():
             value.copy_(published[name])
@@ -225,7 +225,7 @@ def load_minilm_tokenizer() -> PreTrainedTokenizerFast:
 
     A text that spells a special token has none: what a question says cannot end its prompt.
     """
-    pieces = Tokenizer.from_file(str(find_minilm() / TOKENIZER))
+    pieces = Tokenizer.from_file(str(fetch_minilm() / TOKENIZER))
     pieces.no_truncation()  # the published file cuts at 128 tokens, and pads to as many
     pieces.no_padding()
     return PreTrainedTokenizerFast(

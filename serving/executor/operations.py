@@ -45,8 +45,8 @@ def find_chains_before(expression: Expression, leaf: int, first: int = 0) -> lis
     return []
 
 
-def find_chains_from(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
-    """The chains before a leaf that one of its producers stands in."""
+def find_chains_through(expression: Expression, leaf: int, producers: Collection[int]) -> list[list[int]]:
+    """Keeps the chains before `leaf` that contain one of `producers`."""
     return [chain for chain in find_chains_before(expression, leaf) if not set(producers).isdisjoint(chain)]
 
 
@@ -77,7 +77,7 @@ async def compute_leaf(
         else Part((_find_question(plan, producer),), (Member({}, (choice.values[name],)),))
         for name, producer in sources.items()
     }
-    chains = find_chains_from(plan.expression, leaf, sources.values())
+    chains = find_chains_through(plan.expression, leaf, sources.values())
     ends = [_make_part(plan, chain, [_find_question(plan, i) for i in chain]) for chain in chains]
     size = len(text) + len(asked) + size_of([*values.values(), *ends])
     return await offload(size, partial(compute_within, text, asked, values, ends))

@@ -22,7 +22,7 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import compute_leaf, find_chains_from
+from serving.executor.operations import compute_leaf, find_chains_through
 from serving.executor.recording import PlanNodes, Recorder
 from serving.merge import is_operation
 
@@ -173,7 +173,7 @@ class PlanRun:
 
     def _find_leaves_before(self, leaf: int) -> list[int]:
         """The leaves of the chains that produce the values of an operation."""
-        chains = find_chains_from(self.expression, leaf, self._sources[leaf].values())
+        chains = find_chains_through(self.expression, leaf, self._sources[leaf].values())
         return sorted({before for chain in chains for before in chain})
 
     async def _compute(self, leaf: int, node: Node, choice: Choice) -> EndedCall | None:

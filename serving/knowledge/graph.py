@@ -96,15 +96,15 @@ class GraphSource:
             return await self._relate_two(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
         for inverse in (False, True) if call.inverse is None else (call.inverse,):
-            query_text = sparql.select_related(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
+            query_text = sparql.build_related_query(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
             rows = await self.graph.select(query_text)
             if rows:
                 note = ("inverse of " if inverse else "") + relations[0].text
                 found = await _offload_rows(len(rows), partial(_collect_rows, rows[:ROWS], note))
                 if len(rows) <= ROWS:
                     return found
-                [counted] = await self.graph.select(sparql.count_related(heads, predicates, inverse))
-                count = int(sparql.show_term(counted["count"]))
+                [counted] = await self.graph.select(sparql.build_count_query(heads, predicates, inverse))
+                count = int(sparql.format_term(counted["count"]))
                 return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
@@ -113,15 +113,15 @@ class GraphSource:
         tails = [
             NamedNode(label.iri) for label in _select_certain_labels(await self.graph.find_entities(call.to), call.to)
         ]
-        rows = await self.graph.select(sparql.select_relations_between(heads, tails, ROWS)) if tails else []
+        rows = await self.graph.select(sparql.build_relations_between_query(heads, tails, ROWS)) if tails else []
         if not rows:
             return Found(note=f"no {call.to!r}"[:200])
         names = await self._name_relations([row["p"] for row in rows])
         return Found(answers=tuple(dict.fromkeys(names.values())), note="relation")
 
     async def _name_relations(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
-        rows = await self.graph.select(sparql.select_labels(predicates, self.graph.vocabulary, ROWS))
-        named = {row["x"].value: sparql.show_term(row["label"]) for row in rows}
+        rows = await self.graph.select(sparql.build_labels_query(predicates, self.graph.vocabulary, ROWS))
+        named = {row["x"].value: sparql.format_term(row["label"]) for row in rows}
         return {p.value: named.get(p.value) or sparql.find_local_name(p.value).replace("_", " ") for p in predicates}
 
     async def _filter(self, call: Filter, query: Query) -> Found:
@@ -157,7 +157,7 @@ class GraphSource:
 
     async def _read_fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
         """Reads facts, so that a node with very many does not push out those of the others."""
-        rows = await self.graph.select(sparql.select_facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
+        rows = await self.graph.select(sparql.build_facts_query(nodes, self.graph.vocabulary, FACT_ROWS + 1))
         if len(rows) <= FACT_ROWS:
             return rows, True
         if len(nodes) == 1:
@@ -201,13 +201,13 @@ async def _offload_rows(rows: int, work: Callable[[], Result]) -> Result:
 def _group_facts(rows: Sequence[Row], names: Mapping[str, str]) -> dict[str, list[Fact]]:
     facts: dict[str, list[Fact]] = {}
     for row in rows:
-        fact = Fact(names[row["p"].value], sparql.show_row(row), row["inverse"].value == "true")
+        fact = Fact(names[row["p"].value], sparql.format_row(row), row["inverse"].value == "true")
         facts.setdefault(row["e"].value, []).append(fact)
     return facts
 
 
 def _collect_rows(rows: Sequence[Row], note: str) -> Found:
-    return _collect_names([(row["x"], sparql.show_row(row)) for row in rows], note)
+    return _collect_names([(row["x"], sparql.format_row(row)) for row in rows], note)
 
 
 def _collect_names(pairs: Sequence[tuple[sparql.Term, str]], note: str) -> Found:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from revelator.files import sha256_text
-from revelator.plans.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
+from revelator.plans.art import Art, Call, Filter, Relate, Search, expand_reference, substitute
 from revelator.trace import Passage
 from serving.retrieval import extract_terms
 
@@ -81,11 +81,11 @@ def build_query(node: Art, answers: Mapping[int, Sequence[str]], ids: Ids) -> Qu
             call: Call = Search(substitute(name, answers), substitute(descriptor, answers))
             return Query(question, node.question, (_join(*call.texts),), call, (call.texts[0],), ids)
         case Relate(head, to, inverse):
-            heads, target = substitute_each(head, answers), substitute(to, answers)
+            heads, target = expand_reference(head, answers), substitute(to, answers)
             texts = tuple(_join(one, target) for one in heads[:FAN_OUT])
             return Query(question, node.question, texts, Relate(", ".join(heads), target, inverse), heads, ids)
         case Filter(entities, condition):
-            kept = tuple(dict.fromkeys(value for entity in entities for value in substitute_each(entity, answers)))
+            kept = tuple(dict.fromkeys(value for entity in entities for value in expand_reference(entity, answers)))
             call = Filter(kept, substitute(condition, answers))
             texts = tuple(_join(one, call.condition) for one in kept[:FAN_OUT])
             return Query(question, node.question, texts, call, kept, ids)

@@ -47,16 +47,16 @@ class Vocabulary:
 WIKIDATA = Vocabulary(language="en", wikidata_properties=True)
 
 
-def select_related(
+def build_related_query(
     heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool, v: Vocabulary, limit: int
 ) -> str:
-    """What the relations lead to from any of the heads (`?x`, with `?label`), or, inverse, what leads to them."""
+    """Asks what the relations lead to from any of the heads (`?x`, with `?label`), or, inverse, what leads to them."""
     body = f"{_match_steps(heads, relations, inverse)} {_match_label('?x', v)}"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def count_related(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
-    """How many nodes `select_related` would find without its limit, as `?count`."""
+def build_count_query(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inverse: bool) -> str:
+    """Counts the nodes that `build_related_query` would find without its limit, as `?count`."""
     return f"SELECT (COUNT(DISTINCT ?x) AS ?count) WHERE {{ {_match_steps(heads, relations, inverse)} }} LIMIT 1"
 
 
@@ -66,28 +66,28 @@ def _match_steps(heads: Sequence[NamedNode], relations: Sequence[NamedNode], inv
     return f"VALUES ?e {{ {_join_nodes(heads)} }} {start} {_join_path(relations)} {end} ."
 
 
-def select_relations_between(heads: Sequence[NamedNode], tails: Sequence[NamedNode], limit: int) -> str:
-    """The predicates `?p` that stand between a head and a tail, either way round."""
+def build_relations_between_query(heads: Sequence[NamedNode], tails: Sequence[NamedNode], limit: int) -> str:
+    """Asks for the predicates `?p` that stand between a head and a tail, either way round."""
     ends = f"VALUES ?e {{ {_join_nodes(heads)} }} VALUES ?x {{ {_join_nodes(tails)} }}"
     return f"SELECT DISTINCT ?p WHERE {{ {ends} {{ ?e ?p ?x }} UNION {{ ?x ?p ?e }} }} LIMIT {int(limit)}"
 
 
-def select_facts(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
-    """Everything one step from each head `?e`: `?p`, `?x` with `?label`, and `?inverse` for what points at it."""
+def build_facts_query(heads: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+    """Asks for all one step from each head `?e`: `?p`, `?x` with `?label`, and `?inverse` for what points at it."""
     ways = "{ ?e ?p ?x . BIND(false AS ?inverse) } UNION { ?x ?p ?e . BIND(true AS ?inverse) }"
     body = f"VALUES ?e {{ {_join_nodes(heads)} }} {ways} FILTER(?p != {v.label}) {_match_label('?x', v)}"
     return f"SELECT ?e ?p ?x ?label ?inverse WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def select_entities(name: str, v: Vocabulary, limit: int) -> str:
-    """The nodes `?x` that have the name as label or alias, with their `?label`."""
+def build_entities_query(name: str, v: Vocabulary, limit: int) -> str:
+    """Asks for the nodes `?x` that have the name as label or alias, with their `?label`."""
     named = _join_path([v.label, *v.aliases])
     body = f"?x {named} {v.literal(name)} . {_match_label('?x', v)} FILTER(isIRI(?x))"
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def select_relations(name: str, v: Vocabulary, limit: int) -> str:
-    """The predicates `?x` that have the name as label or alias."""
+def build_relations_query(name: str, v: Vocabulary, limit: int) -> str:
+    """Asks for the predicates `?x` that have the name as label or alias."""
     named = _join_path([v.label, *v.aliases])
     if v.wikidata_properties:
         body = f"?property {named} {v.literal(name)} ; {DIRECT_CLAIM} ?x ."
@@ -96,8 +96,8 @@ def select_relations(name: str, v: Vocabulary, limit: int) -> str:
     return f"SELECT DISTINCT ?x WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def select_labels(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
-    """The `?label` of each node `?x`; of a predicate of Wikidata's, that of its property."""
+def build_labels_query(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
+    """Asks for the `?label` of each node `?x`; of a predicate of Wikidata's, that of its property."""
     labelled = (
         f"?property {DIRECT_CLAIM} ?x . {_match_label('?property', v)}"
         if v.wikidata_properties
@@ -107,13 +107,13 @@ def select_labels(nodes: Sequence[NamedNode], v: Vocabulary, limit: int) -> str:
     return f"SELECT DISTINCT ?x ?label WHERE {{ {body} }} LIMIT {int(limit)}"
 
 
-def show_row(row: Row) -> str:
-    """What `?x` of a row is called: its label, or else the text of the term itself."""
-    return show_term(row["label"] if "label" in row else row["x"])
+def format_row(row: Row) -> str:
+    """Formats `?x` of a row: its label, or else the text of the term itself."""
+    return format_term(row["label"] if "label" in row else row["x"])
 
 
-def show_term(term: Term) -> str:
-    """A term as an answer shows it: a literal's value (a midnight dateTime is a date), an IRI's last part."""
+def format_term(term: Term) -> str:
+    """Formats a term for an answer: a literal's value (a midnight dateTime is a date), an IRI's last part."""
     if isinstance(term, Literal):
         if term.datatype.value == XSD + "dateTime":
             return term.value.removesuffix("T00:00:00Z").lstrip("+")
@@ -152,13 +152,13 @@ class SparqlEndpoint:
         self._known: dict[str, list[Row]] = {}
 
     async def find_entities(self, name: str) -> list[Label]:
-        rows = await self._select_cached(select_entities(name, self.vocabulary, CANDIDATES))
-        found = {r["x"].value: Label(r["x"].value, show_row(r)) for r in _keep_nodes(rows)}
+        rows = await self._select_cached(build_entities_query(name, self.vocabulary, CANDIDATES))
+        found = {r["x"].value: Label(r["x"].value, format_row(r)) for r in _keep_nodes(rows)}
         exact = [label for label in found.values() if label.text == name]
         return exact or list(found.values())
 
     async def find_relations(self, phrase: str) -> list[Label]:
-        rows = await self._select_cached(select_relations(phrase, self.vocabulary, CANDIDATES))
+        rows = await self._select_cached(build_relations_query(phrase, self.vocabulary, CANDIDATES))
         return [Label(row["x"].value, phrase, "relation") for row in _keep_nodes(rows)]
 
     async def select(self, query: str) -> list[Row]:

@@ -18,7 +18,7 @@ from onnx import TensorProto, helper
 from safetensors.torch import load_file
 
 from revelator.errors import ArtifactError
-from revelator.minilm import TOKENIZER, WEIGHTS, find_minilm
+from revelator.minilm import TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import INSIDE, KINDS, Reader, ReaderFolder, ReadingTokenizer, open_folder
 from serving.models.onnx_graph import IR_VERSION, OPSET, Graph
 
@@ -28,10 +28,10 @@ MICROSOFT = "com.microsoft"  # operators of ONNX Runtime's own
 
 
 def load_reader(folder: Path, minilm: str | None = None, *, threads: int | None = None, int8: bool = True) -> Reader:
-    """The reader of a folder that `revelator train reader` wrote; `minilm` as in `find_minilm`.
+    """The reader of a folder that `revelator train reader` wrote; `minilm` as in `fetch_minilm`.
 
     Raises ArtifactError where the folder is no reader, and where its weights do not fit the published MiniLM."""
-    opened, place = open_folder(folder), find_minilm(minilm)
+    opened, place = open_folder(folder), fetch_minilm(minilm)
     network = OnnxReader(read_weights(opened, place), opened.layers, threads=threads, int8=int8)
     tokenizer = ReadingTokenizer(place / TOKENIZER, opened.window, opened.stride)
     return Reader(tokenizer, network, opened.calibration)

@@ -19,7 +19,7 @@ import numpy as np
 
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, sha256_text
-from revelator.minilm import find_minilm
+from revelator.minilm import fetch_minilm
 from revelator.trace import Passage
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ def import_sentence_transformers() -> Any:
 
 def find_model_folder(name: str) -> Path:
     """The folder of a model by `minilm`, path or Hub id; from the local cache if it is there, else from the Hub."""
-    folder = find_minilm() if name == "minilm" else Path(name)
+    folder = fetch_minilm() if name == "minilm" else Path(name)
     if not folder.is_dir():
         folder = _download(name)
     for pattern in PICKLES:

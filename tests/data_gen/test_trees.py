@@ -22,7 +22,7 @@ from data_gen.sources.multi_hop import read_musique, read_two_wiki
 from data_gen.sources.rows import read_world
 from data_gen.world.generate import generate
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
-from revelator.plans.art import Art, Call, Filter, Relate, Search, check, number_nodes, parse, render, to_tree
+from revelator.plans.art import Art, Call, Filter, Relate, Search, check, draw_tree, number_nodes, parse, render
 from revelator.plans.json_decoding import make_art_grammar
 
 DATA = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT))
@@ -51,7 +51,7 @@ def accepted(matcher: LLMatcher, text: str) -> bool:
 
 def drawn(question: AnnotatedQuestion) -> list[str]:
     """The nodes below the root, one a line."""
-    return [line[4:] for line in to_tree(parse(question.tree)).splitlines()[1:]]
+    return [line[4:] for line in draw_tree(parse(question.tree)).splitlines()[1:]]
 
 
 def test_a_relation_is_a_step_along_it_and_free_words_are_the_step_that_they_ask_for(musique: Path) -> None:

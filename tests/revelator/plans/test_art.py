@@ -15,15 +15,15 @@ from revelator.plans.art import (
     Relate,
     Search,
     check,
+    draw_tree,
+    expand_reference,
     number_nodes,
     parse,
     references,
     render,
     schema,
     substitute,
-    substitute_each,
     to_json,
-    to_tree,
 )
 
 TEXT = st.text(min_size=1).filter(str.strip)
@@ -78,7 +78,7 @@ def test_numbers_run_breadth_first(tree: Art) -> None:
 @given(TREES, st.text())
 def test_no_text_brings_down_reader_or_checker(tree: Art, text: str) -> None:
     check(tree)
-    to_tree(tree)
+    draw_tree(tree)
     for spoiled in (text, render(tree) + text, render(tree)[: len(text)]):
         try:
             parse(spoiled)
@@ -93,7 +93,7 @@ def test_the_papers_example_is_numbered_as_it_stands_there() -> None:
         "Who is Shakira?",
         "Which are the studio albums of [4]?",
     ]
-    assert '5 Which are the studio albums of [4]?  Relate("[4]", "studio album")' in to_tree(ALBUMS)
+    assert '5 Which are the studio albums of [4]?  Relate("[4]", "studio album")' in draw_tree(ALBUMS)
 
 
 @pytest.mark.parametrize(
@@ -148,8 +148,8 @@ def test_the_root_alone_may_be_direct() -> None:
 
 def test_references_are_replaced_by_answers_that_are_not_read_again() -> None:
     assert substitute("[1] and [[1]] and [7]", {1: ["[2]", "b"], 2: ["no"]}) == "[2], b and [1] and [7]"
-    assert substitute_each("[1]", {1: ["a", "b"]}) == ("a", "b")
-    assert substitute_each("of [1]", {1: ["a", "b"]}) == ("of a, b",)
+    assert expand_reference("[1]", {1: ["a", "b"]}) == ("a", "b")
+    assert expand_reference("of [1]", {1: ["a", "b"]}) == ("of a, b",)
     assert references("[2] [1] [2] [[3]] [x]") == (2, 1)
 
 

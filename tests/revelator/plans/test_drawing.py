@@ -2,7 +2,7 @@
 
 import pytest
 
-from revelator.plans import letters_key, parse, to_json, to_letters, to_mermaid, to_tree
+from revelator.plans import draw_tree, letters_key, parse, to_json, to_letters, to_mermaid
 
 
 @pytest.mark.parametrize("shape", ["A", "A * (B + C)", "(A + B) * C * D", "A * B + C", "A * (B * C)"])
@@ -32,7 +32,7 @@ def test_keys_are_equal_up_to_the_order_of_plus(one, other, same):
 
 
 def test_the_tree_shows_order_letters_and_origins():
-    assert to_tree(parse("(A + B) * C {x}")).splitlines() == [
+    assert draw_tree(parse("(A + B) * C {x}")).splitlines() == [
         "*  in order",
         "├─ +  in parallel",
         "│  ├─ A  A",

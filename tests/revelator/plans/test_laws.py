@@ -17,13 +17,13 @@ from revelator.plans import (
     Sequence,
     bind,
     check,
+    draw_tree,
     leaves,
     parse,
     render,
     to_json,
     to_letters,
     to_mermaid,
-    to_tree,
 )
 from revelator.plans.lexer import reads_as_itself
 
@@ -137,7 +137,7 @@ def test_every_drawing_of_any_plan_can_be_made(plan):
     assert json.loads(json.dumps(to_json(plan)))["leaves"] == len(leaves(plan))
     assert len(leaves(parse(to_letters(plan)))) == len(leaves(plan))
     assert to_mermaid(plan).startswith("flowchart TD\n")
-    assert to_tree(plan)
+    assert draw_tree(plan)
     assert eval(repr(plan), {"parse": parse}) == plan
 
 

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from revelator.errors import ArtifactError
-from revelator.minilm import WEIGHTS, find_minilm
+from revelator.minilm import WEIGHTS, fetch_minilm
 from revelator.prefix_lm.model import PrefixLMForCausalLM, load_minilm_tokenizer, start_from_minilm
 from tests.prefix_lm import make_model
 
@@ -133,7 +133,7 @@ def test_what_is_made_from_minilm_is_saved_without_the_embeddings_that_minilm_ha
     tokenizer: PreTrainedTokenizerFast, tmp_path: Path
 ) -> None:
     model = start_from_minilm(tokenizer)
-    published = load_file(find_minilm() / WEIGHTS)
+    published = load_file(fetch_minilm() / WEIGHTS)
     torch.testing.assert_close(model.lm_head.weight.data, published["embeddings.word_embeddings.weight"])
     model.to(torch.bfloat16).save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)

@@ -16,7 +16,7 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Dependent
 from revelator.plans import Sequence as ListOf
 from revelator.plans import parse as parse_expression
-from revelator.plans.art import Art, Relate, Search, check, parse, render, spell_call, to_tree
+from revelator.plans.art import Art, Relate, Search, check, draw_tree, parse, render, spell_call
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
@@ -93,7 +93,7 @@ def test_every_plan_that_checks_gives_a_tree_that_checks(a: str, b: str, c: str)
         ListOf((first, Atomic(c.replace("{", "(")))),
     ):
         tree = derive_tree("Is it [3]?", plan)
-        assert check(tree) == (), to_tree(tree)
+        assert check(tree) == (), draw_tree(tree)
         assert parse(render(tree)) == tree
 
 

@@ -210,9 +210,9 @@ def test_no_text_becomes_part_of_a_query(films: Path, name: str, to: str) -> Non
     """Every compiled query, whatever the name, is one SELECT that parses, and reads nothing but what is called so."""
     store = ox.Store.read_only(str(films / "store"))
     for compiled in (
-        sparql.select_entities(name, sparql.WIKIDATA, 20),
-        sparql.select_relations(to, sparql.WIKIDATA, 20),
-        sparql.select_entities(name, Vocabulary(), 20),
+        sparql.build_entities_query(name, sparql.WIKIDATA, 20),
+        sparql.build_relations_query(to, sparql.WIKIDATA, 20),
+        sparql.build_entities_query(name, Vocabulary(), 20),
     ):
         assert isinstance(store.query(compiled), ox.QuerySolutions)
         assert compiled.startswith("SELECT DISTINCT ?x ") and compiled.endswith("LIMIT 20")

@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from revelator.errors import ArtifactError
 from revelator.files import sha256_folder, write_json
-from revelator.minilm import find_minilm
+from revelator.minilm import fetch_minilm
 from revelator.reading import MANIFEST, READER, SETTINGS, Calibration, Reader
 from serving.models.reader import load_reader
 from training.config import ReaderConfig
@@ -28,7 +28,7 @@ PASSAGE = "Port Velm was founded by Ama Oyelaran; later Rosa Quispe ruled it. "
 def model() -> ReaderModel:
     """Two layers of MiniLM, and scores that are large enough to tell tokens apart."""
     torch.manual_seed(0)
-    made = load_model(find_minilm(), 2).eval()
+    made = load_model(fetch_minilm(), 2).eval()
     for head in (made.tokens, made.kinds):
         torch.nn.init.normal_(head.weight, std=0.5)
     return made
@@ -52,7 +52,7 @@ def inputs() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
 
 
 def test_onnx_runtime_gives_the_scores_of_the_network_that_was_trained(model: ReaderModel, folder: Path) -> None:
-    rounded = load_model(find_minilm(), 2)
+    rounded = load_model(fetch_minilm(), 2)
     rounded.load_state_dict(model.state_dict() | {n: v.float() for n, v in load_file(folder / READER).items()})
     theirs = make_forward(rounded)(*inputs())
     ours = load_reader(folder, int8=False).forward(*inputs())
