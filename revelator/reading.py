@@ -384,7 +384,7 @@ class ReaderFolder:
     calibration: Calibration
 
     @property
-    def weights(self) -> Path:
+    def weights_path(self) -> Path:
         return self.folder / READER
 
 

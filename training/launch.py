@@ -107,8 +107,8 @@ def make_launch_arguments(settings: AnyConfig) -> list[str]:
     return [*counted, "--num_machines", "1", *several, "--mixed_precision", "no", "--dynamo_backend", "no"]
 
 
-def end_with_starter() -> None:
-    """Raises KeyboardInterrupt in the main thread when standard input closes."""
+def watch_starter() -> None:
+    """Raises KeyboardInterrupt in the main thread when standard input closes, that is when the starter ends."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
 
     def watch() -> None:
@@ -124,7 +124,7 @@ def end_with_starter() -> None:
 @click.argument("config", type=click.Path(path_type=Path))
 @click.option("--resume", is_flag=True)
 def main(config: Path, resume: bool) -> None:
-    end_with_starter()
+    watch_starter()
     logging.getLogger("bitsandbytes").setLevel(logging.ERROR)  # its import warns of a CPU kernel that nothing here uses
     outcome: dict = {"exit_status": 0}
     several, first = "WORLD_SIZE" in os.environ, os.environ.get("RANK", "0") == "0"

@@ -1,4 +1,7 @@
-"""Questions along one chain of leaves, and over lists: each member, the extreme one, how many, what two lists share."""
+"""Questions along one chain of leaves, and over lists: each member, the extreme one, how many, what two lists share.
+
+A joint is a relation with two arguments, such as the distance between two cities.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def draw_chain(d: Drawing, length: int) -> Draft | None:
 
 
 def draw_joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
-    """A relation with two arguments, each `left` and `right` leaves deep, and `after` leaves on top."""
+    """Draws a question about a joint whose arguments are `left` and `right` leaves deep, with `after` leaves on top."""
     relation = d.rng.choice(d.joints)
     fact = d.rng.choice(d.view.joint[relation.id])
     assert fact.second is not None
@@ -39,13 +42,16 @@ def _add_leaves(d: Drawing, term: AskedTerm | None, after: int) -> Draft | None:
     return None if term is None else Draft(d.word_request(term), (term,), "none", d.list_texts(term.values))
 
 
-def draw_shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
-    """A relation whose two arguments are both found from one entity: how far is her birthplace from …"""
+def draw_shared_joint(d: Drawing, depth: int, two_hops: bool = False) -> Draft | None:
+    """Draws a question about a joint whose arguments are both found from one entity: how far is her birthplace from …
+
+    The entity is `depth` leaves deep. With `two_hops` the first argument is two relations away from it, not one.
+    """
     relation = d.rng.choice(d.joints)
     fact = d.rng.choice(d.view.joint[relation.id])
     assert fact.second is not None
     heads = dict(d.view.into[fact.head])
-    if longer:
+    if two_hops:
         heads = {h2: r2 for h in heads for h2, r2 in d.view.into[h] if h != fact.second}
     base = [h for h, r in d.view.into[fact.second] if h in heads and h not in (fact.head, fact.second)]
     if not base:
@@ -55,7 +61,7 @@ def draw_shared_joint(d: Drawing, depth: int, longer: int = 0) -> Draft | None:
     if top is None:
         return None
     two = _find_toward(d, top, start, fact.second)
-    one = _find_toward(d, top, start, fact.head) if not longer else _find_in_two(d, top, start, fact.head, heads[start])
+    one = _find_in_two(d, top, start, fact.head, heads[start]) if two_hops else _find_toward(d, top, start, fact.head)
     if one is None or two is None:
         return None
     term = ask(d.view, relation, (one, two), d.rng)
@@ -84,7 +90,7 @@ def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> st
     return fill(form, [texts[0], texts[1]])
 
 
-def draw_list(d: Drawing, depth: int) -> tuple[Relation, AskedTerm] | None:
+def draw_list_term(d: Drawing, depth: int) -> tuple[Relation, AskedTerm] | None:
     relation = d.rng.choice(d.lists)
     head = d.rng.choice(d.view.lists[relation.id])
     subject = d.reach(head, depth)
@@ -94,7 +100,7 @@ def draw_list(d: Drawing, depth: int) -> tuple[Relation, AskedTerm] | None:
 
 def draw_fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
     """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
-    found = draw_list(d, depth)
+    found = draw_list_term(d, depth)
     if found is None:
         return None
     items = found[1]

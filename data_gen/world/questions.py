@@ -21,7 +21,7 @@ from data_gen.world.chains import (
     draw_fan_out,
     draw_intersect,
     draw_joint,
-    draw_list,
+    draw_list_term,
     draw_shared_joint,
 )
 from data_gen.world.comparisons import (
@@ -71,7 +71,7 @@ KINDS: dict[str, tuple[float, Callable[[Drawing], Draft | None]]] = {
     "shared joint 0": (1.5, lambda d: draw_shared_joint(d, 0)),
     "shared joint 1": (2.5, lambda d: draw_shared_joint(d, 1)),
     "shared joint 2": (1, lambda d: draw_shared_joint(d, 2)),
-    "shared joint 1, longer": (1.5, lambda d: draw_shared_joint(d, 1, 1)),
+    "shared joint 1, longer": (1.5, lambda d: draw_shared_joint(d, 1, two_hops=True)),
     "compare 1 1": (4, lambda d: draw_compare(d, (1, 1))),
     "compare 2 2": (6, lambda d: draw_compare(d, (2, 2))),
     "compare 3 3": (2, lambda d: draw_compare(d, (3, 3))),
@@ -129,7 +129,7 @@ def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
 def draw_single(drawing: Drawing) -> Draft | None:
     """One fact."""
     if drawing.rng.random() < 0.15 and drawing.lists:
-        found = draw_list(drawing, 0)
+        found = draw_list_term(drawing, 0)
         return (
             Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.list_texts(found[1].values))
             if found

@@ -58,7 +58,8 @@ class Verdict:
 
 
 def judge(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict | None:
-    """None while there are too few comparisons; a canary that fails to answer too often is withdrawn before that."""
+    """Returns the verdict, or None while there are too few comparisons. A canary that fails to answer too often gets
+    its verdict before that."""
     unanswered = sum(bool(row.error) for row in rows)
     if len(rows) < rules.comparisons and unanswered <= rules.errors * rules.comparisons:
         return None
@@ -66,8 +67,8 @@ def judge(version: int, champion: int, rows: Sequence[Comparison], rules: Rules)
     return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
 
 
-def judge_late(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict:
-    """The verdict when time is up: a canary that was not compared enough is withdrawn."""
+def judge_at_timeout(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict:
+    """Returns the verdict for a canary that was not compared enough when its time is up: it fails."""
     reason = f"{len(rows)} comparisons in the time given, and {rules.comparisons} are needed"
     return replace(_compute_figures(version, champion, rows), reasons=(reason,))
 
@@ -128,7 +129,7 @@ class Rollout:
             progress(len(rows))
             verdict = judge(number, champion, rows, self.rules)
             if verdict is None and time.monotonic() > end:
-                verdict = judge_late(number, champion, rows, self.rules)
+                verdict = judge_at_timeout(number, champion, rows, self.rules)
             if verdict:
                 self.conclude(verdict)
                 return verdict

@@ -143,7 +143,8 @@ def try_version(home: Path, url: str, version: int, live: int) -> None:
 
 
 def apply_release(home: Path, release: Release, url: str | None) -> None:
-    """Makes the server load, and config.pbtxt name, the versions of `release`. It may be repeated at any time."""
+    """Waits for questions on old versions, writes config.pbtxt, and loads what `release` names.
+    Can be repeated safely."""
     canary = release.canary.version if release.canary else None
     parameters = repository.read_parameters(home, REVELATOR)
     if url:

@@ -57,8 +57,8 @@ class Reconciler:
         self._finished = False  # a deploy by this process: before it, a killed one may have left work undone
 
     def reconcile(self) -> Release | None:
-        """Looks once, deploys if that is needed, and returns the release that it made. Raises what registry and deploy
-        raise."""
+        """Deploys the version that the alias names, unless it is served already. Returns the new release, or None.
+        Raises what registry and deploy raise."""
         if not self._connected:
             registry.connect(self._tracking_uri, self.home, must_exist=True)
             self._connected = True

@@ -63,12 +63,12 @@ def create_app(
     routes = [
         Route("/", pages.page),
         Mount("/web", StaticFiles(directory=WEB)),
-        Route("/api/servers", pages.servers),
+        Route("/api/servers", pages.list_servers),
         Route("/api/check", pages.check, methods=["POST"]),
         Route("/api/runs", pages.list_runs),
         Route("/api/runs", pages.ask, methods=["POST"]),
-        Route("/api/runs/{id}", pages.run),
-        Route("/api/runs/{id}/trace.json", pages.trace),
+        Route("/api/runs/{id}", pages.read_run),
+        Route("/api/runs/{id}/trace.json", pages.download_trace),
         Route("/v1/models", chat.models),
         Route("/v1/chat/completions", chat.complete, methods=["POST"]),
     ]
@@ -89,7 +89,7 @@ class Pages:
     async def page(self, request: Request) -> Response:
         return FileResponse(WEB / "index.html")
 
-    async def servers(self, request: Request) -> Response:
+    async def list_servers(self, request: Request) -> Response:
         return JSONResponse(await asyncio.gather(*[server.describe() for server in self._servers.values()]))
 
     async def check(self, request: Request) -> Response:
@@ -114,11 +114,11 @@ class Pages:
     async def list_runs(self, request: Request) -> Response:
         return JSONResponse(await asyncio.to_thread(self._runs.list_summaries))
 
-    async def run(self, request: Request) -> Response:
+    async def read_run(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
         return JSONResponse(run.to_json())
 
-    async def trace(self, request: Request) -> Response:
+    async def download_trace(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
         text = json.dumps(run.trace.to_json(), ensure_ascii=False, indent=2)
         named = {"Content-Disposition": f'attachment; filename="trace-{run.id}.json"'}

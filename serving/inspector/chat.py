@@ -44,7 +44,7 @@ class StreamOptions(BaseModel):
     include_usage: bool = False
 
 
-class Completion(BaseModel):
+class CompletionRequest(BaseModel):
     """The body of a request. What would change the kind of answer is refused; other fields are accepted unread."""
 
     model: str = MODEL
@@ -55,7 +55,9 @@ class Completion(BaseModel):
     tools: list[Any] | None = None
     response_format: dict[str, Any] | None = None
 
-    def question(self) -> str:
+    def read_question(self) -> str:
+        """Returns the text of the last message. Raises InvalidRequest if it is not the user's, and for `n` other than
+        1, tools, or a response format other than text."""
         if self.n not in (None, 1):
             raise InvalidRequest("there is one answer to a question", where="n", hint="leave n out")
         if self.tools:
@@ -83,7 +85,7 @@ class Chat:
 
     async def complete(self, request: Request) -> Response:
         try:
-            wanted = await read_body(request, Completion)
+            wanted = await read_body(request, CompletionRequest)
             inquiry = self._make_inquiry(wanted)
             events = await await_first_event(inquiry.events())
             if wanted.stream:
@@ -98,17 +100,17 @@ class Chat:
         usage = _count_usage(inquiry.run.trace)
         return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
-    def _make_inquiry(self, wanted: Completion) -> Inquiry:
+    def _make_inquiry(self, wanted: CompletionRequest) -> Inquiry:
         if wanted.model not in self._models:
             raise DataError(
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
             )
-        asked = QuestionBody(question=wanted.question(), server=self._models[wanted.model])
+        asked = QuestionBody(question=wanted.read_question(), server=self._models[wanted.model])
         return Inquiry(self._servers, self._runs, asked)
 
 
 async def _stream_chunks(
-    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
+    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: CompletionRequest
 ) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
     head = _make_head(inquiry, wanted, "chat.completion.chunk")
@@ -150,7 +152,7 @@ def _show_answer(trace: Trace) -> str:
     return trace.answer or NO_ANSWER
 
 
-def _make_head(inquiry: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
+def _make_head(inquiry: Inquiry, wanted: CompletionRequest, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{inquiry.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 

@@ -64,7 +64,7 @@ class OnnxModel:
         return torch.cat(found)
 
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
-        """Logits after the last token of each row."""
+        """Logits after the last token of each row: (rows, vocabulary)."""
         return self._read_prompts(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
 
     def write(

@@ -46,11 +46,11 @@ def read_weights(reader: ReaderFolder, minilm: Path) -> dict[str, torch.Tensor]:
     width = embeddings["encoder.embeddings.LayerNorm.bias"].shape[0]
     for head, columns in (("tokens", INSIDE + 1), ("kinds", len(KINDS))):
         shapes |= {f"{head}.weight": torch.Size([columns, width]), f"{head}.bias": torch.Size([columns])}
-    own = load_file(reader.weights)
+    own = load_file(reader.weights_path)
     found = {name: value.shape for name, value in own.items()}
     if wrong := sorted(name for name in shapes.keys() | found.keys() if shapes.get(name) != found.get(name)):
         message = f"the weights do not fit MiniLM: {wrong[0]} is {found.get(wrong[0])}, not {shapes.get(wrong[0])}"
-        raise ArtifactError(message, where=str(reader.weights), hint="train the reader again")
+        raise ArtifactError(message, where=str(reader.weights_path), hint="train the reader again")
     return {name: value.float() for name, value in {**embeddings, **own}.items()}
 
 

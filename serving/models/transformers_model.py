@@ -37,6 +37,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+        """Logits after each member of a pack: (members, vocabulary)."""
         raise_if_cancelled(cancelled)
         device = self.model.device
         return self.model(
@@ -49,6 +50,7 @@ class TransformersModel:
 
     @torch.inference_mode()
     def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+        """Logits after the last token of each row: (rows, vocabulary)."""
         raise_if_cancelled(cancelled)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         return self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1]

@@ -74,8 +74,8 @@ class Exposure:
         return options
 
     @contextmanager
-    def in_environment(self) -> Iterator[None]:
-        """In the block, this process and the models that it starts connect to the server with its own files."""
+    def set_environment(self) -> Iterator[None]:
+        """Sets the environment for the block: this process and the models that it starts use the server's TLS files."""
         if not self.tls:
             yield
             return

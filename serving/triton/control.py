@@ -20,7 +20,7 @@ from revelator.endpoints import TOKEN, ControlToken, make_channel_arguments
 from revelator.errors import ArtifactError, ConfigError, Unavailable
 from revelator.wire import read_error
 from serving.triton.access import read_control_token
-from serving.triton.server import wait_for
+from serving.triton.server import wait_until
 
 READY_SECONDS = 30.0
 LOAD_SECONDS = 900.0  # a large base from a slow disk
@@ -64,7 +64,7 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
                 raise
             why = read_reason(error.message()) or _read_recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
-        wait_for(
+        wait_until(
             lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
         )
 
@@ -85,7 +85,7 @@ def unload(home: Path, url: str, model: str) -> None:
     """Takes `model` out of service at once, and returns when the requests that it is answering are finished."""
     with control_client(url, home) as client:
         client.unload_model(model)
-        wait_for(
+        wait_until(
             lambda: not _read_states(client, model) & {"READY", "UNLOADING"},
             f"the end of model {model}",
             UNLOAD_SECONDS,

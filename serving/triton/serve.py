@@ -85,7 +85,7 @@ def serve_home(
             exposure=exposure,
             token=read_control_token(home),
         )
-        with exposure.in_environment(), server, ExitStack() as stack:
+        with exposure.set_environment(), server, ExitStack() as stack:
             try:
                 load_all(home, server.url, models, report)
             except BaseException:
@@ -127,7 +127,7 @@ def _serve_front(server: TritonServer, exposure: Exposure, hosts: Collection[str
     """The page of metrics, and the executor over HTTP where it is asked for."""
 
     async def metrics(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
-        return {server.ports.metrics: create_metrics(server.metrics, hosts)}
+        return {server.ports.metrics: create_metrics(server.metrics_url, hosts)}
 
     async def gateway(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
         client = await stack.enter_async_context(AsyncClient(server.url, GATEWAY_SECONDS))

@@ -133,7 +133,7 @@ class TritonServer:
         return f"{LOOPBACK}:{self.ports.grpc}"
 
     @property
-    def metrics(self) -> str:
+    def metrics_url(self) -> str:
         """The address of Triton's own page of metrics, for this process alone: it takes 500 MB for a request of half a
         million chunks, and answers pages of any site. Others read the page of `serving.http.gateway`."""
         return f"http://{self._metrics[0]}:{self._metrics[1]}/metrics"
@@ -204,7 +204,7 @@ class TritonServer:
         """Returns when the server answers. Raises Unavailable with the server's words when it ends before that."""
         client = grpc_client.InferenceServerClient(**make_channel_arguments(self.url))
         try:
-            wait_for(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
+            wait_until(lambda: self._is_running() and client.is_server_live(), "the Triton server", seconds)
         finally:
             client.close()
 
@@ -257,12 +257,13 @@ def _list_trace_settings() -> list[str]:
     return ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={NEVER_BY_ITSELF}", *ours]
 
 
-def wait_for(is_true: Callable[[], bool], what: str, seconds: float) -> None:
-    """Polls `is_true` ten times a second; a server that does not answer yet counts as false. Raises Unavailable."""
+def wait_until(condition: Callable[[], bool], what: str, seconds: float) -> None:
+    """Polls `condition` ten times a second; a server that does not answer yet counts as false. Raises Unavailable when
+    it is still false after `seconds`."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with suppress(InferenceServerException):
-            if is_true():
+            if condition():
                 return
         time.sleep(0.1)
     raise Unavailable(f"{what} was not ready after {seconds:.0f} s")
