@@ -75,8 +75,8 @@ def build(
     `engine` is what prepares them (`data_gen.engines`).
 
     Raises DataError for a source that cannot be read or used at all, ConfigError for a target that holds something
-    other than a set, or that another process builds; then `target` is as it was before. A build of files that failed
-    or was killed goes on from the chunks that it kept; of what has an address alone it begins anew.
+    other than a set, or that another process builds; `target` then stays as it was. After a failure or a kill, a build
+    of files resumes from the chunks that it kept, and a build that reads from addresses starts again.
     """
     check_place(target)
     prepare = Preparer(config)

@@ -38,9 +38,9 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
     """Build an instruction set from annotated questions.
 
     CONFIG names sources, splits and bounds. Malformed rows are listed and counted; a broken file stops the build and
-    leaves OUT as it was. One that was killed goes on with the same command. The engine and its workers change how long
-    it takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was started on
-    this machine, or on one made for the build.
+    leaves OUT as it was. After a kill, the same command resumes the build. The engine and its workers change how long
+    a build takes, never the set. The engine `ray` runs on the cluster that RAY_ADDRESS names, on one that was started
+    on this machine, or on one made for the build.
 
     \b
     Examples:
@@ -285,9 +285,9 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
     questions are written about its titles: two to four simple questions about one title, each answered by one of its
     documents, are combined into one, and no two splits ask about the same title.
 
-    The key is read from OPENAI_API_KEY alone. Every answer is kept in OUT/calls.sqlite: a run that was killed goes on
-    with the same command and asks nothing twice. A budget that is spent ends the asking; the set is then what was done,
-    and a larger budget goes on.
+    The key is read from OPENAI_API_KEY alone. Every answer is kept in OUT/calls.sqlite: after a kill, the same command
+    resumes and asks nothing twice. When the budget is spent, the set is built of what was done; a larger budget
+    resumes the work.
 
     \b
     Examples:

@@ -3,8 +3,8 @@
 The noun phrase for one question's answer takes the place of a span of the next question. So the plan of the whole is
 known, and it keeps the words of the single questions. Published plans with several hops are few; single questions are
 many. What a composed question asks is mostly nonsense, and nobody knows its answer: it teaches where a question divides
-and that its words are copied, which other names alone (`data_gen.augment.substitution`) do not. Drawn are the six
-graphs of MuSiQue (Trivedi et al. 2022, table 1).
+and that its words are copied, which other names alone (`data_gen.augment.substitution`) do not. A question has one of
+the six graphs of MuSiQue (Trivedi et al. 2022, table 1).
 
 OUT/questions.jsonl   annotated questions, a source of format `world`
 OUT/manifest.json     the configuration, what was read and drawn, and the digest of the questions; written last

@@ -1,7 +1,7 @@
 """What prepares the rows of a build: this process, several processes of this machine, or a Ray cluster.
 
-An engine is a function that takes a `Preparer` and the number of a chunk, and gives what it made of each chunk from
-that one on, in their order.
+An engine is a function. It takes a `Preparer` and the number of a chunk, and gives that chunk and all later ones, each
+prepared, in order.
 
 Prepared chunks are kept beside the set (`.NAME.building`) until it is whole. A build that was killed or
 failed goes on from its last kept chunk with the same command, on any engine, to the same set. What was kept under
@@ -112,8 +112,8 @@ ABOUT = b"prepared"
 
 @contextmanager
 def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator[Engine]:
-    """`engine`, with what it makes kept until the block ends, and what a build of the same set that did not end kept
-    taken first.
+    """The engine with a memory on the disk: it keeps each chunk that it makes until the block ends, and begins with the
+    chunks that an unfinished build of the same set kept.
 
     `about` has the build's config and the digests of its inputs. Raises ConfigError while another process builds at
     `target`.

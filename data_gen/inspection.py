@@ -1,12 +1,13 @@
 """Looking into finished sets: sample records, what changed from one set to another, and held-out questions.
 
 The difference of two sets: configuration, hashes, records, and questions in another split. A record is known by its id,
-a question by its normalised text and by the id that its records share (`group`). Of each record about 150 bytes are
-held: digests, and the names of its split, task, source and prompt.
+a question by its normalised text and by the id that its records share (`group`). Memory holds about 150 bytes of each
+record: digests, and the names of its split, task, source and prompt.
 
-Held-out questions: a build drops them as it reads (`data_gen.leakage`); this looks at what was written, whoever wrote
-it. Of a set: the question, prompt and completion of each record; of a world, whose questions GRPO runs plans over, and
-of any file of rows: each text. Looked at are the whole, its lines, and each part that ends in a question mark.
+Held-out questions: a build drops them as it reads (`data_gen.leakage`); this module looks for them in what was written,
+whoever wrote it. It reads the question, prompt and completion of each record of a set, and every text of a world (GRPO
+runs plans over its questions) or of a file of rows: the whole text, its lines, and each part that ends in a question
+mark.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The part of a build that looks at one row alone: read → place in a split → validate → records.
 
-It keeps nothing from one row to the next, so any number of processes may do it side by side, on any machine. What
-concerns the whole set, that no question comes twice, `data_gen.build` decides afterwards, in the order of the rows.
+It keeps nothing from one row to the next, so any number of processes may run it, on any machine. Afterwards
+`data_gen.build` checks, in the order of the rows, what concerns the whole set: that no question comes twice.
 """
 
 from __future__ import annotations

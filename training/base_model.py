@@ -1,4 +1,4 @@
-"""A base as training loads it, once it is sure that this base can be trained on these rows."""
+"""Loads a base for training, after checking that it can be trained on the rows."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def choose_precision(config: Run) -> torch.dtype:
 
 
 def load_tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    """Raises ArtifactError when there is none, or when it cannot tell labels apart."""
+    """Loads the tokenizer. Raises ArtifactError if there is none, or if it cannot tell labels apart."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
     except LOADING as error:
@@ -64,7 +64,7 @@ def check_base(folder: Path, tokenizer: PreTrainedTokenizerBase, *, longest: int
 
 
 def refuse_quantized(settings: PreTrainedConfig, folder: Path) -> None:
-    """Raises ArtifactError for weights stored quantised: an adapter merged into them is rounded to their steps."""
+    """Raises ArtifactError for quantised weights: an adapter merged into them would be rounded to their steps."""
     if method := getattr(settings, "quantization_config", None):
         kind = method.get("quant_method", "unknown") if isinstance(method, dict) else method.quant_method
         raise ArtifactError(

@@ -1,4 +1,4 @@
-"""Checkpoints that a killed run can trust: one is whole when its marker, written last, agrees with its files."""
+"""Checkpoints that a killed run can trust: a checkpoint is whole if its marker, written last, matches its files."""
 
 from __future__ import annotations
 
@@ -22,16 +22,7 @@ MOVABLE = {
     "save_minutes",
     "accelerate",
 }  # may change between a run and its resumption
-PLACES = {  # what lies there is known by its digest
-    "base",
-    "set_folder",
-    "adapter",
-    "world",
-    "sets",
-    "text",
-    "rows",
-    "minilm",
-}
+PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 
 def mark_whole(checkpoint: Path) -> None:
@@ -39,7 +30,7 @@ def mark_whole(checkpoint: Path) -> None:
 
 
 def find_checkpoint(work: Path) -> Path | None:
-    """The latest whole checkpoint; later ones that are not whole are removed."""
+    """Finds the latest whole checkpoint, and removes later ones that are not whole."""
     for checkpoint in sorted(work.glob("checkpoint-*"), key=_step_of, reverse=True):
         if _is_whole(checkpoint):
             return checkpoint
@@ -72,9 +63,10 @@ def _is_whole(checkpoint: Path) -> bool:
     )
 
 
-def identify_run(config: Settings, **digests: str) -> dict:
-    """What two runs must share for one to go on from the other's checkpoint: fields, and digests of what is read."""
-    return {"config": config.model_dump(mode="json", exclude=MOVABLE | PLACES), **digests}
+def identify_run(config: Settings, places: set[str] = PLACES, **digests: str) -> dict:
+    """Describes what two runs must share to continue from one checkpoint: fields, and digests of what they read. The
+    digests stand for the fields that are `places`."""
+    return {"config": config.model_dump(mode="json", exclude=MOVABLE | places), **digests}
 
 
 def record_run(work: Path, run_id: str, identity: dict) -> None:
@@ -82,7 +74,7 @@ def record_run(work: Path, run_id: str, identity: dict) -> None:
 
 
 def find_interrupted_run(work: Path, identity: dict) -> str | None:
-    """The MLflow run of an interrupted training, None when there was none; ConfigError when it was another training."""
+    """Finds the MLflow run of an interrupted training, or None. Raises ConfigError if it was another training."""
     path = work / RUN
     if not path.is_file():
         return None
@@ -100,7 +92,7 @@ def find_interrupted_run(work: Path, identity: dict) -> str | None:
 
 
 def flatten(value: dict, prefix: str = "") -> dict:
-    """`{"lora": {"rank": 16}}` → `{"lora.rank": 16}`."""
+    """Flattens `{"lora": {"rank": 16}}` to `{"lora.rank": 16}`."""
     flat: dict = {}
     for name, part in value.items():
         flat |= flatten(part, f"{prefix}{name}.") if isinstance(part, dict) else {prefix + name: part}

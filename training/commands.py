@@ -1,4 +1,4 @@
-"""`revelator train`: checks what can be checked at once, then trains in processes of its own (training.launch)."""
+"""The command `revelator train`: checks the configuration, then trains in processes of its own (training.launch)."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ def _check_sets(settings: TrainConfig | GrpoConfig | PretrainConfig, path: Path)
 
 
 def _check_place(settings: AnyConfig) -> None:
-    """Refuses a place where something other than what this stage makes stands: it would be replaced."""
+    """Raises ConfigError if the place holds anything that this stage does not make, which would be replaced."""
     out = settings.out
     assert out is not None
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
@@ -217,7 +217,7 @@ def _announce_restart(work: Path, resume: bool) -> None:
 
 
 def _fail(settings: AnyConfig, status: int | None) -> None:
-    """Exits with `status`, whose reason stands above; None is a training that ended without a word of its own."""
+    """Exits with `status`, whose reason is printed above; None means that the training ended without a message."""
     checkpoint = find_checkpoint(settings.work)
     way_on = f"the same command with --resume goes on from {checkpoint}" if checkpoint else None
     if status is None:

@@ -1,4 +1,4 @@
-"""What training hands on: an adapter's folder and its version; base and adapter merged into one model."""
+"""Exports what training made: an adapter's folder and version, or base and adapter merged into one model."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ RECORD = "merged.json"  # what a merged model was made from; written last
 
 
 class TrainingInputs(Protocol):
-    """What a stage has read, as far as its adapter's folder and MLflow tell it."""
+    """What a stage has read, for its adapter's folder and MLflow."""
 
     @property
     def base_digest(self) -> str: ...
@@ -45,7 +45,7 @@ class TrainingInputs(Protocol):
 
 
 def use_lasting_names(adapter_config: Any, base: str) -> None:
-    """Makes PEFT's configuration the same in every process and on every machine."""
+    """Makes PEFT's configuration equal in every process and on every machine."""
     adapter_config.base_model_name_or_path = make_lasting_name(base)
     adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
 
@@ -64,7 +64,7 @@ def complete_adapter(folder: Path, config: Run, inputs: TrainingInputs, run_id: 
 
 
 def register_version(config: Run, manifest: AdapterManifest) -> int:
-    """Registers the adapter at `config.out` and returns its version, which may be registered already."""
+    """Registers the adapter at `config.out` and returns its version; it may have been registered already."""
     assert config.out is not None and config.set_folder is not None
     tags = {
         "set_folder": str(config.set_folder.resolve()),

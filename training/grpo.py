@@ -128,14 +128,14 @@ def select_plans(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> l
 
 
 def select_short_prompts(rows: list[Row], tokenizer: PreTrainedTokenizerBase, limit: int) -> tuple[list[Row], int]:
-    """The rows whose prompt has at most `limit` tokens, and the length of the longest of these."""
+    """Selects the rows whose prompt has at most `limit` tokens, and returns the length of the longest one."""
     lengths = [tokens.prompt_length for tokens in tokenise(rows, tokenizer)]
     short = [row for row, length in zip(rows, lengths, strict=True) if length <= limit]
     return short, max((length for length in lengths if length <= limit), default=0)
 
 
 def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> None:
-    """Raises ConfigError for a run in which nothing could be learnt of a task, or a reward never be earned."""
+    """Raises ConfigError if a task could not be learnt, or a reward never be earned."""
     if config.rewards.get("executed") and not answers:
         hint = "give --world, the world whose questions the set has; or weigh executed 0"
         raise ConfigError("the reward `executed` needs a world to run plans over", where="rewards", hint=hint)
@@ -150,7 +150,7 @@ def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> 
 
 
 def digest_inputs(config: GrpoConfig) -> dict[str, str]:
-    """Digests of the adapter that it begins with and of the world; "" where the adapter is gone."""
+    """Digests the adapter that it begins with, and the world; "" if the adapter is gone."""
     assert config.adapter
     manifest = config.adapter / MANIFEST
     digests = {"adapter_digest": sha256_file(manifest) if manifest.is_file() else ""}

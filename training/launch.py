@@ -37,7 +37,7 @@ INTERRUPTED = 130  # the shell's exit status of a command that Ctrl-C ended
 
 
 def launch(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:
-    """Runs the training in its own processes; returns its outcome, which is empty when it ended without one."""
+    """Runs the training in its own processes and returns its outcome, which is empty if it ended without one."""
     console = Console(stderr=True)
     resolved = settings.work / "config.yaml"
     write_bytes(resolved, settings.to_yaml().encode())
@@ -81,7 +81,7 @@ def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
 
 
 def _read_outcome(lines: Iterable[str]) -> dict:
-    """The line that is JSON; whatever a library prints before it goes to standard error."""
+    """Reads the line that is JSON, and prints the other lines, which come from libraries, to standard error."""
     for line in lines:
         if line.startswith('{"exit_status"'):
             return json.loads(line)
@@ -98,7 +98,7 @@ def _end_process(process: subprocess.Popen[str], seconds: float) -> None:
 
 
 def make_launch_arguments(settings: AnyConfig) -> list[str]:
-    """What `accelerate launch` is told of processes, threads and machines."""
+    """Makes the arguments of `accelerate launch` for processes, threads and machines."""
     threads = settings.threads or max(1, len(os.sched_getaffinity(0)) // settings.processes)
     counted = ["--num_processes", str(settings.processes), "--num_cpu_threads_per_process", str(threads)]
     if settings.accelerate:
@@ -108,7 +108,7 @@ def make_launch_arguments(settings: AnyConfig) -> list[str]:
 
 
 def end_with_starter() -> None:
-    """KeyboardInterrupt in the main thread once standard input is closed."""
+    """Raises KeyboardInterrupt in the main thread when standard input closes."""
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a process started in the background ignores it
 
     def watch() -> None:

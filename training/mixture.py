@@ -42,7 +42,7 @@ class WeightedTokens:
 
 
 def read_articles(path: Path) -> Iterator[Article]:
-    """The articles of a JSONL corpus, gzip or not, tokenised punctuation joined to its word."""
+    """Reads the articles of a JSONL corpus, gzipped or not, and joins tokenised punctuation to its word."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         for line in lines:
             article = json.loads(line)
@@ -65,7 +65,7 @@ def mix_rows(
     random: Random,
     warn: Callable[[str], object],
 ) -> list[WeightedTokens]:
-    """`total` rows by `shares` of tasks, `text` and `copy`.
+    """Mixes `total` rows by `shares` of tasks, `text` and `copy`.
 
     The sets that have a task give it equal parts; a set that is too small is repeated. `warn` is told of rows that are
     too long and left out.
@@ -88,7 +88,7 @@ def mix_rows(
 
 
 def shorten(row: Row, random: Random) -> Row:
-    """A relevance row whose document is cut to 60-200 characters: matching names is learnt sooner on short ones."""
+    """Cuts the document of a relevance row to 60-200 characters: matching names is learnt sooner on short ones."""
     document = DOCUMENT.search(row.prompt)
     if row.task != "relevance" or not document:
         return row
@@ -97,7 +97,7 @@ def shorten(row: Row, random: Random) -> Row:
 
 
 def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
-    """Rows of prompt + completion + end token; rows over `longest` tokens are left out."""
+    """Tokenises and weighs rows of prompt, completion and end token; rows over `longest` tokens are left out."""
     weighted = []
     prompt_weight = 0.0 if ends_prompts(tokenizer) else PROMPT_WEIGHT
     for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
@@ -109,7 +109,7 @@ def weigh_rows(rows: Sequence[Row], tokenizer: PreTrainedTokenizerFast, longest:
 
 
 def make_text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest: int) -> list[WeightedTokens]:
-    """Running text, cut at `longest` tokens."""
+    """Makes rows of running text, cut at `longest` tokens."""
     if not texts:
         return []
     ids = tokenizer(texts, add_special_tokens=False, truncation=True, max_length=longest)["input_ids"]
@@ -119,7 +119,7 @@ def make_text_rows(texts: list[str], tokenizer: PreTrainedTokenizerFast, longest
 def make_copy_rows(
     titles: list[str], count: int, tokenizer: PreTrainedTokenizerFast, random: Random
 ) -> list[WeightedTokens]:
-    """Drills: two to five titles, then one to all of them again; only the second half counts."""
+    """Makes drills: two to five titles, then one to all of them again; only the second half counts."""
     rows = []
     for _ in range(count):
         names = random.sample(titles, random.randint(2, 5))
@@ -135,7 +135,7 @@ def make_copy_rows(
 def batch_rows(
     rows: list[WeightedTokens], widths: tuple[int, ...], tokens: int, random: Random
 ) -> Iterator[list[WeightedTokens]]:
-    """Endless batches of about `tokens` tokens, each of rows that fit one of `widths`; every row once a round."""
+    """Yields endless batches of about `tokens` tokens, of rows that fit one of `widths`; each row once a round."""
     while True:
         order = random.sample(range(len(rows)), len(rows))
         waiting: dict[int, list[WeightedTokens]] = {width: [] for width in widths}
@@ -149,7 +149,7 @@ def batch_rows(
 
 
 def learn_tokenizer(rows: list[Row], articles: list[Article], random: Random) -> PreTrainedTokenizerFast:
-    """The embedded base's tokenizer, from a sample of rows and articles."""
+    """Trains the embedded base's tokenizer on a sample of rows and articles."""
     sample = random.sample(rows, min(len(rows), 60_000))
     prose = [f"{title}: {body}" for title, body in random.sample(articles, min(len(articles), 15_000))]
     labels = sorted({label for task in TASKS.values() for label in task.labels or ()})
@@ -157,7 +157,7 @@ def learn_tokenizer(rows: list[Row], articles: list[Article], random: Random) ->
 
 
 def train_tokenizer(texts: Iterable[str], *, words: Iterable[str], size: int = 4096) -> PreTrainedTokenizerFast:
-    """A byte-level BPE tokenizer of `size` tokens. `words` (labels) are one token behind a space, as in " yes".
+    """Trains a byte-level BPE tokenizer of `size` tokens. `words` (labels) are one token behind a space, as in " yes".
 
     Digits stand alone, so that years and counts are copied digit by digit; every byte has a token, so that no name in
     any script is unknown. There is no beginning token: a prompt tokenises the same alone and before its completion.

@@ -134,7 +134,7 @@ def _run_steps(
 ) -> Iterable[bool]:
     """Takes one optimizer step after another to the end of the run; yields whether a checkpoint is due."""
     reads_both_ways = isinstance(trained.model, PrefixLMForCausalLM)
-    compute_loss = completion_loss if reads_both_ways else torch.compile(weighted_loss)
+    compute_loss = completion_loss if reads_both_ways else torch.compile(compute_weighted_loss)
     begun, saved, smooth = time.monotonic() - trained.seconds, trained.seconds, None
     for batch in stream:
         progress = max(trained.step / config.steps, trained.seconds / 60 / config.minutes)
@@ -180,11 +180,11 @@ def _start_model(config: PretrainConfig, base: Path | None, tokenizer: PreTraine
     """The model that the run begins with, in fp32."""
     if config.starts_from_minilm:
         return start_from_minilm(tokenizer)
-    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32) if base else small_llama(tokenizer)
+    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32) if base else make_small_llama(tokenizer)
 
 
 def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:
-    """What `training.json` tells of the run."""
+    """Describes the run for `training.json`."""
     return {
         "data": {folder.name: sha256_file(folder / MANIFEST) for folder in config.sets},
         "text": Path(config.text).name if config.text else "",
@@ -198,7 +198,8 @@ def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:
 
 @dataclass
 class Trained:
-    """What a checkpoint holds: all that a killed run needs to go on, but the order of rows, which the seed gives."""
+    """What a checkpoint holds: all that a killed run needs to continue, except the order of rows, which the seed
+    gives."""
 
     model: Any  # a Llama or a prefix language model
     steppers: list[torch.optim.Optimizer]
@@ -208,7 +209,7 @@ class Trained:
     seconds: float = 0.0
 
     def save(self, work: Path) -> None:
-        """Writes a checkpoint into `work`, where the one before it stays."""
+        """Writes a checkpoint into `work` and keeps the previous one."""
         state: dict[str, Any] = {"model": self.model.state_dict(), "steppers": [s.state_dict() for s in self.steppers]}
         state |= {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
         folder = work / f"checkpoint-{self.step}"
@@ -226,7 +227,7 @@ class Trained:
         self.step, self.tokens, self.seconds = state["step"], state["tokens"], state["seconds"]
 
     def update(self, loss: torch.Tensor, scale: float) -> None:
-        """One optimizer step at `scale` of the full learning rate."""
+        """Takes one optimizer step at `scale` of the full learning rate."""
         loss.backward()
         if self.passing is not self.model:
             for own, copy in zip(self.model.parameters(), self.passing.parameters(), strict=True):
@@ -247,8 +248,8 @@ class Trained:
                 copy.copy_(own)
 
 
-def small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
-    """Width 256, 6 layers, 8 heads, tied embeddings: 5.9 M parameters, 11.8 MB in bf16."""
+def make_small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
+    """Makes a Llama of width 256, 6 layers, 8 heads, tied embeddings: 5.9 M parameters, 11.8 MB in bf16."""
     return LlamaForCausalLM(
         LlamaConfig(
             vocab_size=4096,
@@ -267,7 +268,7 @@ def small_llama(tokenizer: PreTrainedTokenizerFast) -> LlamaForCausalLM:
 
 
 def collate(rows: list[WeightedTokens], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Tokens and weights, (batch, width) each, padded on the right to the narrowest width that fits."""
+    """Pads tokens and weights, (batch, width) each, on the right to the narrowest width that fits."""
     width = next(w for w in WIDTHS if max(len(r.tokens) for r in rows) <= w)
     tokens = np.full((len(rows), width), pad, np.int64)
     weights = np.zeros((len(rows), width), np.float32)
@@ -277,8 +278,9 @@ def collate(rows: list[WeightedTokens], pad: int) -> tuple[torch.Tensor, torch.T
     return torch.from_numpy(tokens), torch.from_numpy(weights)
 
 
-def weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """Mean cross-entropy of the next token under the weights. Padding is on the right, so causal masking is enough."""
+def compute_weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
+    """Computes the weighted mean cross-entropy of the next token. Padding is on the right, so causal masking is
+    enough."""
     logits = model(input_ids=tokens[:, :-1]).logits.float()
     losses = torch.nn.functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten(), reduction="none")
     weighted = weights[:, 1:].flatten()
@@ -286,7 +288,8 @@ def weighted_loss(model: LlamaForCausalLM, tokens: torch.Tensor, weights: torch.
 
 
 def completion_loss(model: PrefixLMForCausalLM, tokens: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
-    """`weighted_loss` of a prefix language model, over the tokens that have a weight. No completion sees padding."""
+    """`compute_weighted_loss` of a prefix language model, over the tokens that have a weight. No completion sees
+    padding."""
     learnt = weights[:, 1:] > 0
     hidden = model.encode(tokens[:, :-1], use_cache=False).last_hidden_state[learnt]
     logits, gold, weighted = model.project(hidden).float(), tokens[:, 1:][learnt], weights[:, 1:][learnt]
@@ -305,7 +308,7 @@ def make_optimizers(model: Any) -> list[torch.optim.Optimizer]:
 
 
 def schedule_rate(progress: float) -> float:
-    """Share of the full learning rate at a share of the run."""
+    """Returns the share of the full learning rate at a share of the run."""
     return min(progress / 0.02, 1.0) * (1.0 - 0.95 * progress)
 
 
@@ -326,13 +329,13 @@ def score_exact(model: Any, tokenizer: PreTrainedTokenizerFast, rows: list[Row])
 
 
 def score_tasks(model: Any, tokenizer: PreTrainedTokenizerFast, dev: list[Row], each: int) -> dict[str, float]:
-    """`score_exact` of up to `each` dev rows of every task."""
+    """Computes `score_exact` on up to `each` dev rows of every task."""
     chosen = {task: [row for row in dev if row.task == task][:each] for task in TASKS}
     return {task: score_exact(model, tokenizer, rows) for task, rows in chosen.items() if rows}
 
 
 def save_base(model: Any, tokenizer: PreTrainedTokenizerFast, out: Path, card: dict) -> None:
-    """The base's folder: config, tokenizer, safetensors in bf16, and the run's figures in training.json."""
+    """Saves a base: config, tokenizer, safetensors in bf16, and the run's figures in training.json."""
     with staged_folder(out) as stage:
         half: Any = deepcopy(model)
         half.to(torch.bfloat16).save_pretrained(stage)
@@ -347,8 +350,8 @@ COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # quintic that pushes every singular v
 NEWTON_SCHULZ_STEPS = 5
 
 
-def orthogonal(matrix: torch.Tensor) -> torch.Tensor:
-    """The nearest orthogonal matrix of a (rows, columns) matrix, roughly: its singular values land in 0.7-1.2."""
+def orthogonalise(matrix: torch.Tensor) -> torch.Tensor:
+    """The nearest orthogonalise matrix of a (rows, columns) matrix, roughly: its singular values land in 0.7-1.2."""
     x = matrix.mT if matrix.size(0) > matrix.size(1) else matrix
     x = x / (x.norm() + 1e-7)
     a, b, c = COEFFICIENTS
@@ -371,6 +374,6 @@ class Muon(torch.optim.Optimizer):
                 state = self.state[matrix]
                 average = state.setdefault("average", torch.zeros_like(matrix))
                 average.lerp_(matrix.grad, 1 - group["momentum"])
-                update = orthogonal(matrix.grad.lerp(average, group["momentum"]))
+                update = orthogonalise(matrix.grad.lerp(average, group["momentum"]))
                 size = 0.2 * max(matrix.shape) ** 0.5
                 matrix.mul_(1 - group["lr"] * group["weight_decay"]).add_(update, alpha=-group["lr"] * size)

@@ -34,7 +34,7 @@ Reward = Callable[[str, str, str, str], float | None]  # task, prompt, gold (JSO
 
 
 def has_executable_plans(task: str) -> bool:
-    """Whether it writes plans whose leaves are questions, which a table of answers can answer."""
+    """Whether the task writes plans whose leaves are questions that a table of answers can answer."""
     return TASKS[task].language is BNF
 
 
@@ -42,12 +42,12 @@ def has_executable_plans(task: str) -> bool:
 
 
 def valid(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """The output is what its task promises: its strict parser takes it, and a plan checks."""
+    """Rewards an output that the task's strict parser accepts and, if it is a plan, that is valid."""
     return float(_read(task, output) is not None)
 
 
 def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """F1 over edges: which leaf takes which leaf's result, against the gold plan's; leaves are known by their place."""
+    """Rewards the F1 over edges (which leaf uses which leaf's result) against gold; leaves are known by their place."""
     if not has_executable_plans(task):
         return None
     plan = _read(task, output)
@@ -58,7 +58,7 @@ def binding(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 
 def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """Share of the question's name words that the gold output keeps, as often as it does, which the output keeps.
+    """Rewards the share of name words that the output keeps, of those of the question that gold keeps, with repeats.
 
     None for label tasks, which copy nothing. A plan must check, or it earns nothing for repeating the question.
     """
@@ -74,7 +74,7 @@ def entities(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 
 def leaf_count(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """As many leaves as the gold plan, or parts as the gold list, has: 1 less the share of it by which they differ."""
+    """Rewards the right number of leaves of a plan, or parts of a list: 1 minus the relative difference from gold."""
     if task == "decompose":
         count, wanted = len, len(json.loads(gold))
     elif has_executable_plans(task):
@@ -89,7 +89,7 @@ def leaf_count(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 
 def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -> float | None:
-    """The plan, run over `answers`, ends in the values that the gold plan ends in; None where gold cannot be run."""
+    """Rewards a plan that, run over `answers`, gives the values that gold gives; None if gold cannot be run."""
     if not has_executable_plans(task):
         return None
     wanted = execute(parse(json.loads(gold)), answers)
@@ -101,7 +101,7 @@ def executed(answers: Answers, task: str, prompt: str, gold: str, output: str) -
 
 
 def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """The plan is gold's tree, word for word: others may end in the same values."""
+    """Rewards a plan that equals gold word for word: other plans may give the same values."""
     if not has_executable_plans(task):
         return None
     plan = _read(task, output)
@@ -109,7 +109,7 @@ def exact(task: str, prompt: str, gold: str, output: str) -> float | None:
 
 
 def label(task: str, prompt: str, gold: str, output: str) -> float | None:
-    """The right label; None for tasks that write."""
+    """Rewards the right label; None for tasks that write."""
     return float(output == json.loads(gold)) if TASKS[task].labels else None
 
 
@@ -125,7 +125,7 @@ REWARDS: dict[str, Reward] = {
 
 
 def make_reward_functions(weights: Mapping[str, float], answers: Answers) -> list[Callable[..., list[float | None]]]:
-    """The rewards of `weights` as TRL calls them: columns of a batch in, a list of values out, each under its name."""
+    """Wraps the rewards of `weights` for TRL: each takes the columns of a batch and returns a list of values."""
     chosen = REWARDS | {"executed": partial(executed, answers)}
     return [_batched(name, chosen[name]) for name in weights]
 
@@ -143,7 +143,7 @@ def _batched(name: str, reward: Reward) -> Callable[..., list[float | None]]:
 
 @lru_cache(maxsize=4096)
 def _read(task: str, output: str) -> Any:
-    """The typed output, None when it is not what the task promises; several rewards ask for the same one."""
+    """Parses an output; None if the task's parser refuses it. Cached, because several rewards read the same output."""
     return TASKS[task].sound(output)
 
 
@@ -161,14 +161,14 @@ def _text(gold: str) -> str:
 
 @dataclass(frozen=True)
 class Execution:
-    """What a plan ends in: the values of each leaf that ends a branch, sorted; and how many questions it asked."""
+    """The result of a plan: the sorted values of each leaf that ends a branch, and the number of questions asked."""
 
     results: tuple[tuple[str, ...], ...]
     questions: int
 
 
 def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
-    """Values by question, of every step and every single question of a world's `questions.jsonl` or a folder with it.
+    """Reads the values of every step and every single question of a world's `questions.jsonl`, or of a folder with it.
 
     Raises DataError for a file that is not there or holds something else.
     """
@@ -191,7 +191,7 @@ def read_answers(path: Path) -> dict[str, tuple[str, ...]]:
 
 
 def make_question_key(question: str) -> str:
-    """Questions that differ in case or white space are one."""
+    """Makes one key for questions that differ only in case or white space."""
     return " ".join(question.casefold().split())
 
 
@@ -221,7 +221,7 @@ def is_hard(plan: Expression, answers: Answers) -> bool:
 
 
 def _look_up(leaf: Atomic, values: Answers, answers: Answers) -> list[tuple[str, ...]] | None:
-    """The answers of a leaf whose placeholders have `values`: one with all values at once, or one for each."""
+    """Looks up the answers of a leaf whose placeholders have `values`: for all values at once, or for each value."""
 
     def answer(filled: Mapping[str, str]) -> tuple[str, ...] | None:
         return answers.get(make_question_key(substitute(leaf.text, filled)))

@@ -77,7 +77,7 @@ class Inputs:
 
     @property
     def counts(self) -> dict[str, int]:
-        """Rows that train, that are too long (in all and by task), and of dev."""
+        """Counts rows that train, that are too long (in all and by task), and of dev."""
         lost = {f"lost_{task}": count for task, count in self.lost.items()}
         totals = {"train": len(self.tokens), "lost": sum(self.lost.values()), "dev": len(self.dev)}
         return totals | lost | {"lost_dev": self.lost_dev}
@@ -252,7 +252,7 @@ class TaskTrainer(SFTTrainer):
 
     @torch.no_grad()
     def _judge(self, start: int, rows: Sequence[TokenRow]) -> Iterator[tuple[int, tuple[float, int, bool]]]:
-        """Index, summed loss, number of completion tokens and whether it is right, of each of `rows`."""
+        """Returns index, summed loss, number of completion tokens and correctness of each of `rows`."""
         batch = self.data_collator([{"input_ids": row.input_ids, "labels": row.labels} for row in rows])
         batch = self._prepare_inputs(batch)
         labels = batch.pop("labels")[:, 1:]
@@ -273,20 +273,20 @@ class TaskTrainer(SFTTrainer):
             at += length
 
     def _save_if_best(self, figures: dict[str, float]) -> None:
-        """The higher mean score is the better; of two that are equal, the one of lower loss."""
+        """Saves the adapter if its mean score is the best so far; of equal scores, the lower loss is better."""
         now = {"score": figures["eval_score"], "loss": figures["eval_loss"], "step": self.state.global_step}
         if self.best and (now["score"], -now["loss"]) <= (self.best["score"], -self.best["loss"]):
             return
         self.best = now
-        weights = adapter_weights(self.model)
+        weights = gather_adapter_weights(self.model)
         if self.accelerator.is_main_process:
             with staged_folder(self.work / BEST) as stage:
                 self.model.save_pretrained(stage, state_dict=weights)
                 write_json(stage / SCORE, now)
 
 
-def adapter_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
-    """What is trained, by name; shards are gathered, so every process must ask."""
+def gather_adapter_weights(model: torch.nn.Module) -> dict[str, torch.Tensor]:
+    """Gathers the trained weights by name. Every process must call it, because shards are gathered."""
     trained = {name: value.detach() for name, value in model.named_parameters() if value.requires_grad}
     return {name: value.full_tensor() if isinstance(value, DTensor) else value for name, value in trained.items()}
 
@@ -297,7 +297,7 @@ def read_best(work: Path) -> dict[str, float]:
 
 
 def summarise(rows: Sequence[tuple[str, float, int, bool]]) -> dict[str, float]:
-    """Figures of rows (task, summed loss, tokens, right): loss by token, score a task, the mean of the scores."""
+    """Summarises rows (task, summed loss, tokens, right): loss by token, score of each task, mean of the scores."""
     figures = {"eval_loss": sum(r[1] for r in rows) / sum(r[2] for r in rows)}
     scores = []
     for task in sorted({row[0] for row in rows}):

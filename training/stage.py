@@ -43,7 +43,7 @@ class StageInputs(TrainingInputs, Protocol):
         """Rows by what became of them, for MLflow."""
 
     def describe(self, config: Any) -> str:
-        """What is about to be trained, for the terminal."""
+        """Describes the training for the terminal."""
 
 
 C = TypeVar("C", bound=Run)
@@ -67,7 +67,7 @@ class Stage(Generic[C, I, T]):
 
 @dataclass(frozen=True)
 class Start:
-    """What a training is known by, and the MLflow run and the checkpoint that it goes on from, if any."""
+    """The identity of a training, and the MLflow run and checkpoint from which it continues, if any."""
 
     identity: dict
     run_id: str | None
@@ -75,7 +75,7 @@ class Start:
 
 
 class MarkWholeCheckpoints(TrainerCallback):
-    """Marks each checkpoint once all of it is on disk, what the other processes write of it included."""
+    """Marks each checkpoint when all processes have written their part of it."""
 
     def on_save(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
         PartialState().wait_for_everyone()
@@ -84,7 +84,7 @@ class MarkWholeCheckpoints(TrainerCallback):
 
 
 def train_adapter(stage: Stage[C, I, T], config: C, *, resume: bool) -> dict | None:
-    """The whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
+    """Runs the whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
     `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     transformers.logging.set_verbosity_error()
@@ -109,7 +109,7 @@ def train_adapter(stage: Stage[C, I, T], config: C, *, resume: bool) -> dict | N
 
 
 def _prepare(stage: Stage[C, I, T], config: C, state: PartialState, resume: bool) -> tuple[I, Start]:
-    """Every process calls it. Raises ConfigError when another training was begun at this place."""
+    """Prepares every process. Raises ConfigError if another training was begun in the same folder."""
     with state.local_main_process_first():  # it writes the tokens that the others of this machine read
         inputs = stage.read_inputs(config)
     identity = _identify(stage, config, inputs.base_digest, inputs.manifest["digest"])
@@ -123,7 +123,7 @@ def _identify(stage: Stage[C, I, T], config: C, base_digest: str, data_digest: s
 
 
 def _find_finished(stage: Stage[C, I, T], config: C, identity: dict) -> AdapterManifest | None:
-    """The adapter's manifest when this very training was over before it was killed, else None."""
+    """Finds the adapter's manifest if this training had finished before it was killed, else None."""
     assert config.out is not None
     if not (config.out / MANIFEST).is_file():
         return None
@@ -163,7 +163,7 @@ def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:
 
 
 def make_common_settings(config: Run, dtype: torch.dtype) -> dict[str, Any]:
-    """Arguments of TRL's configurations that do not depend on the stage."""
+    """Makes the arguments of TRL's configurations that do not depend on the stage."""
     return {
         "output_dir": str(config.work),
         "ddp_find_unused_parameters": False,

@@ -41,7 +41,7 @@ class TokenRow:
 
     @property
     def labels(self) -> list[int]:
-        """Per token what the loss compares it with: itself, IGNORED for those of the prompt."""
+        """The label of each token: the token itself, or IGNORED for those of the prompt."""
         return [IGNORED] * self.prompt_length + self.input_ids[self.prompt_length :]
 
 
@@ -63,7 +63,7 @@ class TokenTable:
 
 
 def tokenise(rows: Sequence[Row], tokenizer: PreTrainedTokenizerBase) -> list[TokenRow]:
-    """Prompt as serving tokenises it, completion, end token; only the completion and the end count for the loss.
+    """Tokenises prompt (as serving does), completion and end token; only the completion and the end count for the loss.
 
     Every stage of training tokenises rows here. Raises ArtifactError when the tokenizer has no end token or joins the
     end of a prompt with the start of its completion: the model would then be asked in another form than it was trained
@@ -96,12 +96,12 @@ def ends_prompts(tokenizer: PreTrainedTokenizerBase) -> bool:
 
 
 def find_first_token(tokenizer: PreTrainedTokenizerBase, label: str) -> int:
-    """The token that stands for `label` in training, evaluation and serving: the first of " label"."""
+    """Finds the token that stands for `label` in training, evaluation and serving: the first of " label"."""
     return tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
 
 def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Raises ArtifactError unless each label task's labels are told apart by their first token."""
+    """Raises ArtifactError unless the labels of each task differ in their first token."""
     for task in TASKS.values():
         first = {label: find_first_token(tokenizer, label) for label in task.labels or ()}
         for one, other in itertools.combinations(first, 2):
@@ -116,7 +116,7 @@ def check_labels(tokenizer: PreTrainedTokenizerBase) -> None:
 def load_token_table(
     folder: Path, split: str, tasks: Container[str], tokenizer: PreTrainedTokenizerBase, file: Path
 ) -> TokenTable:
-    """The tokens of a split's rows of `tasks`, from `file`, which is written first if it is not there.
+    """Loads the tokens of a split's rows of `tasks` from `file`, which is written first if it is missing.
 
     Raises DataError for a split without rows.
     """
@@ -146,7 +146,7 @@ def _record(rows: Sequence[TokenRow]) -> pa.RecordBatch:
 def select_fitting(
     tasks: Sequence[str], lengths: Sequence[int], max_length: int, limit: float
 ) -> tuple[list[int], dict[str, int]]:
-    """Indices of the rows of at most `max_length` tokens, and how many of each task are longer.
+    """Selects the rows of at most `max_length` tokens, and counts the longer ones of each task.
 
     No row is cut: a plan without its end teaches plans without one. Raises DataError naming the task of which a share
     above `limit` would be lost: a small task may vanish while the whole loses little.
@@ -167,7 +167,7 @@ def select_fitting(
 def compute_shares(
     weights: Mapping[str, float], sizes: Mapping[str, int], temperature: float | None
 ) -> dict[str, float]:
-    """Each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, brought to a sum of 1.
+    """Computes each task's share of the rows drawn: w·n^(1/T) for weight w, n rows and temperature T, normalised to 1.
 
     This is temperature-scaled mixing (Raffel et al. 2020, section 3.5.2) with a weight in front. T = 1 draws tasks in
     proportion to their rows, a higher T draws small ones more often; None is T without bound: shares are weights alone.
@@ -193,14 +193,14 @@ def order_rows(
     steps: int,
     seed: int,
 ) -> list[int]:
-    """Indices of `batch_size * steps` rows: tasks by their share in `drawn_as`, rows of like length in a batch."""
+    """Orders `batch_size * steps` rows: tasks by their share in `drawn_as`, rows of similar length in a batch."""
     random = Random(seed)
     order = draw_rows(tasks, drawn_as, batch_size * steps, random)
     return list(_group_by_length(order, lengths, batch_size, random))
 
 
 def draw_rows(tasks: Sequence[str], weights: Mapping[str, float], count: int, random: Random) -> list[int]:
-    """Indices of `count` rows: tasks that have rows by `weights`, every row of a task once before any again."""
+    """Draws `count` rows: tasks that have rows by `weights`, every row of a task once before any repeats."""
     by_task: dict[str, list[int]] = {task: [] for task in weights}
     for index, task in enumerate(tasks):
         if task in by_task:

@@ -1,4 +1,4 @@
-"""What a training run tells MLflow and the terminal: configuration, data set, packages, curves, progress."""
+"""Reports a training run to MLflow and the terminal: configuration, data set, packages, curves, progress."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|sco
 
 @contextmanager
 def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
-    """An MLflow run with system metrics, a new one or the one that a killed process began. Yields its id.
+    """Opens an MLflow run with system metrics, a new one or the one of a killed process. Yields its id.
 
     An error marks the run FAILED, a stop KILLED; its curves stay. The monitor that MLflow would start by itself logs
     nothing of a run shorter than its interval: this one takes a last sample when the run ends.
@@ -86,13 +86,13 @@ def log_inputs(config: Run, manifest: dict, rows: dict[str, int], digests: dict[
 
 
 def list_packages() -> str:
-    """Python, machine and every installed package with its version, one a line."""
+    """Lists Python, machine and every installed package with its version, one a line."""
     packages = sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions()}, key=str.lower)
     return "\n".join([f"# Python {platform.python_version()} on {platform.platform()}", *packages, ""])
 
 
 def find_commit() -> str | None:
-    """The commit of the checkout that this file belongs to, or None."""
+    """Finds the commit of the checkout that this file belongs to, or None."""
     command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     try:
         return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
@@ -101,7 +101,7 @@ def find_commit() -> str | None:
 
 
 class Report(TrainerCallback):
-    """A bar on a terminal, lines elsewhere, and the same figures to MLflow. `figures` has the last value of each.
+    """Shows a bar on a terminal, prints lines elsewhere, and logs to MLflow. `figures` has the last value of each.
 
     A loss that is no number any more ends the training with a ConfigError.
     """

@@ -13,9 +13,9 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from evaluation.options import FOLDER
 from revelator.errors import ConfigError
 
-FOLDER = click.Path(path_type=Path)
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG]"
 SHOWN = {
     "em": "EM",

@@ -15,7 +15,7 @@ import click
 
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.options import FOLDER, HOME, REGISTERED, URI
+from evaluation.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
@@ -37,7 +37,7 @@ METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 @REGISTERED
 @HOME
 @URI
-@click.option("--json", "as_json", is_flag=True, help="Print as JSON what was written.")
+@AS_JSON
 def report(
     runs: tuple[Path, ...],
     out: Path,

@@ -14,7 +14,7 @@ from rich.console import Console
 from data_gen.config import load_config
 from data_gen.sources.formats import READERS
 from data_gen.tables import tabulate_counts, tabulate_dropped
-from evaluation.options import Adapter, open_engine
+from evaluation.options import AS_JSON, FOLDER, THREADS, Adapter, open_engine
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
@@ -23,7 +23,6 @@ from revelator.plans import parse, to_letters
 from revelator.rows import read_manifest
 from serving.protocols import DECODINGS, Decoding
 
-FOLDER = click.Path(path_type=Path)
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
 HELD_OUT = "held_out.sha256"
 GRAPHS = 'as MuSiQue\'s: "A * B", "A * B * C", "(A + B) * C", "A * B * C * D", "(A * B + C) * D", "(A + B) * C * D"'
@@ -72,8 +71,8 @@ def _parse_letters(context: click.Context, option: click.Parameter, given: str |
 @click.option("--documents", default=10, show_default=True, type=click.IntRange(1), help="Retrieved for a leaf.")
 @click.option("--beside", type=FOLDER, help="Configuration of a set: the round is one more source of it.")
 @click.option("--held-out", type=FOLDER, help=f"Hashes of questions to leave out.  [default: {HELD_OUT} of the data]")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
-@click.option("--json", "as_json", is_flag=True, help="Print the round's record as JSON.")
+@THREADS
+@AS_JSON
 def make_round(
     questions: Path,
     adapter: Path | None,
@@ -186,7 +185,7 @@ def make_round(
 @click.option("--set", "set_folder", required=True, type=FOLDER, help="Set whose dev rows are scored.")
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--limit", default=200, show_default=True, type=click.IntRange(1), help="Rows a task.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
+@THREADS
 def gain(
     round_folder: Path,
     before: Path,

@@ -158,7 +158,7 @@ def search_letters(engine: Engine, letters: str) -> Propose:
 
     def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
         begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
-        found = engine.likeliest(begun, BEAMS, BNF.beam_tokens, marks=marks)
+        found = engine.search_beams(begun, BEAMS, BNF.beam_tokens, marks=marks)
         return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
 
     return propose
@@ -337,9 +337,8 @@ def write_card(name: str, known: dict[str, Any]) -> str:
 
 def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
     """Compares both scores of each measure of a task on the same rows, with the paired bootstrap interval."""
-    groups = [name.rsplit("/", 2)[0] for name in before.ids]
     pairs = {name: np.subtract(after.values[name], values) for name, values in before.values.items()}
-    changes = {name: bootstrap(pair, groups=groups) for name, pair in pairs.items()}
+    changes = {name: bootstrap(pair, groups=before.questions) for name, pair in pairs.items()}
     return {
         "n": before.n,
         "scores": {name: (value, after.scores[name]) for name, value in before.scores.items()},

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 
 from data_gen.config import SetConfig
-from data_gen.questions import AnnotatedQuestion, OutdatedFileError, write_questions
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, OutdatedFileError, write_questions
 from data_gen.records import make_records, make_sub_questions
 from data_gen.sources.multi_hop import read_musique
 from data_gen.sources.rows import read_world
+from data_gen.teacher.replies import DroppedError, expect_answers
 from revelator.rows import Row
 from training.rewards import Execution, execute, parse, read_answers
 
@@ -62,3 +63,11 @@ def test_a_file_of_an_earlier_version_with_joined_answers_is_refused_with_its_pl
     questions.write_text(json.dumps(row))
     with pytest.raises(OutdatedFileError, match=r"questions\.jsonl, line 1: .* one text, 'answer'"):
         list(read_world(questions))
+
+
+@pytest.mark.parametrize("refused", [TITLE, "[]", "[1]", '["Another play"]', '{"answer": "x"}'])
+def test_a_teacher_answers_with_a_list_of_texts_that_stand_in_a_document(refused: str) -> None:
+    read = expect_answers([AnnotatedPassage("Harrow House", f"In 1931 it staged {TITLE}.", True)])
+    assert read(json.dumps([TITLE, "Harrow House"])) == (TITLE, "Harrow House")
+    with pytest.raises(DroppedError):
+        read(refused)

@@ -19,7 +19,7 @@ from tests.prefix_lm import make_model, write_prefix_base
 from training import pretrain, sft
 from training.config import PretrainConfig, TrainConfig
 from training.mixture import make_copy_rows, weigh_rows
-from training.pretrain import collate, completion_loss, weighted_loss
+from training.pretrain import collate, completion_loss, compute_weighted_loss
 from training.tokens import tokenise
 
 
@@ -41,7 +41,7 @@ def test_nothing_of_a_prompt_is_predicted_and_only_what_is_predicted_is_projecte
         assert not row.weights[: boundary + 1].any() and (row.weights[boundary + 2 :] > 0).all()
     batch = collate(rows, tokenizer.pad_token_id)
     with torch.no_grad():
-        torch.testing.assert_close(completion_loss(model, *batch), weighted_loss(model, *batch))
+        torch.testing.assert_close(completion_loss(model, *batch), compute_weighted_loss(model, *batch))
 
 
 def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
@@ -65,7 +65,7 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
     verify_adapter(tmp_path / "adapter", base)
     prompts = [row.prompt for row in read_split(set_folder, "dev")[:2]]
     plain, tuned = Engine(base, threads=1), Engine(base, tmp_path / "adapter", threads=1)
-    pairs = zip(*(e.label_probabilities(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
+    pairs = zip(*(e.judge_labels(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
     assert max(abs(one["yes"] - other["yes"]) for one, other in pairs) > 1e-3
 
 

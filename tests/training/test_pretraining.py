@@ -22,7 +22,7 @@ from training import pretrain
 from training.checkpoints import find_checkpoint
 from training.config import PretrainConfig
 from training.mixture import batch_rows, make_copy_rows, shorten, train_tokenizer, weigh_rows
-from training.pretrain import Muon, orthogonal
+from training.pretrain import Muon, orthogonalise
 
 BASE = Path(__file__).resolve().parents[2] / "training" / "bases" / "tiny"
 LABELS = sorted({label for task in TASKS.values() for label in task.labels or ()})
@@ -92,7 +92,7 @@ def test_a_shortened_document_leaves_question_and_frame_as_they_were() -> None:
 def test_the_update_of_muon_is_nearly_orthogonal(rows: int, columns: int, seed: int) -> None:
     matrix = torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
     kept = torch.linalg.svdvals(matrix) > 0.02 * matrix.norm()  # five steps lift no smaller ones
-    values = torch.linalg.svdvals(orthogonal(matrix))[: int(kept.sum())]
+    values = torch.linalg.svdvals(orthogonalise(matrix))[: int(kept.sum())]
     assert values.max() < 1.3
     assert values.min() > 0.3
 
