@@ -198,8 +198,8 @@ class ConstraintTimer:
 async def measure_labels(engine: Engine, url: str | None, home: Path, repeats: int) -> None:
     labels = TASKS["relevance"].labels or ()
     ways: dict[str, Callable[[list[str]], Any]] = {
-        "packed": lambda prompts: engine.label_probabilities(prompts, labels),
-        "each": lambda prompts: [engine.label_probabilities([prompt], labels) for prompt in prompts],
+        "packed": lambda prompts: engine.judge_labels(prompts, labels),
+        "each": lambda prompts: [engine.judge_labels([prompt], labels) for prompt in prompts],
     }
     async with AsyncExitStack() as stack:
         if url:

@@ -39,7 +39,7 @@ EventKind = Literal[
 
 
 def join_answers(answers: Sequence[str]) -> str:
-    """Answers as a prompt or a terminal shows them, "a; b". Never to be split again: a title may hold a semicolon."""
+    """Joins answers for a prompt or a terminal, "a; b". Never split the result: a title may hold a semicolon."""
     return "; ".join(answers)
 
 
@@ -56,7 +56,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What work cost: tokens are model tokens in and out, calls are counted one a prompt or search."""
+    """The cost of work: model tokens in and out, and calls, one for each prompt or search."""
 
     tokens_in: int = 0
     tokens_out: int = 0
@@ -75,14 +75,14 @@ class Usage:
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
-        """The sum of many at once."""
+        """Sums many usages."""
         counts = [(u.tokens_in, u.tokens_out, u.model_calls, u.generator_calls, u.retrievals) for u in usages]
         return cls(*map(sum, zip(*counts, strict=True)))
 
 
 @dataclass(slots=True)
 class Node:
-    """One box of the way a question travels.
+    """One step of the way of a question.
 
     `id` is stable within the trace ("3", and "3.1", "3.2" for the members of a fan-out); `parent` is the id of the node
     that encloses it. `question` is the text as planned, `asked` the text after substitution. `inputs` maps each
@@ -111,7 +111,7 @@ class Node:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """What `asdict` gives, in a fifth of its time: an event of a question that runs has it made."""
+        """Returns what `asdict` gives, in a fifth of its time: every event of a running question calls it."""
         value = {name: getattr(self, name) for name in _NODE_FIELDS}
         return value | {
             "inputs": dict(self.inputs),
@@ -162,11 +162,11 @@ class Trace:
     schema: int = SCHEMA_VERSION
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for `json.dumps`; `Trace.from_json` is its inverse."""
+        """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""
         return asdict(replace(self, nodes=[])) | {"nodes": [node.to_json() for node in self.nodes]}
 
     def to_text(self) -> str:
-        """Its JSON, written node by node: a thread that writes a large trace at once would keep the others waiting."""
+        """Writes the JSON node by node: writing a large trace at once would block the other threads."""
         whole = replace(self, nodes=[]).to_json()
         del whole["nodes"]
         nodes = ", ".join(json.dumps(node.to_json(), ensure_ascii=False) for node in self.nodes)
@@ -204,7 +204,7 @@ class Trace:
 
 
 def sort_ids(ids: Iterable[str]) -> list[str]:
-    """Node ids by number, the members of a fan-out right after the node that they stand below: 3, 3.1, 3.2, 4."""
+    """Sorts node ids by number, the members of a fan-out right after their node: 3, 3.1, 3.2, 4."""
     return sorted(ids, key=lambda id: [int(part) for part in id.split(".")])
 
 
@@ -248,7 +248,7 @@ class EventSender:
 
 
 class Replay:
-    """The trace as far as its events have come."""
+    """Builds a trace from the events that have come so far."""
 
     def __init__(self) -> None:
         self._whole: dict[str, Any] = {}
@@ -259,13 +259,13 @@ class Replay:
         value.update(event.changes)
 
     def trace(self) -> Trace:
-        """Nodes that still wait or run have that status. Raises KeyError before the first event."""
+        """The trace so far; nodes that wait or run have that status. Raises KeyError before the first event."""
         nodes = [self._nodes[id] for id in sort_ids(self._nodes)]
         return Trace.from_json({**self._whole, "nodes": nodes})
 
 
 def replay(events: Iterable[Event]) -> Trace:
-    """The trace that these events make."""
+    """Builds the trace of these events."""
     replay = Replay()
     for event in events:
         replay.add(event)

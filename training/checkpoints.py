@@ -22,16 +22,7 @@ MOVABLE = {
     "save_minutes",
     "accelerate",
 }  # may change between a run and its resumption
-PLACES = {  # what lies there is known by its digest
-    "base",
-    "set_folder",
-    "adapter",
-    "world",
-    "sets",
-    "text",
-    "rows",
-    "minilm",
-}
+PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 
 def mark_whole(checkpoint: Path) -> None:

@@ -24,7 +24,7 @@ from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
-from serving.models.generators import as_data
+from serving.models.generators import quote_data
 from serving.protocols import GenerateRequest
 
 FOLLOW_UP_PASSAGES = 3  # Self-Ask, of one follow-up question
@@ -54,7 +54,7 @@ async def search_and_read(run: Run, question: str, k: int, query: str | None = N
 async def prompt_model(run: Run, name: str, **values: object) -> str:
     """Fills `prompts/NAME.txt` with values, as JSON, and returns what the language model writes."""
     node = run.open("refine", name)
-    texts = {key: as_data(value) for key, value in values.items()}
+    texts = {key: quote_data(value) for key, value in values.items()}
     with run.recorder.record(node):
         await run.models.generate(node, GenerateRequest("write", _read_prompt(name).substitute(texts)))
     return node.sentence

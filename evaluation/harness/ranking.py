@@ -59,7 +59,7 @@ def rank(
     """Ranks the documents of each case, which is given by its place, and yields its row. `plain` ranks by the cosine of
     the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times exclude embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
-    matrix, vectors = encoder.documents(list(texts)), embed_queries(list(cases.values()), encoder)
+    matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(list(cases.values()), encoder)
     chance = np.random.default_rng(config.seed)
     how = Operators(**operators.model_dump())
 
@@ -99,4 +99,4 @@ def rank(
 def embed_queries(cases: Sequence[Case], encoder: Encoder) -> dict[str, np.ndarray]:
     """Embeds each term and each question."""
     texts = sorted({text for case in cases for text in (*logic.terms(case.query), case.question)})
-    return dict(zip(texts, encoder.queries(texts), strict=True))
+    return dict(zip(texts, encoder.encode_queries(texts), strict=True))

@@ -28,7 +28,7 @@ from data_gen.sources.logic_questions import (
 from evaluation.itlr.cases import Case, say_query
 from revelator.errors import DataError
 from revelator.plans.logic import holds
-from serving.retrieval import STOP_WORDS, terms
+from serving.retrieval import STOP_WORDS, extract_terms
 
 WORDS = 80  # of a document: about 128 tokens of a small encoder
 FEWEST, MOST = 15, 200
@@ -96,7 +96,7 @@ def _find_phrases(text: str) -> dict[str, str]:
         words = part.split()
         for first, second in pairwise(words):
             if _is_content_word(first) and _is_content_word(second):
-                found.setdefault(" ".join(terms(f"{first} {second}")), f"{first} {second}")
+                found.setdefault(" ".join(extract_terms(f"{first} {second}")), f"{first} {second}")
     return found
 
 

@@ -34,9 +34,9 @@ from revelator.plans.art import Art
 from revelator.plans.language import ART, BNF, LOGIC
 from revelator.plans.logic import join_queries
 from revelator.scores import normalise
-from serving.retrieval.words import ASKING_WORDS, terms
+from serving.retrieval.words import ASKING_WORDS, extract_terms
 
-ASKING = frozenset(terms(" ".join(ASKING_WORDS)))
+ASKING = frozenset(extract_terms(" ".join(ASKING_WORDS)))
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def _collect_words(plan: Expression, signs: Sequence[str], names: Sequence[str])
     """Collects the stems of the leaves of each sign, without names and placeholders."""
     said: dict[str, set[str]] = {}
     for leaf, sign in zip(leaves(plan), signs, strict=True):
-        said.setdefault(sign, set()).update(terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names)))
+        said.setdefault(sign, set()).update(extract_terms(_remove_names(re.sub(r"\{[^{}]*\}", " ", leaf.text), names)))
     return {sign: words - ASKING for sign, words in said.items()}
 
 

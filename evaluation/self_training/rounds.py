@@ -158,7 +158,7 @@ def search_letters(engine: Engine, letters: str) -> Propose:
 
     def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
         begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
-        found = engine.likeliest(begun, BEAMS, BNF.beam_tokens, marks=marks)
+        found = engine.search_beams(begun, BEAMS, BNF.beam_tokens, marks=marks)
         return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
 
     return propose

@@ -4,7 +4,7 @@ import json
 from dataclasses import asdict
 
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import Inner, parameters, response, strings, text
+from serving.triton.inside.backend import SecretCheck, make_response, make_strings, read_parameters, read_text
 from serving.triton.inside.generator import READING_BYTES, ReadingService
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
@@ -12,8 +12,8 @@ from serving.triton.inside.telemetry import Telemetry
 
 class TritonPythonModel:
     def initialize(self, args):
-        config = parameters(args)
-        self.inner = Inner(args)
+        config = read_parameters(args)
+        self.inner = SecretCheck(args)
         self.readings = ReadingService(config["endpoint"], config["model"])
         self.loop = RequestLoop(
             self.readings.open, Admission(int(config["max_in_flight"])), Telemetry(args["model_name"])
@@ -24,11 +24,11 @@ class TritonPythonModel:
 
     def begin(self, request):
         self.inner.check(request)
-        return self.answer(text(request, "request", READING_BYTES))
+        return self.answer(read_text(request, "request", READING_BYTES))
 
     async def answer(self, body):
         reading = await self.readings.answer(body)
-        return response(reading=strings(json.dumps(asdict(reading), ensure_ascii=False)))
+        return make_response(reading=make_strings(json.dumps(asdict(reading), ensure_ascii=False)))
 
     def finalize(self):
         self.loop.close()

@@ -6,21 +6,28 @@ import numpy as np
 
 from revelator.errors import Cancelled, InvalidRequest, RevelatorError
 from serving import pauses
-from serving.triton.inside.backend import Inner, array, failure, parameters, response, texts
+from serving.triton.inside.backend import (
+    SecretCheck,
+    make_failure,
+    make_response,
+    read_array,
+    read_parameters,
+    read_texts,
+)
 from serving.triton.inside.revelator import PROMPT_BYTES, PROMPTS_BYTES, Client, CompletionService, Row
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.inner = Inner(args)
+        self.inner = SecretCheck(args)
         folder = Path(args["model_repository"]) / args["model_version"]
-        self.completions = CompletionService(folder, parameters(args)["decoding"])
+        self.completions = CompletionService(folder, read_parameters(args)["decoding"])
         pauses.keep_trimming_memory()
 
     def execute(self, requests):
         read = [self.read(request) for request in requests]
         outcomes = iter(self.completions.complete([row for rows, _ in read for row in rows]))
-        return [failure(error) if error else self.reply([next(outcomes) for _ in rows]) for rows, error in read]
+        return [make_failure(error) if error else self.reply([next(outcomes) for _ in rows]) for rows, error in read]
 
     def read(self, request):
         """The prompts of a request, or the error that it alone is answered with."""
@@ -29,11 +36,11 @@ class TritonPythonModel:
             client = Client(request.is_cancelled)
             if client.has_left():
                 raise Cancelled("the client went away while the request waited")
-            temperatures = array(request, "temperature").ravel().tolist()
-            prompts = texts(request, "prompt", PROMPT_BYTES)
+            temperatures = read_array(request, "temperature").ravel().tolist()
+            prompts = read_texts(request, "prompt", PROMPT_BYTES)
             if (size := sum(len(prompt.encode()) for prompt in prompts)) > PROMPTS_BYTES:
                 raise InvalidRequest(f"the prompts have {size} bytes; at most {PROMPTS_BYTES} are taken at once")
-            cells = zip(texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
+            cells = zip(read_texts(request, "task", PROMPT_BYTES), prompts, temperatures, strict=True)
             return [Row(*cell, client.has_left) for cell in cells], None
         except RevelatorError as error:
             return [], error.with_traceback(None)  # whose frames hold the request
@@ -41,12 +48,12 @@ class TritonPythonModel:
     def reply(self, outcomes):
         for outcome in outcomes:
             if isinstance(outcome, Exception):
-                return failure(outcome)
+                return make_failure(outcome)
         width = max(len(o.probabilities) for o in outcomes)
         probabilities = np.zeros((len(outcomes), width), dtype=np.float32)
         for row, outcome in zip(probabilities, outcomes, strict=True):
             row[: len(outcome.probabilities)] = list(outcome.probabilities.values())
-        return response(
+        return make_response(
             text=np.array([[o.text.encode()] for o in outcomes], dtype=np.object_),
             probabilities=probabilities,
             usage=np.array([[o.tokens_in, o.tokens_out] for o in outcomes], dtype=np.int32),

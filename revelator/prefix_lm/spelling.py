@@ -26,6 +26,7 @@ QUOTES = frozenset(('"', '\\"'))  # opening and closing look alike
 MARKS = OPENING | CLOSING | QUOTES | OPERATORS
 # In titles, too, most write these small.
 SMALL = frozenset(("a", "an", "and", "at", "by", "for", "from", "in", "of", "on", "or", "the", "to", "with"))
+QUERY_WORDS = frozenset(("and", "or", "not", "(", ")"))  # what stands between the terms of a logical query
 QUESTION = "question"  # the key of JSON whose value is a sentence
 
 
@@ -51,7 +52,36 @@ def restore_spelling(pieces: Sequence[int], sources: Sequence[str], tokenizer: A
     sources = [unicodedata.normalize("NFC", source) for source in sources]
     known = [word for number, source in enumerate(sources) for word in _source_words(number, source, tokenizer)]
     lower = {word.text for word in known if word.text in read_function_words()}  # function words that are no names here
-    return _Writer(tokenizer.unk_token, lower).write(_runs(written, known), sources)
+
+    def spell(words: list[Word], begins: bool) -> str:
+        return _Writer(tokenizer.unk_token, lower, begins).write(_runs(words, known), sources)
+
+    parts = _split_query(written)
+    if parts is None:
+        return spell(written, True)
+    text = ""
+    for before, part in zip(["(", *parts], parts, strict=False):
+        text += "" if before == "(" or part == ")" else " "
+        text += part if isinstance(part, str) else f'"{spell(part, False)}"'
+    return text
+
+
+def _split_query(written: list[Word]) -> list[list[Word] | str] | None:
+    """The words of each term of a logical query, and its operators and parentheses between them as the language spells
+    them; None for any other text: one with other words outside quotations."""
+    parts: list[list[Word] | str] = []
+    term: list[Word] | None = None
+    for word in written:
+        if word.text == '"':
+            parts += [term] if term is not None else []
+            term = [] if term is None else None
+        elif term is not None:
+            term.append(word)
+        elif word.text in QUERY_WORDS:
+            parts.append(word.text.upper())
+        else:
+            return None
+    return parts if term is None and any(isinstance(part, list) for part in parts) else None
 
 
 def read_sources(prompt: str) -> list[str]:
@@ -166,11 +196,11 @@ def _shared(written: list[Word], at: int, known: list[Word], place: int) -> int:
 class _Writer:
     """The text so far, and what decides how it goes on; `lower` are function words that a source has in lower case."""
 
-    def __init__(self, unknown: str, lower: set[str]) -> None:
+    def __init__(self, unknown: str, lower: set[str], begins: bool) -> None:
         self.unknown, self.lower = unknown, lower
         self.text = ""
         self.last = ""  # the last word
-        self.begins = True  # a sentence
+        self.begins = begins  # a sentence
         self.open = dict.fromkeys(QUOTES, False)
         self.brackets: list[str] = []  # of JSON, that are open
         self.quotation = 0  # where in the text the last one begins

@@ -32,7 +32,7 @@ class Step:
 
     @property
     def answer(self) -> str:
-        """The answers as a prompt shows them."""
+        """The answers joined, as a prompt shows them."""
         return join_answers(self.answers) or UNKNOWN
 
 
@@ -95,7 +95,7 @@ class Task:
         return hashlib.sha256("\0".join(parts).encode()).hexdigest()
 
     def render(self, value: Any) -> str:
-        """The prompt for one typed input; ends in a colon, never in white space."""
+        """Writes the prompt for one typed input; it ends in a colon, never in white space."""
         if not isinstance(value, self.input):
             raise TypeError(f"task {self.name} takes {self.input.__name__}, not {type(value).__name__}")
         texts = {name: _folded(field) for name, field in vars(value).items()}
@@ -104,20 +104,20 @@ class Task:
         return _template(self.name).substitute(texts)
 
     def question(self, prompt: str) -> str:
-        """The question of a prompt that `render` made, its white space folded."""
+        """Reads the question from a prompt that `render` made, with single spaces."""
         before, _, _ = self.template.partition("$question")
         return prompt[len(before) :].partition("\n")[0]
 
     def completion(self, gold: Any) -> str:
-        """What follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
+        """Writes what follows the prompt in training: one space, then the output that `parse` reads back as `gold`."""
         return " " + (self.language.spell if self.language else self.write)(gold)
 
     def parse(self, output: str) -> Any:
-        """The typed value of a model's output. Raises TaskOutputError, or ExpressionError for a plan."""
+        """Parses a model's output into a typed value. Raises TaskOutputError, or ExpressionError for a plan."""
         return self.read(output.strip())
 
     def sound(self, output: str) -> Any:
-        """The typed value of an output that parses and checks; None for any other."""
+        """Parses an output into a typed value; None if it does not parse, or is a plan that cannot be executed."""
         try:
             value = self.parse(output)
         except (TaskOutputError, ExpressionError):
@@ -125,15 +125,15 @@ class Task:
         return None if self.language and self.language.check(value) else value
 
     def outcome(self, output: str) -> object:
-        """What two outputs must agree in to come to the same: the shape of a plan, else the typed value. An output that
-        is not sound stands for itself."""
+        """Returns what two outputs must share to count as equal: the shape of a plan, or the typed value. An output
+        that is not sound is compared as it is."""
         value = self.sound(output)
         if value is None:
             return output
         return self.language.shape(value) if self.language else value
 
     def fallback(self, prompt: str) -> str:
-        """What stands in for a plan that could not be written: the question of the prompt, asked as it stands.
+        """Returns the plan that replaces one that could not be written: the question of the prompt as a single step.
 
         Raises TypeError for a task that writes no plans."""
         if self.language is None:

@@ -84,9 +84,9 @@ def ask(
     try:
         earlier = _read_trace(reuse) if reuse else None
         options = Options(plan=plan, strategy=strategy, deadline_ms=deadline_ms, reuse=earlier)
-        address = address_of(home) if url is None else url
+        address = find_address(home) if url is None else url
         if stream:
-            trace = asyncio.run(_streamed(address, timeout, question, options, documents, as_json))
+            trace = asyncio.run(_stream(address, timeout, question, options, documents, as_json))
         else:
             with Client(address, timeout) as client:
                 trace = client.ask(question, **options).trace
@@ -94,7 +94,7 @@ def ask(
         if as_json:
             click.echo(write_error(error))
             raise SystemExit(error.exit_status) from error
-        raise _pointed(plan or "", error) from error
+        raise _point_at_faults(plan or "", error) from error
     if as_json and not stream:
         click.echo(json.dumps(trace.to_json(), ensure_ascii=False))
     elif not as_json:
@@ -103,7 +103,7 @@ def ask(
         raise SystemExit(1)
 
 
-async def _streamed(url: str, seconds: float, question: str, options: Options, documents: int, as_json: bool) -> Trace:
+async def _stream(url: str, seconds: float, question: str, options: Options, documents: int, as_json: bool) -> Trace:
     """The trace of a question whose events were shown as they came: written as JSON lines, or drawn on the terminal."""
     from revelator.client import AsyncClient
     from revelator.trace_view import build_view
@@ -124,7 +124,7 @@ async def _streamed(url: str, seconds: float, question: str, options: Options, d
     return replay.trace()
 
 
-def _pointed(plan: str, error: RevelatorError) -> RevelatorError:
+def _point_at_faults(plan: str, error: RevelatorError) -> RevelatorError:
     """The error as it came; of a plan that cannot run, with an excerpt and a hint for each diagnostic."""
     if not isinstance(error, PlanError) or not error.diagnostics:
         return error
@@ -141,7 +141,7 @@ def _read_trace(path: Path) -> Trace:
         raise DataError(error.message, where=str(path), hint=error.hint) from error
 
 
-def address_of(home: Path) -> str:
+def find_address(home: Path) -> str:
     """The gRPC address of the server of this home folder. Raises Unavailable that says how to start one."""
     running = find_running_server(home)
     if running is None:

@@ -111,14 +111,14 @@ def deploy(
     else:
         with Console(stderr=True).status("ask the registry") as status:
             if rollback:
-                done = _rolled_back(home, keep, tracking_uri, status.update)
+                done = _roll_back(home, keep, tracking_uri, status.update)
             else:
                 registry.connect(tracking_uri, home, must_exist=True)
-                done = _deployed(home, registry.resolve(name, alias), index, keep, status.update)
+                done = _deploy_version(home, registry.resolve(name, alias), index, keep, status.update)
         _report(done, home, keep, as_json)
 
 
-def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
+def _roll_back(home: Path, keep: int, tracking_uri: str | None, report: Callable[[str], None]) -> Deployment:
     """Without the registry too: it is only told."""
     from serving.deploy.deploy import roll_back
 
@@ -131,14 +131,14 @@ def _rolled_back(home: Path, keep: int, tracking_uri: str | None, report: Callab
     return roll_back(home, keep=keep, report=report, registry_error=registry_error)
 
 
-def _deployed(
+def _deploy_version(
     home: Path, version: registry.Version, index: Path | None, keep: int, report: Callable[[str], None]
 ) -> Deployment:
     from serving.deploy.deploy import deploy as put
     from serving.triton.control import load
-    from serving.triton.repository import Settings, lay_out, recorded_parameters
+    from serving.triton.repository import Settings, lay_out, read_parameters
 
-    before = recorded_parameters(home, "retriever").get("index")
+    before = read_parameters(home, "retriever").get("index")
     if index:
         lay_out(home, Settings(index=index))
     done = put(home, version, keep=keep, report=report)

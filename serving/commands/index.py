@@ -17,7 +17,7 @@ from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, build_index
-from serving.retrieval.calibration import fit_labels, read_calibrations, read_labels, write_calibrations
+from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
 from serving.retrieval.index_folder import Faiss, Fusion, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
 from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
@@ -30,7 +30,7 @@ LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "cal
 PLAIN = ("fusion",)
 
 
-def choice(literal: Any) -> click.Choice:
+def make_choice(literal: Any) -> click.Choice:
     return click.Choice(get_args(literal))
 
 
@@ -56,13 +56,13 @@ def index() -> None:
 @index.command()
 @click.argument("corpora", metavar="CORPUS...", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
-@click.option("--kind", default="bm25", show_default=True, type=choice(Kind), help="Scores the index holds.")
+@click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
 @click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
 @click.option(
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
-@click.option("--faiss", default="flat", show_default=True, type=choice(Faiss), help="How near vectors are found.")
-@click.option("--fusion", default="rrf", show_default=True, type=choice(Fusion), help="How hybrid joins both.")
+@click.option("--faiss", default="flat", show_default=True, type=make_choice(Faiss), help="How near vectors are found.")
+@click.option("--fusion", default="rrf", show_default=True, type=make_choice(Fusion), help="How hybrid joins both.")
 @click.option("--detokenize", is_flag=True, help="Set punctuation that stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.")
 @click.option("--title-weight", default=2, show_default=True, type=click.IntRange(0, 10), help="Times a title counts.")
 @click.option("--k1", default=1.2, show_default=True, type=click.FloatRange(0), help="BM25: saturation of repeats.")
@@ -88,7 +88,7 @@ def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) 
         click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
     else:
         seconds = time.perf_counter() - started
-        click.echo(f"{_contents(manifest)} in {seconds:.1f} s: {out}")
+        click.echo(f"{_describe_contents(manifest)} in {seconds:.1f} s: {out}")
         click.echo(f'next: revelator index search {out} "…"')
 
 
@@ -107,7 +107,9 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
         return
-    click.echo(f"{_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}")
+    click.echo(
+        f"{_describe_contents(manifest)}, {sum(manifest['sizes'].values()):,} bytes, version {manifest['version']}"
+    )
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
         click.echo(mask_controls(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
@@ -115,7 +117,7 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
         click.echo("every file is as it was built")
 
 
-def _contents(manifest: dict[str, Any]) -> str:
+def _describe_contents(manifest: dict[str, Any]) -> str:
     parts = [f"{manifest['count']:,} passages"]
     if "terms" in manifest:
         parts.append(f"{manifest['terms']:,} terms")
@@ -129,12 +131,16 @@ def _contents(manifest: dict[str, Any]) -> str:
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
-@click.option("--fusion", type=choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
+@click.option("--fusion", type=make_choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
-@click.option("--source", type=choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]")
-@click.option("--and", "conjunction", default="product", show_default=True, type=choice(Conjunction), help="--logic")
-@click.option("--or", "disjunction", default="sum", show_default=True, type=choice(Disjunction), help="--logic")
-@click.option("--not", "negation", default="complement", show_default=True, type=choice(Negation), help="--logic")
+@click.option(
+    "--source", type=make_choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]"
+)
+@click.option(
+    "--and", "conjunction", default="product", show_default=True, type=make_choice(Conjunction), help="--logic"
+)
+@click.option("--or", "disjunction", default="sum", show_default=True, type=make_choice(Disjunction), help="--logic")
+@click.option("--not", "negation", default="complement", show_default=True, type=make_choice(Negation), help="--logic")
 @click.option("--calibrate", is_flag=True, help="--logic: scores to probabilities, by each term's own best passages.")
 @click.option(
     "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
@@ -172,7 +178,7 @@ def search(
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
     _refuse_unused(context, logic)
-    settings = _logical(**how) if logic else None
+    settings = _make_logical_settings(**how) if logic else None
     opened = Index.open(folder)
     if fusion and opened.settings.kind != "hybrid":
         raise click.UsageError(f"--fusion: counts for a hybrid index alone, and this one is {opened.settings.kind}")
@@ -182,7 +188,7 @@ def search(
     else:
         parsed = language.parse(query)
         found = rank_logical(opened, parsed, depth, settings)
-        passages, head = opened.passages_at(found.scores, found.places), _head(found, parsed)
+        passages, head = opened.read_passages(found.scores, found.places), _describe_ranking(found, parsed)
     if reranker:
         from serving.retrieval.encoder import Reranker
 
@@ -198,7 +204,7 @@ def _refuse_unused(context: click.Context, logic: bool) -> None:
         raise click.UsageError(f"{', '.join(unused)}: counts {'without' if logic else 'with'} --logic alone")
 
 
-def _logical(
+def _make_logical_settings(
     conjunction: Any, disjunction: Any, negation: Any, calibrate: bool, calibration: Path | None, **more: Any
 ) -> LogicalSettings:
     if calibrate and calibration:
@@ -209,7 +215,7 @@ def _logical(
     return LogicalSettings(operators, calibration="self" if calibrate else "none", **more)
 
 
-def _head(found: Ranking, query: language.Query) -> dict[str, Any]:
+def _describe_ranking(found: Ranking, query: language.Query) -> dict[str, Any]:
     """What a logical search says beside its passages."""
     warnings = [{"code": d.code, "message": d.message, "hint": d.hint} for d in language.check(query)]
     return {"exact": found.exact, "scored": found.scored, "warnings": warnings}
@@ -228,12 +234,12 @@ def _print(passages: list[Passage], head: dict[str, Any] | None, count: int, as_
     if not passages:
         click.echo("no passage shares a word with the query" if head is None else "no passage matches the query")
     for passage in passages:
-        text = _line(passage.text)
+        text = _fit_line(passage.text)
         text = text if len(text) <= SHOWN else text[: SHOWN - 1].rstrip() + "…"
-        click.echo(f"{passage.score:7.2f}  {_line(passage.title)}  ({_line(passage.id)})\n         {text}")
+        click.echo(f"{passage.score:7.2f}  {_fit_line(passage.title)}  ({_fit_line(passage.id)})\n         {text}")
 
 
-def _line(text: str) -> str:
+def _fit_line(text: str) -> str:
     """A text of a corpus on one line of a terminal."""
     return mask_controls(" ".join(text.split()))
 
@@ -242,7 +248,7 @@ def _line(text: str) -> str:
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("labels", metavar="LABELS", type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="File for `index search --logic --calibration`.")
-@click.option("--source", type=choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
+@click.option("--source", type=make_choice(Source), help="Scores to calibrate.  [default: dense if the index has it]")
 @AS_JSON
 def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_json: bool) -> None:
     """Fit how likely a passage is about a term, from its score and LABELS.
@@ -257,7 +263,7 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
     rows = read_labels(labels)
-    fitted = fit_labels(Index.open(folder), rows, source)
+    fitted = fit_calibrations(Index.open(folder), rows, source)
     described = write_calibrations(out, fitted)
     relevant = sum(row.relevant for row in rows)
     if as_json:
@@ -265,10 +271,12 @@ def calibrate(folder: Path, labels: Path, out: Path, source: Source | None, as_j
         click.echo(json.dumps(counts | described, ensure_ascii=False))
         return
     for term, own in fitted.terms.items():
-        click.echo(mask_controls(f"{_said(own)}  {json.dumps(term, ensure_ascii=False)}"))
-    click.echo(f"{_said(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)")
+        click.echo(mask_controls(f"{_describe_calibration(own)}  {json.dumps(term, ensure_ascii=False)}"))
+    click.echo(
+        f"{_describe_calibration(fitted.general)}  every other term ({len(rows):,} labels, {relevant:,} relevant)"
+    )
     click.echo(f"next: revelator index search {folder} --logic '…' --calibration {out}")
 
 
-def _said(calibration: Calibration) -> str:
+def _describe_calibration(calibration: Calibration) -> str:
     return f"threshold {calibration.threshold:.3f}  slope {calibration.slope:.1f}"

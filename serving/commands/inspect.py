@@ -15,13 +15,12 @@ import click
 from revelator.endpoints import check_key
 from revelator.errors import ConfigError
 from revelator.registry import home_folder
-from serving.commands.ask import address_of
+from serving.commands.ask import find_address
 
 if TYPE_CHECKING:
     from serving.inspector import Server
 
 TOKEN = "REVELATOR_INSPECT_TOKEN"
-LOOPBACK = ("127.0.0.1", "localhost", "::1")
 ADDRESSES = "host:port of a server's gRPC; give two to compare what they serve.  [default: the server of --home]"
 
 
@@ -59,23 +58,18 @@ def inspect(
       revelator inspect --url 127.0.0.1:8001 --url 127.0.0.1:9001
       REVELATOR_INSPECT_TOKEN=… revelator inspect --host 0.0.0.0 --allow-host plans.example.org
     """
+    from serving.http.gateway import listen
+    from serving.http.protection import LOOPBACK
+
     token = check_key(os.environ[TOKEN], TOKEN) if TOKEN in os.environ else None
     if host not in LOOPBACK and token is None:
         raise ConfigError("beyond loopback a token is needed", where="--host", hint=f"export {TOKEN}=…")
-    asked = urls or (address_of(home),)
+    asked = urls or (find_address(home),)
     try:
-        with _listen(host, port) as listening:
+        with listen(host, port, "name another --port, or 0 for any that is free") as listening:
             asyncio.run(_serve(asked, timeout, listening, home / "inspected", keep, {host, *LOOPBACK, *names}, token))
     except KeyboardInterrupt:
         click.echo("stopped")
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
-    except OSError as error:
-        hint = "name another --port, or 0 for any that is free"
-        raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
 async def _serve(
@@ -92,7 +86,7 @@ async def _serve(
     from serving.inspector import Runs, create_app
 
     async with AsyncExitStack() as stack:
-        servers = [await _server(url, patience, stack) for url in urls]
+        servers = [await _connect(url, patience, stack) for url in urls]
         app = create_app(servers, Runs(folder, keep), hosts=hosts, token=token)
         host, port = listening.getsockname()[:2]
         address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
@@ -101,13 +95,13 @@ async def _serve(
         await uvicorn.Server(config).serve(sockets=[listening])
 
 
-async def _server(url: str, patience: float, stack: AsyncExitStack) -> Server:
+async def _connect(url: str, patience: float, stack: AsyncExitStack) -> Server:
     """The Triton server at `url`. Raises Unavailable, with how to start one."""
     from revelator.client import AsyncClient
     from serving.inspector import Server
-    from serving.triton.control import served_models
+    from serving.triton.control import find_served_models
 
-    models = await served_models(url)
+    models = await find_served_models(url)
     client = await stack.enter_async_context(AsyncClient(url, patience))
     click.echo(f"asks    {url}, revelator version {models.get('revelator', 'none')}")
-    return Server(url, client.stream, partial(served_models, url))
+    return Server(url, client.stream, partial(find_served_models, url))

@@ -96,22 +96,22 @@ def serve(
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     try:
-        from serving.triton.access import Exposure, server_tls
+        from serving.triton.access import Exposure, choose_tls
         from serving.triton.inside import telemetry
         from serving.triton.repository import Settings
 
-        os.environ.setdefault(telemetry.FILE, str(home.resolve() / "logs" / "events.jsonl"))
+        os.environ.setdefault(telemetry.EVENTS_VARIABLE, str(home.resolve() / "logs" / "events.jsonl"))
         if log_questions:
-            os.environ[telemetry.TEXTS] = "1"
-        lowered = dict(map(_limit, limits)) or None
+            os.environ[telemetry.QUESTIONS_VARIABLE] = "1"
+        lowered = dict(map(_read_limit, limits)) or None
         settings = Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered)
-        exposure = Exposure(host, server_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
+        exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
         click.echo("stopped")
 
 
-def _limit(text: str) -> tuple[str, float]:
+def _read_limit(text: str) -> tuple[str, float]:
     name, _, number = text.partition("=")
     try:
         return name, float(number) if "." in number else int(number)
@@ -127,7 +127,7 @@ def _stop(*_: object) -> None:
 
 
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
-    from serving.triton.repository import MODELS, recorded_parameters
+    from serving.triton.repository import MODELS, read_parameters
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
@@ -148,13 +148,13 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
             progress.stop()
             for name, version in running.models.items():
                 click.echo(f"{name} version {version}: ready")
-            generator = recorded_parameters(home, "generator")
-            click.echo(f"index   {recorded_parameters(home, 'retriever')['index']}")
+            generator = read_parameters(home, "generator")
+            click.echo(f"index   {read_parameters(home, 'retriever')['index']}")
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())
             click.echo(f"gRPC    {running.grpc}\nHTTP    {running.http or 'off (--http)'}\nmetrics {running.metrics}")
             click.echo(f'log     {running.log}\nask: revelator ask "…" --home {home}   stop: Ctrl-C')
-            watch = Watchdog(home, server.pid, server.url, running.models, click.echo)
+            watchdog = Watchdog(home, server.pid, server.url, running.models, click.echo)
             while server.poll() is None:
-                watch.look()
+                watchdog.check_processes()
                 time.sleep(LOOK_SECONDS)
-            raise server.end()
+            raise server.describe_end()

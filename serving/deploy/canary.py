@@ -16,7 +16,7 @@ from revelator import files
 from revelator.errors import ConfigError, Conflict
 from revelator.registry import Version, tag_version
 from serving.deploy.deploy import apply_release, deploy, deploy_lock, stage, try_version, version_folder
-from serving.models.releases import Canary, Release, now, read_release, write_release
+from serving.models.releases import Canary, Release, format_now, read_release, write_release
 from serving.models.routing import Comparison, comparisons_file, read_comparisons
 from serving.triton import control
 from serving.triton.repository import REVELATOR
@@ -63,7 +63,7 @@ def judge(version: int, champion: int, rows: Sequence[Comparison], rules: Rules)
     if len(rows) < rules.comparisons and unanswered <= rules.errors * rules.comparisons:
         return None
     figures = _compute_figures(version, champion, rows)
-    return replace(figures, reasons=tuple(_reasons(figures, rules)))
+    return replace(figures, reasons=tuple(_find_reasons(figures, rules)))
 
 
 def judge_late(version: int, champion: int, rows: Sequence[Comparison], rules: Rules) -> Verdict:
@@ -88,7 +88,7 @@ def _compute_figures(version: int, champion: int, rows: Sequence[Comparison]) ->
     )
 
 
-def _reasons(figures: Verdict, rules: Rules) -> list[str]:
+def _find_reasons(figures: Verdict, rules: Rules) -> list[str]:
     ratio = figures.latency_ms / figures.champion_latency_ms if figures.champion_latency_ms else 1.0
     tests = (
         (figures.errors > rules.errors, f"errors {figures.errors:.1%}, at most {rules.errors:.1%}"),
@@ -144,7 +144,7 @@ class Rollout:
             under_way = release.canary
             if not under_way or (under_way.version, under_way.share) != (number, self.share):
                 comparisons_file(home, number).unlink(missing_ok=True)
-                under_way = Canary(number, self.share, now())
+                under_way = Canary(number, self.share, format_now())
             try_version(home, url, number, release.version)
             begun = replace(release, canary=under_way)
             write_release(home, begun)

@@ -62,11 +62,11 @@ class Deployment:
     registry_error: str | None = None
 
 
-def ignore(_: str) -> None: ...
+def ignore_report(_: str) -> None: ...
 
 
 def deploy(
-    home: Path, version: Version, *, keep: int = 3, report: Report = ignore, registry_error: str | None = None
+    home: Path, version: Version, *, keep: int = 3, report: Report = ignore_report, registry_error: str | None = None
 ) -> Deployment:
     """Puts `version` into the live repository below `home`, and into service if a server of this home runs.
 
@@ -95,7 +95,9 @@ def deploy(
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
 
 
-def roll_back(home: Path, *, keep: int = 3, report: Report = ignore, registry_error: str | None = None) -> Deployment:
+def roll_back(
+    home: Path, *, keep: int = 3, report: Report = ignore_report, registry_error: str | None = None
+) -> Deployment:
     """Deploys the version that `release.json` names as the previous one, from its folder: no registry is needed.
 
     ArtifactError when none is recorded or its folder is gone.
@@ -126,26 +128,26 @@ def deploy_lock(home: Path) -> Iterator[None]:
 
 
 def version_folder(home: Path, version: int) -> Path:
-    return repository.repository(home) / REVELATOR / str(version)
+    return repository.repository_folder(home) / REVELATOR / str(version)
 
 
 def try_version(home: Path, url: str, version: int, live: int) -> None:
     """Loads `version` beside the live one and asks it smoke questions. One that fails is unloaded again."""
     try:
-        control.load(home, url, REVELATOR, version, repository.config_with(home, REVELATOR, live, version))
+        control.load(home, url, REVELATOR, version, repository.make_load_config(home, REVELATOR, live, version))
         asyncio.run(smoke_test(home, url, version))
     except BaseException:
         with suppress(RevelatorError):  # the first error says more; the file is as it was, so it must be said again
-            control.load(home, url, REVELATOR, live, repository.config_with(home, REVELATOR, live))
+            control.load(home, url, REVELATOR, live, repository.make_load_config(home, REVELATOR, live))
         raise
 
 
 def apply_release(home: Path, release: Release, url: str | None) -> None:
-    """What is loaded, and what config.pbtxt names, becomes what `release` says. It is safe to do again at any time."""
+    """Makes the server load, and config.pbtxt name, the versions of `release`. It may be repeated at any time."""
     canary = release.canary.version if release.canary else None
-    parameters = repository.recorded_parameters(home, REVELATOR)
+    parameters = repository.read_parameters(home, REVELATOR)
     if url:
-        for old in set(repository.served_versions(home, REVELATOR)) - {release.version, canary}:
+        for old in set(repository.read_served_versions(home, REVELATOR)) - {release.version, canary}:
             wait_for_questions(home, old)
     repository.write_config(home, REVELATOR, release.version, parameters, canary=canary)
     if url:
@@ -189,7 +191,7 @@ def _tag_as_deployed(version: Version, release: Release, home: Path) -> str | No
 
 
 def stage(folder: Path, version: Version) -> VersionContents:
-    """Makes `folder` whole: adapter, model.py, version.json. One that is this version already is left as it is.
+    """Fills `folder` with adapter, model.py and version.json, unless it holds this version already.
 
     Raises ArtifactError when a file is damaged or missing, and when base, prompts or grammar are not those that the
     adapter was trained with; `folder` is then as it was.
@@ -199,15 +201,15 @@ def stage(folder: Path, version: Version) -> VersionContents:
         return staged
     with files.staged_folder(folder) as staging:
         download(version, staging / ADAPTER)
-        contents = _verified_contents(staging / ADAPTER, version)
-        shutil.copyfile(repository.template(REVELATOR), staging / "model.py")
+        contents = _verify_contents(staging / ADAPTER, version)
+        shutil.copyfile(repository.find_template(REVELATOR), staging / "model.py")
         repository.compile_code(staging / "model.py")
         files.write_json(staging / CONTENTS_FILE, asdict(contents))
     return contents
 
 
 def read_contents(folder: Path) -> VersionContents | None:
-    """What a version folder says of itself; None when there is no such folder."""
+    """Reads `version.json` of a version folder; None when there is no such folder."""
     path = folder / CONTENTS_FILE
     return VersionContents(**json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
 
@@ -218,14 +220,14 @@ def _read_if_whole(folder: Path, version: Version) -> VersionContents | None:
         return None
     is_whole = files.sha256_folder(folder / ADAPTER) == contents.files
     is_same = contents.files.get(MANIFEST) == version.tags.get(DIGEST_TAG)
-    has_code = (folder / "model.py").read_bytes() == repository.template(REVELATOR).read_bytes()
+    has_code = (folder / "model.py").read_bytes() == repository.find_template(REVELATOR).read_bytes()
     if not (is_whole and is_same and has_code and Path(contents.base["folder"]).is_dir()):
         return None
     _verify(folder / ADAPTER, Path(contents.base["folder"]), version)  # the base may have changed since
     return contents
 
 
-def _verified_contents(adapter: Path, version: Version) -> VersionContents:
+def _verify_contents(adapter: Path, version: Version) -> VersionContents:
     manifest = read_manifest(adapter)
     base = base_folder(manifest.base_name).resolve()
     _verify(adapter, base, version)
@@ -248,7 +250,7 @@ def _verify(adapter: Path, base: Path, version: Version) -> None:
 
 def clear_leftovers(home: Path) -> None:
     """Removes what a killed deploy left; the caller holds the deploy lock, so nobody is at work there."""
-    for path in (repository.repository(home) / REVELATOR).glob(".*-*"):
+    for path in (repository.repository_folder(home) / REVELATOR).glob(".*-*"):
         if path.is_dir():
             shutil.rmtree(path)
         else:
@@ -257,7 +259,7 @@ def clear_leftovers(home: Path) -> None:
 
 def prune(home: Path, keep: int, needed: set[int | None]) -> tuple[int, ...]:
     """Removes the oldest version folders beyond `keep`, never one that is needed."""
-    there = repository.versions(home, REVELATOR)
+    there = repository.list_versions(home, REVELATOR)
     old = tuple(v for v in there[: max(0, len(there) - keep)] if v not in needed)
     for version in old:
         shutil.rmtree(version_folder(home, version))

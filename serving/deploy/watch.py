@@ -56,8 +56,9 @@ class Reconciler:
         self._connected = False
         self._finished = False  # a deploy by this process: before it, a killed one may have left work undone
 
-    def look(self) -> Release | None:
-        """One look; the release that it made, if any. Raises what the registry or the deploy raises."""
+    def reconcile(self) -> Release | None:
+        """Looks once, deploys if that is needed, and returns the release that it made. Raises what registry and deploy
+        raise."""
         if not self._connected:
             registry.connect(self._tracking_uri, self.home, must_exist=True)
             self._connected = True
@@ -87,13 +88,13 @@ class Reconciler:
         failures = 0
         while not stop.is_set():
             try:
-                made = self.look()
+                made = self.reconcile()
                 failures, wait = 0, interval
                 if made:
                     report(f"version {made.version} of {made.model} takes the traffic")
             except Exception as error:  # whatever it is, the next look may find it mended
                 failures += 1
-                wait = backoff(failures)
+                wait = compute_wait(failures)
                 kind = type(error).__name__
                 self.metrics.failures.labels(kind).inc()
                 text = str(error) if isinstance(error, RevelatorError) else f"{kind}: {error}"
@@ -105,7 +106,7 @@ class Reconciler:
             hint.clear()
 
 
-def backoff(failures: int, draw: Callable[[], float] = random.random) -> float:
+def compute_wait(failures: int, draw: Callable[[], float] = random.random) -> float:
     """Seconds to wait after so many failures in a row."""
     whole = min(LONGEST_WAIT, FIRST_WAIT * 2 ** min(failures - 1, 30))
     return whole * (0.5 + draw() / 2)
@@ -115,7 +116,7 @@ def follow_until_stopped(reconciler: Reconciler, interval: float, port: int, rep
     """Follows in the foreground, with /metrics and /hint on loopback, until SIGINT or SIGTERM."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     hint = threading.Event()
-    with hint_server(port, hint, reconciler.metrics) as url:
+    with serve_hints(port, hint, reconciler.metrics) as url:
         report(f"follows {reconciler.alias} of {reconciler.name}; metrics {url}/metrics, webhook {url}/hint")
         try:
             reconciler.follow(threading.Event(), hint, interval, report)
@@ -146,7 +147,7 @@ class Metrics:
         return Counter(name, meaning, labels, namespace=PREFIX, registry=self.registry)
 
 
-def signature(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
+def sign(secret: str, delivery: str, timestamp: str, body: bytes) -> str:
     signed = f"{delivery}.{timestamp}.".encode() + body
     return "v1," + base64.b64encode(hmac.new(secret.encode(), signed, hashlib.sha256).digest()).decode()
 
@@ -157,11 +158,11 @@ def is_genuine(secret: str, headers: Mapping[str, str] | Message, body: bytes, n
     if not (timestamp.isascii() and timestamp.isdigit()) or abs(now - int(timestamp)) > OLDEST_SECONDS:
         return False
     given = headers.get("X-MLflow-Signature", "")
-    return hmac.compare_digest(given.encode(), signature(secret, delivery, timestamp, body).encode())
+    return hmac.compare_digest(given.encode(), sign(secret, delivery, timestamp, body).encode())
 
 
 @contextmanager
-def hint_server(port: int, hint: threading.Event, metrics: Metrics) -> Iterator[str]:
+def serve_hints(port: int, hint: threading.Event, metrics: Metrics) -> Iterator[str]:
     """Serves on loopback until the end of the block; the address. ConfigError when the port is taken."""
     secret = os.environ.get(SECRET, "")
 

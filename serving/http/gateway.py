@@ -40,7 +40,7 @@ from revelator.endpoints import Tls
 from revelator.errors import ConfigError, DataError, InvalidRequest, RevelatorError
 from revelator.trace import Trace
 from revelator.wire import write_error
-from serving.http.protection import Protection, describe_error, headers_of, read_body
+from serving.http.protection import Protection, describe_error, make_retry_headers, read_body
 from serving.pauses import write_trace
 
 BODY_BYTES = 1 << 23  # options of 4 MB, escaped
@@ -98,7 +98,7 @@ class Inference(BaseModel):
 def create_gateway(client: AsyncClient, ready: Ready, hosts: Collection[str]) -> Starlette:
     """The ASGI application that puts questions to `client`; `ready` says whether the executor is there. It is called by
     `hosts`, or by any IP address."""
-    return _application(Gateway(client, ready).routes, hosts)
+    return _make_application(Gateway(client, ready).routes, hosts)
 
 
 def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
@@ -112,18 +112,18 @@ def create_metrics(url: str, hosts: Collection[str]) -> Starlette:
             return JSONResponse({"error": f"Triton's page of metrics: {type(error).__name__}"}, 503)
         return Response(found.content, found.status_code, media_type="text/plain; version=0.0.4")
 
-    return _application([Route("/metrics", page)], hosts)
+    return _make_application([Route("/metrics", page)], hosts)
 
 
-def _application(routes: list[Route], hosts: Collection[str]) -> Starlette:
+def _make_application(routes: list[Route], hosts: Collection[str]) -> Starlette:
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(Plain)],
+        middleware=[Middleware(Protection, hosts=hosts, by_address=True), Middleware(BodyLimits)],
         exception_handlers=dict.fromkeys((RevelatorError, HTTPException, ClientDisconnect, Exception), _error_response),
     )
 
 
-class Plain:
+class BodyLimits:
     """ASGI middleware: a body says how long it is before it is read, and is what it says. Room for a large one is
     reserved until its request is answered, so that many together are bounded, too."""
 
@@ -140,7 +140,7 @@ class Plain:
         length = int(request.headers.get("content-length", "0"))
         size = length if length > SMALL_BYTES else 0
         if self._reserved + size > ALL_BYTES:
-            refusal = _refused(503, "too many large requests at the same time: ask again later")
+            refusal = _refuse(503, "too many large requests at the same time: ask again later")
             return await refusal(scope, receive, send)
         self._reserved += size
         try:
@@ -152,11 +152,11 @@ class Plain:
     def _refusal(request: Request) -> JSONResponse | None:
         length = request.headers.get("content-length", "0")
         if "transfer-encoding" in request.headers:
-            return _refused(411, "a chunked body is not taken: send Content-Length")
+            return _refuse(411, "a chunked body is not taken: send Content-Length")
         if request.headers.get("content-encoding", "identity") != "identity":
-            return _refused(415, "a compressed body is not taken")
+            return _refuse(415, "a compressed body is not taken")
         if not length.isdigit() or len(length) > 10 or int(length) > BODY_BYTES:
-            return _refused(413, f"a body has {BODY_BYTES:,} bytes at most")
+            return _refuse(413, f"a body has {BODY_BYTES:,} bytes at most")
         return None
 
 
@@ -169,7 +169,7 @@ class Gateway:
             Route("/v2/health/live", self.live),
             Route("/v2/health/ready", self.ready),
             Route(f"{MODEL}/ready", self.ready),
-            Route(MODEL, self.described),
+            Route(MODEL, self.describe),
         ]
 
     async def infer(self, request: Request) -> Response:
@@ -193,7 +193,7 @@ class Gateway:
     async def ready(self, request: Request) -> Response:
         return Response(status_code=200 if await self._ready() else 400)
 
-    async def described(self, request: Request) -> Response:
+    async def describe(self, request: Request) -> Response:
         tensors = [[{"name": n, "datatype": "BYTES", "shape": [1]} for n in names] for names in (INPUTS, OUTPUTS)]
         about = {"name": "executor", "versions": ["1"], "platform": "python"}
         return JSONResponse({**about, "inputs": tensors[0], "outputs": tensors[1]})
@@ -219,7 +219,7 @@ def read_options(text: str) -> Options:
         if "reuse" in value:
             value["reuse"] = Trace.from_json(value["reuse"])
     except ValidationError as error:
-        raise _invalid_option(error) from error
+        raise _describe_invalid_option(error) from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the options are not JSON: {error}", where="options") from error
     except DataError as error:
@@ -227,13 +227,13 @@ def read_options(text: str) -> Options:
     return cast(Options, value)
 
 
-def _invalid_option(error: ValidationError) -> InvalidRequest:
+def _describe_invalid_option(error: ValidationError) -> InvalidRequest:
     field, reason = find_first_fault(error)
     names = ", ".join(sorted(OptionsBody.model_fields))
     return InvalidRequest(reason, where=f"options.{field}"[:200].rstrip("."), hint=f"options are {names}")
 
 
-def _refused(status: int, message: str) -> JSONResponse:
+def _refuse(status: int, message: str) -> JSONResponse:
     return JSONResponse({"error": message}, status, {"Connection": "close"})
 
 
@@ -241,7 +241,7 @@ async def _error_response(request: Request, error: Exception) -> Response:
     """`error` is a sentence, as KServe's clients read it; `detail` what our own raise."""
     described, status = describe_error(error)
     body = {"error": str(described), "detail": json.loads(write_error(described))}
-    return JSONResponse(body, status, headers_of(described))
+    return JSONResponse(body, status, make_retry_headers(described))
 
 
 ARRIVAL_SECONDS = 15.0  # from the connection, or from the last reply, to a whole request
@@ -304,8 +304,8 @@ async def _start(host: str, applications: Applications, tls: Tls | None, mutual:
     serving = RunningServers(AsyncExitStack(), [])
     try:
         for port, application in (await applications(serving.stack)).items():
-            listening = _listen(host, port)
-            server = uvicorn.Server(_config(application, tls, mutual))
+            listening = listen(host, port, "name other ports with --ports")
+            server = uvicorn.Server(_make_config(application, tls, mutual))
             serving.servers.append((server, asyncio.create_task(server.serve(sockets=[listening]))))
     except BaseException:
         await serving.end()
@@ -313,15 +313,15 @@ async def _start(host: str, applications: Applications, tls: Tls | None, mutual:
     return serving
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int, hint: str) -> socket.socket:
+    """A socket that listens. Raises ConfigError with the hint."""
     try:
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except OSError as error:
-        hint = "name other ports with --ports"
         raise ConfigError(f"cannot listen there: {error.strerror}", where=f"{host}:{port}", hint=hint) from error
 
 
-def _config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
+def _make_config(application: ASGIApp, tls: Tls | None, mutual: bool) -> uvicorn.Config:
     files: dict[str, Any] = {}
     if tls:
         files = {"ssl_certfile": tls.cert, "ssl_keyfile": tls.key, "ssl_ca_certs": str(tls.ca)}

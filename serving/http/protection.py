@@ -91,30 +91,30 @@ class Protection:
 
     def _refusal(self, scope: Scope) -> JSONResponse | None:
         headers = Headers(scope=scope)
-        host = _parts(f"//{headers.get('host', '')}")
+        host = _split_url(f"//{headers.get('host', '')}")
         if host is None or not self._is_known(host.hostname):
-            return refused(400, "this server is not called by that name", "host", "name it with --allow-host")
+            return refuse(400, "this server is not called by that name", "host", "name it with --allow-host")
         if "origin" in headers:
-            origin = _parts(headers["origin"])
+            origin = _split_url(headers["origin"])
             if origin is None or origin.netloc != headers["host"]:
-                return refused(403, "a page of another origin may not ask here", "origin", None)
+                return refuse(403, "a page of another origin may not ask here", "origin", None)
         path = scope["path"]
         if self.token is None or path == OPEN_TO_ALL[0] or path.startswith(OPEN_TO_ALL[1]):
             return None
         given = headers.get("authorization", "")
         if secrets.compare_digest(given.encode(), f"Bearer {self.token}".encode()):
             return None
-        return refused(401, "the bearer token is missing or wrong", "invalid_api_key", "send Authorization: Bearer …")
+        return refuse(401, "the bearer token is missing or wrong", "invalid_api_key", "send Authorization: Bearer …")
 
 
-def refused(status: int, message: str, code: str, hint: str | None) -> JSONResponse:
+def refuse(status: int, message: str, code: str, hint: str | None) -> JSONResponse:
     """One shape that both the page and OpenAI's clients read."""
     error = {"message": message, "type": "invalid_request_error", "param": None, "code": code, "hint": hint}
     headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None
     return JSONResponse({"error": error}, status, headers)
 
 
-def _parts(url: str) -> SplitResult | None:
+def _split_url(url: str) -> SplitResult | None:
     """None for what is no URL, such as `http://[`."""
     try:
         return urlsplit(url)
@@ -161,12 +161,12 @@ _STATUSES: dict[type[RevelatorError], int] = {
 log = logging.getLogger(__name__)
 
 
-def status_of(error: RevelatorError) -> int:
+def choose_status(error: RevelatorError) -> int:
     """500 for a fault of the server."""
     return _STATUSES.get(type(error), 500)
 
 
-def headers_of(error: RevelatorError) -> dict[str, str]:
+def make_retry_headers(error: RevelatorError) -> dict[str, str]:
     """When a server that is full may be asked again: whole seconds for HTTP, milliseconds for OpenAI's clients."""
     after = error.retry_after_ms if isinstance(error, errors.Overloaded) else None
     return {"Retry-After": str(math.ceil(after / 1000)), "retry-after-ms": f"{after:.0f}"} if after else {}
@@ -176,7 +176,7 @@ def describe_error(error: Exception) -> tuple[RevelatorError, int]:
     """The error to report and its status, for any exception: HTTP's own refusals (no such route, a late body) and
     faults of this program too."""
     if isinstance(error, RevelatorError):
-        return error, status_of(error)
+        return error, choose_status(error)
     if isinstance(error, HTTPException):
         return InvalidRequest(error.detail), error.status_code
     if isinstance(error, ClientDisconnect):

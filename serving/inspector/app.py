@@ -3,7 +3,7 @@
     GET  /                          the page; /web/… its files
     GET  /api/servers               the servers that can be asked, and the versions they serve
     POST /api/check                 {"text", "language"} → what `revelator plan check` says, each fault with its excerpt
-    POST /api/runs                  `asking.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
+    POST /api/runs                  `inquiry.QuestionBody` → JSON lines: the events, then {"kind": "saved", "run": id}
     GET  /api/runs                  the stored runs, newest first
     GET  /api/runs/{id}             one of them
     GET  /api/runs/{id}/trace.json  its trace alone, as `revelator ask --reuse` takes it
@@ -34,9 +34,9 @@ from revelator.errors import RevelatorError
 from revelator.plans.faults import excerpt
 from revelator.plans.language import LANGUAGES, LanguageName
 from revelator.wire import write_error
-from serving.http.protection import LOOPBACK, Protection, describe_error, headers_of, read_body
-from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
+from serving.http.protection import LOOPBACK, Protection, describe_error, make_retry_headers, read_body
 from serving.inspector.chat import Chat
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.runs import Runs
 from serving.pauses import write_json
 
@@ -97,22 +97,22 @@ class Pages:
         return JSONResponse(await asyncio.to_thread(check_text, plan.text, plan.language))
 
     async def ask(self, request: Request) -> Response:
-        asking = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
-        events = await await_first_event(asking.events())
+        inquiry = Inquiry(self._servers, self._runs, await read_body(request, QuestionBody))
+        events = await await_first_event(inquiry.events())
 
         async def lines() -> AsyncIterator[str]:
             try:
                 async for event in events:
                     yield await write_json(event.to_json()) + "\n"
-                yield _line({"kind": "saved", "run": asking.id if asking.saved else None})
+                yield _format_line({"kind": "saved", "run": inquiry.id if inquiry.saved else None})
             except Exception as error:
-                run = asking.id if asking.saved else None
-                yield _line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
+                run = inquiry.id if inquiry.saved else None
+                yield _format_line({"kind": "error", "run": run, **json.loads(write_error(describe_error(error)[0]))})
 
         return StreamingResponse(lines(), media_type="application/x-ndjson")
 
     async def list_runs(self, request: Request) -> Response:
-        return JSONResponse(await asyncio.to_thread(self._runs.summaries))
+        return JSONResponse(await asyncio.to_thread(self._runs.list_summaries))
 
     async def run(self, request: Request) -> Response:
         run = await asyncio.to_thread(self._runs.read, request.path_params["id"])
@@ -125,13 +125,13 @@ class Pages:
         return Response(text + "\n", media_type="application/json", headers=named)
 
 
-def _line(value: dict[str, Any]) -> str:
+def _format_line(value: dict[str, Any]) -> str:
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
 async def _error_response(request: Request, error: Exception) -> Response:
     described, status = describe_error(error)
-    return JSONResponse({"error": json.loads(write_error(described))}, status, headers_of(described))
+    return JSONResponse({"error": json.loads(write_error(described))}, status, make_retry_headers(described))
 
 
 def check_text(text: str, language: LanguageName = "bnf") -> dict[str, Any]:

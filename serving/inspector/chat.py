@@ -20,8 +20,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from revelator.errors import DataError, InvalidRequest, RevelatorError
 from revelator.trace import Event, Trace, join_answers
-from serving.http.protection import headers_of, read_body, status_of
-from serving.inspector.asking import Inquiry, QuestionBody, Server, await_first_event
+from serving.http.protection import choose_status, make_retry_headers, read_body
+from serving.inspector.inquiry import Inquiry, QuestionBody, Server, await_first_event
 from serving.inspector.runs import Runs
 
 MODEL = "revelator"
@@ -84,21 +84,21 @@ class Chat:
     async def complete(self, request: Request) -> Response:
         try:
             wanted = await read_body(request, Completion)
-            asking = self._asking(wanted)
-            events = await await_first_event(asking.events())
+            inquiry = self._make_inquiry(wanted)
+            events = await await_first_event(inquiry.events())
             if wanted.stream:
-                return StreamingResponse(_stream_chunks(asking, events, wanted), media_type="text/event-stream")
+                return StreamingResponse(_stream_chunks(inquiry, events, wanted), media_type="text/event-stream")
             async for _ in events:
                 pass
         except RevelatorError as error:
-            return JSONResponse(_error(error), status_of(error), headers_of(error))
-        assert asking.run is not None
-        message = {"role": "assistant", "content": _answer(asking.run.trace), "refusal": None}
+            return JSONResponse(_describe_error(error), choose_status(error), make_retry_headers(error))
+        assert inquiry.run is not None
+        message = {"role": "assistant", "content": _show_answer(inquiry.run.trace), "refusal": None}
         choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
-        usage = _usage(asking.run.trace)
-        return JSONResponse({**_head(asking, wanted, "chat.completion"), "choices": [choice], "usage": usage})
+        usage = _count_usage(inquiry.run.trace)
+        return JSONResponse({**_make_head(inquiry, wanted, "chat.completion"), "choices": [choice], "usage": usage})
 
-    def _asking(self, wanted: Completion) -> Inquiry:
+    def _make_inquiry(self, wanted: Completion) -> Inquiry:
         if wanted.model not in self._models:
             raise DataError(
                 f"there is no model {wanted.model!r}", where="model", hint=f"one of {', '.join(self._models)}"
@@ -108,15 +108,15 @@ class Chat:
 
 
 async def _stream_chunks(
-    asking: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
+    inquiry: Inquiry, events: AsyncGenerator[Event, None], wanted: Completion
 ) -> AsyncIterator[str]:
     """Server-sent events: chunks, then [DONE]. An error after the beginning ends the stream as OpenAI's do."""
-    head = _head(asking, wanted, "chat.completion.chunk")
+    head = _make_head(inquiry, wanted, "chat.completion.chunk")
     nodes: dict[str | None, dict[str, Any]] = {}
 
     def chunk(delta: dict[str, Any], finish: str | None = None) -> str:
         choice = {"index": 0, "delta": delta, "finish_reason": finish, "logprobs": None}
-        return _sent({**head, "choices": [choice]})
+        return _format_event({**head, "choices": [choice]})
 
     yield chunk({"role": "assistant", "content": ""})
     try:
@@ -124,20 +124,20 @@ async def _stream_chunks(
             async for event in stream:
                 node = nodes.setdefault(event.node, {})
                 node |= event.changes
-                if thought := _thought(event, node):
+                if thought := _describe_progress(event, node):
                     yield chunk({"reasoning_content": thought})
     except RevelatorError as error:
-        yield _sent(_error(error))
+        yield _format_event(_describe_error(error))
         return
-    assert asking.run is not None
-    yield chunk({"content": _answer(asking.run.trace)})
+    assert inquiry.run is not None
+    yield chunk({"content": _show_answer(inquiry.run.trace)})
     yield chunk({}, "stop")
     if wanted.stream_options and wanted.stream_options.include_usage:
-        yield _sent({**head, "choices": [], "usage": _usage(asking.run.trace)})
+        yield _format_event({**head, "choices": [], "usage": _count_usage(inquiry.run.trace)})
     yield "data: [DONE]\n\n"
 
 
-def _thought(event: Event, node: Mapping[str, Any]) -> str | None:
+def _describe_progress(event: Event, node: Mapping[str, Any]) -> str | None:
     """A line about what has just been found: the plan, and the answer of each step."""
     if event.kind == "planned":
         return f"plan: {node['plan']}\n"
@@ -146,35 +146,35 @@ def _thought(event: Event, node: Mapping[str, Any]) -> str | None:
     return None
 
 
-def _answer(trace: Trace) -> str:
+def _show_answer(trace: Trace) -> str:
     return trace.answer or NO_ANSWER
 
 
-def _head(asking: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
-    return {"id": f"chatcmpl-{asking.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
+def _make_head(inquiry: Inquiry, wanted: Completion, kind: str) -> dict[str, Any]:
+    return {"id": f"chatcmpl-{inquiry.id}", "object": kind, "created": int(time.time()), "model": wanted.model}
 
 
-def _usage(trace: Trace) -> dict[str, int]:
+def _count_usage(trace: Trace) -> dict[str, int]:
     spent = trace.usage
     total = spent.tokens_in + spent.tokens_out
     return {"prompt_tokens": spent.tokens_in, "completion_tokens": spent.tokens_out, "total_tokens": total}
 
 
-def _sent(value: dict[str, Any]) -> str:
+def _format_event(value: dict[str, Any]) -> str:
     return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
 _TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 429: "rate_limit_error"}
 
 
-def _error(error: RevelatorError) -> dict[str, Any]:
+def _describe_error(error: RevelatorError) -> dict[str, Any]:
     """OpenAI's shape: what the request named wrong is `param`, the kind of the error `code`."""
-    status = status_of(error)
+    status = choose_status(error)
     kind = _TYPES.get(status, "server_error")
     param = error.where if status in (400, 404) else None
     message = f"{error.message} ({error.hint})" if error.hint else error.message
-    return {"error": {"message": message, "type": kind, "param": param, "code": _code(error)}}
+    return {"error": {"message": message, "type": kind, "param": param, "code": _choose_code(error)}}
 
 
-def _code(error: RevelatorError) -> str:
+def _choose_code(error: RevelatorError) -> str:
     return "model_not_found" if isinstance(error, DataError) else type(error).__name__

@@ -43,7 +43,7 @@ class Run:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "trace": self.trace.to_json()}
 
-    def summary(self) -> dict[str, Any]:
+    def summarise(self) -> dict[str, Any]:
         """A line of the list of runs."""
         trace = self.trace
         found = {"id": self.id, "server": self.server, "question": trace.question, "plan": trace.plan}
@@ -97,15 +97,15 @@ class Runs:
             raise DataError(f"this is run {run.id}", where=str(path), hint="name the file as the run")
         return run
 
-    def summaries(self) -> list[dict[str, Any]]:
+    def list_summaries(self) -> list[dict[str, Any]]:
         """Newest first. A file that is no run is left out."""
         known, ids = self._summaries, self._ids()
-        self._summaries = {id: known.get(id) or self._summary(id) for id in ids}
+        self._summaries = {id: known.get(id) or self._summarise(id) for id in ids}
         return [self._summaries[id] for id in ids if self._summaries[id]]
 
-    def _summary(self, id: str) -> dict[str, Any]:
+    def _summarise(self, id: str) -> dict[str, Any]:
         try:
-            return self.read(id).summary()
+            return self.read(id).summarise()
         except DataError:
             return {}
 

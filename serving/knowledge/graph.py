@@ -36,9 +36,9 @@ class Graph(Protocol):
 
     vocabulary: Vocabulary
 
-    async def entities(self, name: str) -> list[Label]: ...
+    async def find_entities(self, name: str) -> list[Label]: ...
 
-    async def relations(self, phrase: str) -> list[Label]: ...
+    async def find_relations(self, phrase: str) -> list[Label]: ...
 
     async def select(self, query: str) -> list[Row]: ...
 
@@ -69,7 +69,7 @@ class GraphSource:
         await self.graph.close()
 
     async def _search(self, call: Search) -> Found:
-        labels = await self.graph.entities(call.name)
+        labels = await self.graph.find_entities(call.name)
         if call.descriptor and len(labels) > 1:
             labels = await self._select_described(labels, call.descriptor)
         labels = _select_certain_labels(labels, call.name)
@@ -77,7 +77,7 @@ class GraphSource:
 
     async def _select_described(self, labels: Sequence[Label], descriptor: str) -> list[Label]:
         """Selects the labels whose facts share most words with the descriptor; all of them when none shares any."""
-        facts, _ = await self._facts([NamedNode(label.iri) for label in labels])
+        facts, _ = await self._read_facts([NamedNode(label.iri) for label in labels])
         wanted = fold_label(descriptor).split()
         said = {
             iri: {word for fact in known for word in fold_label(f"{fact.relation} {fact.value}").split()}
@@ -89,11 +89,11 @@ class GraphSource:
         return [label for label, count in zip(labels, shared, strict=True) if count == max(shared)]
 
     async def _relate(self, call: Relate, query: Query) -> Found:
-        heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.relations(call.to))
+        heads, relations = await asyncio.gather(self._link(query.heads, query), self.graph.find_relations(call.to))
         if not heads:
             return Found(note=f"no node is called {', '.join(query.heads)}"[:200])
         if not relations:
-            return await self._between(heads, call)
+            return await self._relate_two(heads, call)
         predicates = [NamedNode(iri) for iri in dict.fromkeys(label.iri for label in relations)]
         for inverse in (False, True) if call.inverse is None else (call.inverse,):
             query_text = sparql.select_related(heads, predicates, inverse, self.graph.vocabulary, ROWS + 1)
@@ -108,16 +108,18 @@ class GraphSource:
                 return replace(found, note=f"{note}, {ROWS:,} of {count:,}", truncated=True, count=count)
         return Found(note=f"nothing stands in the relation {relations[0].text!r} to it")
 
-    async def _between(self, heads: Sequence[NamedNode], call: Relate) -> Found:
+    async def _relate_two(self, heads: Sequence[NamedNode], call: Relate) -> Found:
         """The third form: what relates the head to a second entity."""
-        tails = [NamedNode(label.iri) for label in _select_certain_labels(await self.graph.entities(call.to), call.to)]
+        tails = [
+            NamedNode(label.iri) for label in _select_certain_labels(await self.graph.find_entities(call.to), call.to)
+        ]
         rows = await self.graph.select(sparql.select_relations_between(heads, tails, ROWS)) if tails else []
         if not rows:
             return Found(note=f"no {call.to!r}"[:200])
-        names = await self._relation_names([row["p"] for row in rows])
+        names = await self._name_relations([row["p"] for row in rows])
         return Found(answers=tuple(dict.fromkeys(names.values())), note="relation")
 
-    async def _relation_names(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
+    async def _name_relations(self, predicates: Sequence[NamedNode]) -> dict[str, str]:
         rows = await self.graph.select(sparql.select_labels(predicates, self.graph.vocabulary, ROWS))
         named = {row["x"].value: sparql.show_term(row["label"]) for row in rows}
         return {p.value: named.get(p.value) or sparql.find_local_name(p.value).replace("_", " ") for p in predicates}
@@ -127,7 +129,7 @@ class GraphSource:
         nodes = list(dict.fromkeys(node for found in heads.values() for node in found))
         if not nodes:
             return Found(note="no node is called so")
-        facts, whole = await self._facts(nodes)
+        facts, whole = await self._read_facts(nodes)
         known = {name: [f for node in found for f in facts.get(node.value, [])] for name, found in heads.items()}
         met = await _offload_rows(sum(map(len, facts.values())), partial(judge_entities, call.condition, known))
         kept = tuple(name for name, verdict in met.items() if verdict)
@@ -145,15 +147,15 @@ class GraphSource:
             truncated=not whole,
         )
 
-    async def _facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
+    async def _read_facts(self, nodes: Sequence[NamedNode]) -> tuple[dict[str, list[Fact]], bool]:
         """The facts of each node, and whether they are all of them."""
-        read = [await self._fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
+        read = [await self._read_fact_rows(nodes[first : first + HEADS]) for first in range(0, len(nodes), HEADS)]
         rows = [row for some, _ in read for row in some]
-        names = await self._relation_names(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
+        names = await self._name_relations(list(dict.fromkeys(row["p"] for row in rows))) if rows else {}
         facts = await _offload_rows(len(rows), partial(_group_facts, rows, names))
         return facts, all(whole for _, whole in read)
 
-    async def _fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
+    async def _read_fact_rows(self, nodes: Sequence[NamedNode]) -> tuple[list[Row], bool]:
         """Reads facts, so that a node with very many does not push out those of the others."""
         rows = await self.graph.select(sparql.select_facts(nodes, self.graph.vocabulary, FACT_ROWS + 1))
         if len(rows) <= FACT_ROWS:
@@ -161,7 +163,10 @@ class GraphSource:
         if len(nodes) == 1:
             return rows[:FACT_ROWS], False
         half = len(nodes) // 2
-        (first, one), (second, other) = await self._fact_rows(nodes[:half]), await self._fact_rows(nodes[half:])
+        (first, one), (second, other) = (
+            await self._read_fact_rows(nodes[:half]),
+            await self._read_fact_rows(nodes[half:]),
+        )
         return first + second, one and other
 
     async def _link(self, names: Sequence[str], query: Query) -> list[NamedNode]:
@@ -172,7 +177,7 @@ class GraphSource:
         """The nodes of each name: those that an earlier answer was found as, or those that are called so."""
         known = query.ids.get(self.name, {})
         strange = [name for name in dict.fromkeys(names) if name not in known]
-        linked = await asyncio.gather(*map(self.graph.entities, strange))
+        linked = await asyncio.gather(*map(self.graph.find_entities, strange))
         found = {name: _select_certain_labels(labels, name) for name, labels in zip(strange, linked, strict=True)}
         return {
             name: [NamedNode(iri) for iri in known[name]]

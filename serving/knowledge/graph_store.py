@@ -190,13 +190,13 @@ class GraphStore:
         with self._refuse_damage():
             self._store = ox.Store.read_only(str(folder / "store"))
             self._labels = LabelIndex(folder / "labels.sqlite")
-            self._relations = self._labels.relations()
+            self._relations = self._labels.find_relations()
         self._threads = ThreadPoolExecutor(max_workers=threads, thread_name_prefix="graph")
 
-    async def entities(self, name: str) -> list[Label]:
-        return await self._run(self._labels.entities, name)
+    async def find_entities(self, name: str) -> list[Label]:
+        return await self._run(self._labels.find_entities, name)
 
-    async def relations(self, phrase: str) -> list[Label]:
+    async def find_relations(self, phrase: str) -> list[Label]:
         return choose_relations(phrase, self._relations)
 
     async def select(self, query: str) -> list[Row]:

@@ -62,7 +62,7 @@ class HttpEndpoint:
                 status, location, body = await self._send(request)
                 if location is None:
                     return self._accept(status, body)
-                request.url = self._target(request.url, location)
+                request.url = self._resolve_redirect(request.url, location)
         except httpx.TimeoutException as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.url) from error
         except httpx.HTTPError as error:
@@ -97,7 +97,7 @@ class HttpEndpoint:
         said = " ".join(said.split())
         raise Unavailable(f"the endpoint answered {status}: {said}", where=self.url, hint=hint, final=final)
 
-    def _target(self, at: httpx.URL, location: str) -> httpx.URL:
+    def _resolve_redirect(self, at: httpx.URL, location: str) -> httpx.URL:
         try:
             target = at.join(location)
         except (httpx.InvalidURL, ValueError) as error:

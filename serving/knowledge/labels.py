@@ -78,7 +78,7 @@ class LabelIndex:
         self._uri = f"{path.absolute().as_uri()}?mode=ro&immutable=1"
         self._local = threading.local()
 
-    def entities(self, name: str, limit: int = CANDIDATES) -> list[Label]:
+    def find_entities(self, name: str, limit: int = CANDIDATES) -> list[Label]:
         """Exactly so written; else with the same key; else those that hold all of its words, shortest first."""
         key = fold_label(name)
         if not key:  # a film may be called "$"
@@ -93,7 +93,7 @@ class LabelIndex:
         )
         return self._read(within, words, limit)
 
-    def relations(self) -> list[Label]:
+    def find_relations(self) -> list[Label]:
         """The names of all relations, aliases among them."""
         return self._read("kind = 'relation' ORDER BY main DESC, id")
 

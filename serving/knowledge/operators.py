@@ -13,7 +13,7 @@ from typing import Literal, Protocol
 from revelator.files import sha256_text
 from revelator.plans.art import Art, Call, Filter, Relate, Search, substitute, substitute_each
 from revelator.trace import Passage
-from serving.retrieval import terms
+from serving.retrieval import extract_terms
 
 SourceKind = Literal["text", "graph", "web"]
 OVERLAP = 0.5  # t: entities whose passages share less with the query are dropped (section 4.1.4)
@@ -105,8 +105,8 @@ def build_direct_query(question: str, template: str | None = None) -> Query:
 
 def compute_overlap(query: str, passages: Sequence[Passage]) -> float:
     """`|q ∩ p| / min(|q|, |p|)` over the stems of query and passages, stop words left out; 0 when either has none."""
-    asked = set(terms(query))
-    said = {term for passage in passages for term in terms(f"{passage.title} {passage.text}")}
+    asked = set(extract_terms(query))
+    said = {term for passage in passages for term in extract_terms(f"{passage.title} {passage.text}")}
     return len(asked & said) / min(len(asked), len(said)) if asked and said else 0.0
 
 

@@ -70,7 +70,7 @@ class Gathered:
 class Selector(Protocol):
     """Gives each source a score for a query; those with 1 or more are asked, all of them if none has."""
 
-    async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]: ...
+    async def score(self, query: Query, sources: Sequence[Source]) -> dict[str, float]: ...
 
 
 class Sources:
@@ -88,7 +88,7 @@ class Sources:
 
     async def gather(self, query: Query, k: int) -> Gathered:
         """Asks the selected sources, all at once."""
-        scores = await self.selector.scores(query, self.all)
+        scores = await self.selector.score(query, self.all)
         chosen = [source for source in self.all if scores.get(source.name, 0.0) >= 1.0] or list(self.all)
         tasks = {
             source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
@@ -203,7 +203,7 @@ class RuleSelector:
     """Adds up points by kind of source, for the sub-question as the plan has it and for its operator. What a document
     says is no part of it, nor an answer that repeats a document."""
 
-    async def scores(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
+    async def score(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
         points = score_by_rules(query)
         return {source.name: points.get(source.kind, 0.0) for source in sources}
 

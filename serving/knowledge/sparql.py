@@ -151,14 +151,14 @@ class SparqlEndpoint:
         self._http = HttpEndpoint(url, timeout=timeout, headers={"Accept": "application/sparql-results+json"})
         self._known: dict[str, list[Row]] = {}
 
-    async def entities(self, name: str) -> list[Label]:
-        rows = await self._named(select_entities(name, self.vocabulary, CANDIDATES))
+    async def find_entities(self, name: str) -> list[Label]:
+        rows = await self._select_cached(select_entities(name, self.vocabulary, CANDIDATES))
         found = {r["x"].value: Label(r["x"].value, show_row(r)) for r in _keep_nodes(rows)}
         exact = [label for label in found.values() if label.text == name]
         return exact or list(found.values())
 
-    async def relations(self, phrase: str) -> list[Label]:
-        rows = await self._named(select_relations(phrase, self.vocabulary, CANDIDATES))
+    async def find_relations(self, phrase: str) -> list[Label]:
+        rows = await self._select_cached(select_relations(phrase, self.vocabulary, CANDIDATES))
         return [Label(row["x"].value, phrase, "relation") for row in _keep_nodes(rows)]
 
     async def select(self, query: str) -> list[Row]:
@@ -174,7 +174,7 @@ class SparqlEndpoint:
     async def close(self) -> None:
         await self._http.close()
 
-    async def _named(self, query: str) -> list[Row]:
+    async def _select_cached(self, query: str) -> list[Row]:
         if query not in self._known:
             if len(self._known) >= REMEMBERED:
                 self._known.clear()

@@ -131,25 +131,25 @@ class WebSource:
     async def _search(self, text: str, k: int) -> tuple[Passage, ...]:
         parameters = self.api.parameters(text, k)
         body = await (self._http.post_json(parameters) if self.api.posts else self._http.get(parameters))
-        return await asyncio.to_thread(self._passages, body, k)
+        return await asyncio.to_thread(self._read_passages, body, k)
 
-    def _passages(self, body: bytes, k: int) -> tuple[Passage, ...]:
+    def _read_passages(self, body: bytes, k: int) -> tuple[Passage, ...]:
         try:
             results = self.api.results(json.loads(body))
         except (ValueError, AttributeError, RecursionError) as error:
             raise Unavailable("the reply is not the JSON that the API promises", where=self._http.url) from error
-        passages = (self._passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
+        passages = (self._make_passage(result, 1 / rank) for rank, result in enumerate(results, start=1))
         return tuple(islice((passage for passage in passages if passage.text), k))
 
-    def _passage(self, result: Result, score: float) -> Passage:
+    def _make_passage(self, result: Result, score: float) -> Passage:
         return Passage(
-            id=self._plain(result.url, TEXT_CHARACTERS),
-            title=self._plain(result.title, TITLE_CHARACTERS),
-            text=self._plain(result.snippet, TEXT_CHARACTERS),
+            id=self._clean(result.url, TEXT_CHARACTERS),
+            title=self._clean(result.title, TITLE_CHARACTERS),
+            text=self._clean(result.snippet, TEXT_CHARACTERS),
             score=round(score, 4),
         )
 
-    def _plain(self, text: str, length: int) -> str:
+    def _clean(self, text: str, length: int) -> str:
         return self._http.without_key(clean(text[: MARKUP * length]))[:length]
 
 

@@ -28,12 +28,12 @@ from revelator.plans.grammar import Grammar
 NOTHING = -float("inf")  # the score of a place in which no beam lies
 FINISH = 12  # tokens that end a character, a word, a quotation and a placeholder, at one byte a token
 INSIDE = 4  # tokens that lead out of a character, an escape or a reference, before a closing piece fits
-TRIED = 400  # states that a search for an end looks at
+MOST_STATES = 400  # states that a search for an end looks at
 BRANCHES = 4  # tokens tried where none of a grammar's closing pieces fits, spread over those allowed
-KEPT = 16  # grammars whose matchers are kept
+MOST_GRAMMARS = 16  # grammars whose matchers are kept
 
 
-def best_tokens(scores: torch.Tensor) -> torch.Tensor:
+def pick_best_tokens(scores: torch.Tensor) -> torch.Tensor:
     """The best token of each row, (rows,). On a CPU by NumPy, which takes a sixth of torch's time at 32 rows."""
     if scores.device.type != "cpu":
         return scores.argmax(-1)
@@ -58,13 +58,14 @@ def raise_if_cancelled(cancelled: Callable[[], bool]) -> None:
 
 @dataclass(frozen=True)
 class Marks:
-    """Of the tokens `marks` every text has just those of `order`, one after another, with others between them."""
+    """A rule for texts: of the tokens `marks` a text has exactly those of `order`, in that order, with any other tokens
+    between them."""
 
     marks: Sequence[int]
     order: Sequence[int]
 
-    def held(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
-        """The scores (texts, vocabulary) of what may follow each text; `end` is the token that ends one."""
+    def mask_scores(self, scores: torch.Tensor, texts: Sequence[Sequence[int]], end: int) -> torch.Tensor:
+        """Sets to -inf, in scores (texts, vocabulary), the tokens that may not follow each text; `end` ends a text."""
         scores = scores.clone()
         for row, text in enumerate(texts):
             missing = self.order[sum(map(text.count, self.marks)) :]
@@ -77,7 +78,7 @@ class Marks:
 class Beams:
     """`rows` searches of `width` beams each; every search begins with one empty beam.
 
-    No model is here: `OnnxModel.likeliest` brings the scores of each step and puts its keys and values in `parents`'
+    No model is here: `OnnxModel.search_beams` brings the scores of each step and puts its keys and values in `parents`'
     order. Scores are sums of log probabilities without a bonus for length, so a text's score only falls as it grows,
     and a row is done once no open beam can overtake its worst kept text.
 
@@ -103,15 +104,15 @@ class Beams:
         rows, looked = len(self.alive), 2 * self.width
         odds = logits.float().log_softmax(-1)
         if self.marks:
-            odds = self.marks.held(odds, self._texts, self.end)
+            odds = self.marks.mask_scores(odds, self._texts, self.end)
         best, tokens = odds.topk(min(looked, odds.shape[1]))
         scores, places = (best.view(rows, self.width, -1) + self._scores[..., None]).flatten(1).topk(looked)
         tokens = tokens.view(rows, -1).gather(1, places)
         owners = places // best.shape[1] + torch.arange(rows)[:, None] * self.width
         alive, parents, kept_tokens, kept_scores, texts = [], [], [], [], []
         for row, *candidates in zip(self.alive, scores.tolist(), tokens.tolist(), owners.tolist(), strict=True):
-            going = self._sorted_out(row, list(zip(*candidates, strict=True)))
-            if self._done(row, going[0][0]):
+            going = self._keep_open(row, list(zip(*candidates, strict=True)))
+            if self._is_done(row, going[0][0]):
                 continue
             alive.append(row)
             for score, token, owner in going:
@@ -123,18 +124,19 @@ class Beams:
         self._scores = torch.tensor(kept_scores).view(-1, self.width)
         return parents
 
-    def found(self) -> list[list[list[int]]]:
+    def list_texts(self) -> list[list[list[int]]]:
         """For each row its complete texts without the end token, likeliest first, at most `width`."""
         return [[text for _, text in sorted(own, key=lambda pair: -pair[0])] for own in self._found]
 
-    def _sorted_out(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
-        """Those that go on; those that end here, among the best `width`, are complete texts of the row."""
+    def _keep_open(self, row: int, candidates: list[tuple[float, int, int]]) -> list[tuple[float, int, int]]:
+        """Stores the candidates that end here, among the best `width`, as complete texts of the row, and returns the
+        others."""
         ended = [(score, self._texts[owner]) for score, token, owner in candidates[: self.width] if token == self.end]
         whole = [pair for pair in ended if pair[0] > NOTHING]
         self._found[row] = nlargest(self.width, [*self._found[row], *whole], key=lambda pair: pair[0])
         return [candidate for candidate in candidates if candidate[1] != self.end][: self.width]
 
-    def _done(self, row: int, best: float) -> bool:
+    def _is_done(self, row: int, best: float) -> bool:
         return len(self._found[row]) == self.width and best <= self._found[row][-1][0]
 
 
@@ -150,24 +152,24 @@ class Vocabulary:
         self._counts: dict[str, list[int]] = {}
         self._tokenized: dict[Sequence[str], list[list[int]]] = {}
 
-    def matcher(self, grammar: Grammar) -> LLMatcher:
+    def make_matcher(self, grammar: Grammar) -> LLMatcher:
         """A matcher at the start of an output. Raises ConfigError when llguidance cannot use the grammar."""
         found = self._matchers.pop(grammar.text, None) or LLMatcher(self.tokens, grammar.text)
         if found.is_error():
             raise ConfigError(f"this is no grammar to decode by: {found.get_error().splitlines()[0]}")
         self._matchers[grammar.text] = found  # the last used is the last
-        if len(self._matchers) > KEPT:
+        if len(self._matchers) > MOST_GRAMMARS:
             del self._matchers[next(iter(self._matchers))]
         return found.deep_copy()
 
-    def counts(self, signs: str) -> list[int]:
+    def count_signs(self, signs: str) -> list[int]:
         """How many of `signs` stand in each token; 0 for what is beyond the tokenizer."""
         if signs not in self._counts:
             found = [sum(map(piece.count, signs)) for piece in self._pieces]
             self._counts[signs] = found + [0] * (self.size - len(found))
         return self._counts[signs]
 
-    def tokenized(self, pieces: Sequence[str]) -> list[list[int]]:
+    def tokenize(self, pieces: Sequence[str]) -> list[list[int]]:
         """The tokens of each piece of a grammar, its own tuple or string."""
         if pieces not in self._tokenized:
             self._tokenized[pieces] = [self.tokens.tokenize_str(piece) for piece in pieces]
@@ -200,12 +202,12 @@ class Constraint(LogitsProcessor):
         if self._written:
             for row, token in zip(self.rows, input_ids[:, -1].tolist(), strict=True):
                 row.take(token)
-        room, wishes = self._room - self._written, best_tokens(scores).tolist()
+        room, wishes = self._room - self._written, pick_best_tokens(scores).tolist()
         self._written += 1
         tokens = wishes
         if self._temperature:
             scores = add_noise(scores, self._temperature)
-            tokens = best_tokens(scores).tolist()
+            tokens = pick_best_tokens(scores).tolist()
         fits = [row.fits(token, wish, room) for row, token, wish in zip(self.rows, tokens, wishes, strict=True)]
         held = [index for index, fit in enumerate(fits) if not fit]
         if not held:
@@ -225,10 +227,13 @@ class _Row:
 
     def __init__(self, vocabulary: Vocabulary, grammar: Grammar) -> None:
         self.vocabulary, self.grammar = vocabulary, grammar
-        self.matcher = vocabulary.matcher(grammar)
-        self.openings, self.deepenings = vocabulary.counts(grammar.opening), vocabulary.counts(grammar.deepening)
-        self.closing = vocabulary.tokenized(grammar.closing)
-        self.brackets = vocabulary.tokenized(grammar.brackets)
+        self.matcher = vocabulary.make_matcher(grammar)
+        self.openings, self.deepenings = (
+            vocabulary.count_signs(grammar.opening),
+            vocabulary.count_signs(grammar.deepening),
+        )
+        self.closing = vocabulary.tokenize(grammar.closing)
+        self.brackets = vocabulary.tokenize(grammar.brackets)
         self.reserve = max(FINISH, INSIDE + max(map(len, self.closing), default=0)) + max(self.openings)
         self.opened = self.deep = self.length = 0
         self.forced: list[int] | None = None
@@ -250,7 +255,7 @@ class _Row:
         late = room <= self.opened + self.reserve or self.deep >= self.grammar.deepest
         done = wish == self.vocabulary.end
         if self.forced is None and (late or (done and not self.matcher.is_accepting())):
-            ending = self._ending(room) if self.length else None
+            ending = self._find_ending(room) if self.length else None
             self.degraded = ending is None
             self.forced = ending or []
         return self.forced is None and self.matcher.validate_tokens([token]) == 1
@@ -266,34 +271,34 @@ class _Row:
             masks[place] = 0
             masks[place, token // 32] = np.left_shift(np.uint32(1), np.uint32(token % 32)).astype(np.int32)
 
-    def _ending(self, room: int) -> list[int] | None:
+    def _find_ending(self, room: int) -> list[int] | None:
         """Tokens, at most `room`, that complete the output: breadth first over the grammar's closing pieces, depth
         first where none of them fits, inside a character or a closed set of words, which every path leads out of."""
         waiting: deque[tuple[list[int], LLMatcher]] = deque([([], self.matcher.deep_copy())])
-        for _ in range(TRIED):
+        for _ in range(MOST_STATES):
             if not waiting:
                 break
             tokens, matcher = waiting.popleft()
             if matcher.is_accepting():
                 return tokens
-            pieces = [*self._pieces(matcher)]
-            ways = [(tokens + way, _after(matcher, way)) for way in pieces or self._inside(matcher)]
+            pieces = [*self._list_fitting_pieces(matcher)]
+            ways = [(tokens + way, _advance(matcher, way)) for way in pieces or self._list_ways_out(matcher)]
             (waiting.extend if pieces else waiting.extendleft)(way for way in ways if len(way[0]) <= room)
         return None
 
-    def _pieces(self, matcher: LLMatcher) -> Iterator[list[int]]:
-        for tokens in [list(self._brackets(matcher.deep_copy())), *self.closing]:
+    def _list_fitting_pieces(self, matcher: LLMatcher) -> Iterator[list[int]]:
+        for tokens in [list(self._close_brackets(matcher.deep_copy())), *self.closing]:
             if tokens and matcher.validate_tokens(tokens) == len(tokens):
                 yield tokens
 
-    def _inside(self, matcher: LLMatcher) -> list[list[int]]:
+    def _list_ways_out(self, matcher: LLMatcher) -> list[list[int]]:
         if forced := matcher.compute_ff_tokens():
             return [forced]
         bits = np.frombuffer(matcher.compute_bitmask(), dtype=np.uint8)
         allowed = np.flatnonzero(np.unpackbits(bits, bitorder="little"))
         return [[int(token)] for token in allowed[:: len(allowed) // BRANCHES + 1]]
 
-    def _brackets(self, matcher: LLMatcher) -> Iterator[int]:
+    def _close_brackets(self, matcher: LLMatcher) -> Iterator[int]:
         """Closing brackets as long as one fits, at most as many as were opened and quoted; uses the matcher up."""
         for _ in range(2 * self.opened + 1):
             fitting = next((sign for sign in self.brackets if matcher.validate_tokens(sign) == len(sign)), None)
@@ -315,7 +320,7 @@ def _bytes() -> LLTokenizer:
     return LLTokenizer("byte")
 
 
-def _after(matcher: LLMatcher, tokens: list[int]) -> LLMatcher:
+def _advance(matcher: LLMatcher, tokens: list[int]) -> LLMatcher:
     reached = matcher.deep_copy()
     reached.consume_tokens(tokens)
     return reached

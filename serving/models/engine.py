@@ -42,7 +42,7 @@ MAX_NEW_TOKENS = 256
 Runtime = Literal["auto", "onnx", "transformers"]
 
 
-class Written(NamedTuple):
+class GeneratedText(NamedTuple):
     """A generated text, its number of tokens (the end token counts), and whether its grammar could not be closed."""
 
     text: str
@@ -50,7 +50,7 @@ class Written(NamedTuple):
     degraded: bool = False
 
 
-def never() -> bool:
+def never_cancelled() -> bool:
     return False
 
 
@@ -82,7 +82,7 @@ class Engine:
         folder = base_folder(str(base))
         self.manifest: AdapterManifest | None = verify_adapter(adapter, folder) if adapter else None
         self.base_digest = self.manifest.base_digest if self.manifest else base_digest(folder)
-        self.device = torch.device(_device() if device == "auto" else device)
+        self.device = torch.device(_choose_device() if device == "auto" else device)
         logging.disable_progress_bar()
         self.tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=False)
         self.tokenizer.padding_side = "left"
@@ -91,10 +91,10 @@ class Engine:
         self._writes_pieces = isinstance(model, PrefixLMForCausalLM)
         self.max_positions = int(model.config.max_position_embeddings)
         self._vocabulary_size = int(model.config.vocab_size)
-        self.model = _runtime(model, runtime, cache, threads)
+        self.model = _choose_runtime(model, runtime, cache, threads)
 
-    def label_probabilities(
-        self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never
+    def judge_labels(
+        self, prompts: Sequence[str], labels: Sequence[str], cancelled: Callable[[], bool] = never_cancelled
     ) -> list[dict[str, float]]:
         """For each prompt, the probability of each label given that it is one of them: softmax over their first tokens.
 
@@ -102,22 +102,22 @@ class Engine:
         """
         first = torch.tensor([self._first_token(label) for label in labels])
         answers: list[dict[str, float]] = [{} for _ in prompts]
-        for indices, logits in self._last_logits(prompts, cancelled):
+        for indices, logits in self._read_last_logits(prompts, cancelled):
             probabilities = logits.index_select(1, first.to(logits.device)).float().softmax(-1).tolist()
             for index, row in zip(indices, probabilities, strict=True):
                 answers[index] = dict(zip(labels, row, strict=True))
         return answers
 
-    def _last_logits(
+    def _read_last_logits(
         self, prompts: Sequence[str], cancelled: Callable[[], bool]
     ) -> Iterator[tuple[list[int], torch.Tensor]]:
         """Indices of prompts and the logits after their last tokens, (prompts, vocabulary), some at a time."""
-        rows = self._tokenized(prompts, reserve=1)
+        rows = self._tokenize(prompts, reserve=1)
         packs, alone = pack(rows, self.model.pack_tokens)
         for group in packs:
-            yield group.members, self.model.packed(group, cancelled)
-        for indices, ids, mask in self._batches(alone, rows):
-            yield indices, self.model.ends(ids, mask, cancelled)
+            yield group.members, self.model.read_pack(group, cancelled)
+        for indices, ids, mask in self._make_batches(alone, rows):
+            yield indices, self.model.read_ends(ids, mask, cancelled)
 
     def generate(
         self,
@@ -125,8 +125,8 @@ class Engine:
         temperature: float = 0.0,
         max_new_tokens: int = MAX_NEW_TOKENS,
         grammars: Sequence[Grammar] | None = None,
-        cancelled: Callable[[], bool] = never,
-    ) -> list[Written]:
+        cancelled: Callable[[], bool] = never_cancelled,
+    ) -> list[GeneratedText]:
         """For each prompt, the text that follows it up to the end token.
 
         Greedy at temperature 0, so the same batch gives the same texts; above it, samples from the softmax at that
@@ -134,10 +134,10 @@ class Engine:
         leaves no room to write is, too. Without, that raises InvalidRequest. Word pieces are checked when all are
         written, so more of their texts are `degraded`.
         """
-        answers = [Written("", 0, degraded=True) for _ in prompts]
-        rows = self._tokenized(prompts, reserve=1 if grammars is None else None)
+        answers = [GeneratedText("", 0, degraded=True) for _ in prompts]
+        rows = self._tokenize(prompts, reserve=1 if grammars is None else None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
-        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
+        for indices, ids, mask in self._make_batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS):
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
             held = [grammars[i] for i in indices] if grammars and not self._writes_pieces else None
@@ -146,47 +146,49 @@ class Engine:
             output = self.model.write(ids, mask, room, end, temperature, constraint, cancelled)
             degraded = constraint.degraded if constraint else [False] * len(indices)
             for index, row, failed in zip(indices, output, degraded, strict=True):
-                answers[index] = self._written(row, failed, prompts[index])
+                answers[index] = self._decode(row, failed, prompts[index])
         if grammars and self._writes_pieces:
             pairs = zip(answers, grammars, strict=True)
             return [row._replace(degraded=not is_complete(f" {row.text}", grammar)) for row, grammar in pairs]
         return answers
 
-    def likeliest(
+    def search_beams(
         self,
         prompts: Sequence[str],
         width: int,
         max_new_tokens: int = MAX_NEW_TOKENS,
-        cancelled: Callable[[], bool] = never,
+        cancelled: Callable[[], bool] = never_cancelled,
         marks: Marks | None = None,
-    ) -> list[list[Written]]:
+    ) -> list[list[GeneratedText]]:
         """For each prompt, up to `width` texts that may follow it, likeliest first, by a beam search of that width,
         held to `marks`.
 
         An empty list for a prompt that leaves no room to write, or whose beams do not end within `max_new_tokens`.
         """
-        answers: list[list[Written]] = [[] for _ in prompts]
-        rows = self._tokenized(prompts, reserve=None)
+        answers: list[list[GeneratedText]] = [[] for _ in prompts]
+        rows = self._tokenize(prompts, reserve=None)
         fitting = [i for i, row in enumerate(rows) if len(row) < self.max_positions]
-        for indices, ids, mask in self._batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
+        for indices, ids, mask in self._make_batches(fitting, rows, max_new_tokens, WRITTEN_TOKENS // width):
             raise_if_cancelled(cancelled)
             room = min(max_new_tokens, self.max_positions - ids.shape[1])
-            found = self.model.likeliest(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
+            found = self.model.search_beams(ids, mask, room, self.tokenizer.eos_token_id, width, cancelled, marks)
             for index, texts in zip(indices, found, strict=True):
                 end = self.tokenizer.eos_token_id
-                answers[index] = [self._written([*text, end], prompt=prompts[index]) for text in texts]
+                answers[index] = [self._decode([*text, end], prompt=prompts[index]) for text in texts]
         return answers
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(ids) for ids in self.tokenizer(list(prompts))["input_ids"]] if prompts else []
 
-    def _written(self, row: list[int], degraded: bool = False, prompt: str = "") -> Written:
+    def _decode(self, row: list[int], degraded: bool = False, prompt: str = "") -> GeneratedText:
         """What was written up to the end token. Word pieces get the spelling of the prompt."""
         end = self.tokenizer.eos_token_id
         length = row.index(end) + 1 if end in row else len(row)
         if self._writes_pieces:
-            return Written(restore_spelling(row[:length], read_sources(prompt), self.tokenizer), length, degraded)
-        return Written(str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded)
+            return GeneratedText(restore_spelling(row[:length], read_sources(prompt), self.tokenizer), length, degraded)
+        return GeneratedText(
+            str(self.tokenizer.decode(row[:length], skip_special_tokens=True)).strip(), length, degraded
+        )
 
     @cached_property
     def _vocabulary(self) -> Vocabulary:
@@ -195,7 +197,7 @@ class Engine:
     def _first_token(self, label: str) -> int:
         return self.tokenizer(" " + label, add_special_tokens=False)["input_ids"][0]
 
-    def _tokenized(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:
+    def _tokenize(self, prompts: Sequence[str], *, reserve: int | None) -> list[list[int]]:
         """Raises InvalidRequest for a prompt that leaves fewer than `reserve` positions for the output."""
         rows: list[list[int]] = self.tokenizer(list(prompts))["input_ids"] if prompts else []
         longest = max(map(len, rows), default=0)
@@ -206,7 +208,7 @@ class Engine:
             )
         return rows
 
-    def _batches(
+    def _make_batches(
         self, indices: Sequence[int], rows: list[list[int]], room: int = 0, limit: int = BATCH_TOKENS
     ) -> Iterator[tuple[list[int], torch.Tensor, torch.Tensor]]:
         """Indices in the batch, their ids and mask (rows, width), padded on the left; rows of like length together, at
@@ -217,22 +219,22 @@ class Engine:
             needed = len(rows[index]) + room
             crowded = needed * (len(waiting) + 1) > limit or needed > self.max_positions
             if waiting and crowded:
-                yield self._padded(waiting, rows)
+                yield self._pad(waiting, rows)
                 waiting = []
             waiting.append(index)
         if waiting:
-            yield self._padded(waiting, rows)
+            yield self._pad(waiting, rows)
 
-    def _padded(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
+    def _pad(self, indices: list[int], rows: list[list[int]]) -> tuple[list[int], torch.Tensor, torch.Tensor]:
         batch = self.tokenizer.pad({"input_ids": [rows[i] for i in indices]}, return_tensors="pt")
         return indices, batch["input_ids"], batch["attention_mask"]
 
 
-def _device() -> str:
+def _choose_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def _runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
+def _choose_runtime(model: Any, runtime: Runtime, cache: Cache, threads: int | None) -> OnnxModel | TransformersModel:
     fits = model.device.type == "cpu" and is_supported(model.config)
     if runtime == "onnx" and not fits:
         raise ConfigError(

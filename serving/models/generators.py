@@ -74,7 +74,7 @@ class EndpointGenerator:
         try:
             async with asyncio.timeout(self.timeout):
                 reply = await self._client.chat.completions.create(
-                    model=self.model, messages=messages(request), temperature=0
+                    model=self.model, messages=build_messages(request), temperature=0
                 )
         except (TimeoutError, openai.APITimeoutError) as error:
             raise DeadlineExceeded(f"no answer within {self.timeout:g} s", where=self.base_url) from error
@@ -83,12 +83,12 @@ class EndpointGenerator:
             message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
             raise Unavailable(message, where=self.base_url, hint=hint, final=self.retries > 0) from error
         except openai.APIStatusError as error:
-            raise self._refusal(error) from error
+            raise self._make_error(error) from error
         except (openai.OpenAIError, json.JSONDecodeError) as error:
             raise Unavailable("the reply is not what the protocol promises", where=self.base_url) from error
-        return self._reading(reply, request)
+        return self._make_reading(reply, request)
 
-    def _refusal(self, error: openai.APIStatusError) -> ServingError:
+    def _make_error(self, error: openai.APIStatusError) -> ServingError:
         said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
         message = f"the endpoint answered {error.status_code}: {said}"
         if error.status_code == 429 or error.status_code >= 500:
@@ -98,14 +98,14 @@ class EndpointGenerator:
             hint = "a redirect is not followed: give the address that answers"
         return ServingError(message, where=self.base_url, hint=hint)
 
-    def _reading(self, reply: Any, request: GenerateRequest) -> Reading:
+    def _make_reading(self, reply: Any, request: GenerateRequest) -> Reading:
         """The openai client checks no reply, so any JSON may be in this one."""
         try:
             text = reply.choices[0].message.content or ""
             if len(text) > REPLY_CHARACTERS:
                 message = f"the reply has {len(text)} characters; at most {REPLY_CHARACTERS} are read"
                 raise ServingError(message, where=self.base_url)
-            sentence, answers, method = read_reply(text) if request.mode != "write" else written(text)
+            sentence, answers, method = read_reply(text) if request.mode != "write" else take_text(text)
         except (AttributeError, IndexError, TypeError) as error:
             message = "the reply is not what the protocol promises: no choices with a text"
             raise Unavailable(message, where=self.base_url) from error
@@ -117,52 +117,52 @@ class EndpointGenerator:
         await self._client.close()
 
 
-def messages(request: GenerateRequest) -> Any:
+def build_messages(request: GenerateRequest) -> Any:
     """The chat of one request: a system prompt, and one user message with everything foreign as JSON."""
     if request.mode == "write":
         return [{"role": "user", "content": request.question}]
     passages = [{"title": p.title, "text": p.text[:PASSAGE_CHARACTERS]} for p in request.passages]
-    user = Template(_prompt(request.mode)).substitute(
-        question=as_data(request.question),
-        passages=as_data(passages),
-        steps=as_data([asdict(step) for step in request.steps]),
+    user = Template(_load_prompt(request.mode)).substitute(
+        question=quote_data(request.question),
+        passages=quote_data(passages),
+        steps=quote_data([asdict(step) for step in request.steps]),
     )
-    return [{"role": "system", "content": _prompt("system")}, {"role": "user", "content": user}]
+    return [{"role": "system", "content": _load_prompt("system")}, {"role": "user", "content": user}]
 
 
-def as_data(value: Any) -> str:
+def quote_data(value: Any) -> str:
     """JSON in which no text can close a `<data>` mark."""
     return json.dumps(value, ensure_ascii=False).replace("<", "\\u003c")
 
 
 @cache
-def _prompt(name: str) -> str:
+def _load_prompt(name: str) -> str:
     return files("serving.models").joinpath("prompts", f"{name}.txt").read_text(encoding="utf-8").rstrip()
 
 
 def read_reply(text: str) -> tuple[str, tuple[str, ...], str]:
     """Sentence, answers and method of a reply. Never fails: what is no JSON is taken as one answer."""
     text = text.strip()
-    whole = _answer_object(text, 0)
+    whole = _read_answer_object(text, 0)
     if whole is not None and whole[2] == len(text):
         return whole[0], whole[1], "endpoint"
     start = -1
     for _ in range(OBJECTS):
         if (start := text.find("{", start + 1)) < 0:
             break
-        found = _answer_object(text, start)
+        found = _read_answer_object(text, start)
         if found is not None:
             return found[0], found[1], "endpoint:embedded"
     return text, (text,) if text else (), "endpoint:text"
 
 
-def written(text: str) -> tuple[str, tuple[str, ...], str]:
+def take_text(text: str) -> tuple[str, tuple[str, ...], str]:
     """The same three of a text that was asked for as it is."""
     text = text.strip()
     return text, (text,) if text else (), "endpoint:text"
 
 
-def _answer_object(text: str, start: int) -> tuple[str, tuple[str, ...], int] | None:
+def _read_answer_object(text: str, start: int) -> tuple[str, tuple[str, ...], int] | None:
     """Sentence, answers and end of the JSON object at `start`, if it is one that has `answers`."""
     try:
         value, end = json.JSONDecoder().raw_decode(text, start)

@@ -12,7 +12,7 @@ from revelator.errors import ConfigError
 from revelator.plans.names import collect_words, find_name_words
 from revelator.tasks import TASKS, Task
 from serving.merge.counting import OF_SEVERAL
-from serving.models.engine import MAX_NEW_TOKENS, Engine, Written, never
+from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
 from serving.protocols import DECODINGS, Completion, Decoding
 
 BEAMS = 4
@@ -25,7 +25,7 @@ def complete(
     temperature: float = 0.0,
     max_new_tokens: int | None = None,
     decoding: Decoding = "beams",
-    cancelled: Callable[[], bool] = never,
+    cancelled: Callable[[], bool] = never_cancelled,
 ) -> list[Completion]:
     """One completion a prompt, in order: the likeliest label with all probabilities, or generated text.
 
@@ -45,7 +45,7 @@ def complete(
     asked = TASKS[task]
     lengths = engine.count_tokens(prompts)
     if asked.labels:
-        judged = engine.label_probabilities(prompts, asked.labels, cancelled)
+        judged = engine.judge_labels(prompts, asked.labels, cancelled)
         return [Completion(max(p, key=p.__getitem__), p, n) for p, n in zip(judged, lengths, strict=True)]
     if asked.language:
         written = _write_plans(engine, asked, prompts, temperature, max_new_tokens, decoding, cancelled)
@@ -65,14 +65,14 @@ def _write_plans(
     max_new_tokens: int | None,
     decoding: Decoding,
     cancelled: Callable[[], bool],
-) -> list[Written]:
+) -> list[GeneratedText]:
     """One plan a prompt: by beams where that is asked for and one of them checks, token by token elsewhere."""
     assert task.language is not None
     budget = max_new_tokens or task.language.most_tokens
-    plans: dict[int, Written] = {}
+    plans: dict[int, GeneratedText] = {}
     if decoding == "beams" and temperature == 0:
         room = min(budget, task.language.beam_tokens)
-        for place, rows in enumerate(engine.likeliest(prompts, BEAMS, room, cancelled)):
+        for place, rows in enumerate(engine.search_beams(prompts, BEAMS, room, cancelled)):
             best = choose_plan(task, task.question(prompts[place]), [row.text for row in rows])
             if best is not None:
                 plans[place] = rows[best]

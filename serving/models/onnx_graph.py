@@ -89,7 +89,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     config, graph = model.config, Graph()
     heads, groups = config.num_attention_heads, config.num_key_value_heads
     size = getattr(config, "head_dim", None) or config.hidden_size // heads
-    rotations = _rotations(graph, model, size)
+    rotations = _tabulate_rotations(graph, model, size)
     x = graph.add("Gather", graph.weight("embedding", model.model.embed_tokens.weight), "ids")
     positions, mask, last = "positions", "mask", len(model.model.layers) - 1
     for number, layer in enumerate(model.model.layers):
@@ -102,7 +102,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
         else:
             joined = graph.linear(inner, f"{number}.kv", attention.k_proj, attention.v_proj)
             k, v = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
-            x, positions, mask = _wanted(graph, x, config.hidden_size)
+            x, positions, mask = _select_ends(graph, x, config.hidden_size)
             q = graph.linear(graph.norm(x, f"{number}.norm", layer.input_layernorm), f"{number}.q", attention.q_proj)
         q = graph.add("RotaryEmbedding", q, *rotations, positions, num_heads=heads)
         k = graph.add("RotaryEmbedding", k, *rotations, "positions", num_heads=groups)
@@ -119,7 +119,7 @@ def build_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
     tied = model.lm_head.weight is model.model.embed_tokens.weight
     head = "embedding" if tied else graph.weight("head", model.lm_head.weight)
     graph.add("Gemm", ends, head, outputs=["logits"], transB=1)
-    return _proto(graph, len(model.model.layers), groups, size), graph.weights
+    return _make_proto(graph, len(model.model.layers), groups, size), graph.weights
 
 
 def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
@@ -142,7 +142,7 @@ def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
         else:
             joined = graph.linear(x, f"{number}.kv", own.key, own.value)
             k, v = graph.add("Split", joined, outputs=2, axis=-1, num_outputs=2)
-            x, _, mask = _wanted(graph, x, width)
+            x, _, mask = _select_ends(graph, x, width)
             q = graph.linear(x, f"{number}.q", own.query)
         seen = [f"attended.{number}", f"seen.key.{number}", f"seen.value.{number}"]
         earlier = f"key.{number}", f"value.{number}"
@@ -154,10 +154,10 @@ def _prefix_graph(model: Any) -> tuple[ModelProto, dict[str, np.ndarray]]:
         x = graph.layer_norm(x, f"{number}.mlp.norm", layer.output.LayerNorm)
     ends = graph.linear(graph.add("Reshape", x, graph.integers(-1, width)), "map", model.map)
     graph.add("Gemm", graph.layer_norm(ends, "norm", model.norm), words, outputs=["logits"], transB=1)
-    return _proto(graph, last + 1, heads, width // heads), graph.weights
+    return _make_proto(graph, last + 1, heads, width // heads), graph.weights
 
 
-def _wanted(graph: Graph, x: str, width: int) -> list[str]:
+def _select_ends(graph: Graph, x: str, width: int) -> list[str]:
     """Of what a layer reads, the tokens at `ends`: x (rows, wanted, width), their positions, their rows of the mask."""
     rows, each = graph.add("Shape", "ids", start=0, end=1), graph.integers(-1)
 
@@ -172,7 +172,7 @@ def _wanted(graph: Graph, x: str, width: int) -> list[str]:
     ]
 
 
-def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
+def _tabulate_rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     """Tables of cosines and sines, (positions, size / 2), as the model's own module computes them."""
     positions = torch.arange(model.config.max_position_embeddings)[None]
     with torch.inference_mode():
@@ -181,29 +181,29 @@ def _rotations(graph: Graph, model: Any, size: int) -> tuple[str, str]:
     return graph.weight("cosines", cosines[0, :, :half]), graph.weight("sines", sines[0, :, :half])
 
 
-def _proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
+def _make_proto(graph: Graph, layers: int, groups: int, size: int) -> ModelProto:
     past = [f"{name}.{number}" for number in range(layers) for name in ("key", "value")]
     inputs = [
-        _value("ids", ["rows", "tokens"], TensorProto.INT64),
-        _value("positions", ["rows", "tokens"], TensorProto.INT64),
-        _value("mask", ["rows", 1, "tokens", "seen"]),
-        _value("ends", ["outputs"], TensorProto.INT64),
-        *(_value(name, ["rows", groups, "past", size]) for name in past),
+        _make_value_info("ids", ["rows", "tokens"], TensorProto.INT64),
+        _make_value_info("positions", ["rows", "tokens"], TensorProto.INT64),
+        _make_value_info("mask", ["rows", 1, "tokens", "seen"]),
+        _make_value_info("ends", ["outputs"], TensorProto.INT64),
+        *(_make_value_info(name, ["rows", groups, "past", size]) for name in past),
     ]
     outputs = [
-        _value("logits", ["outputs", "vocabulary"]),
-        *(_value(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
+        _make_value_info("logits", ["outputs", "vocabulary"]),
+        *(_make_value_info(f"seen.{name}", ["rows", groups, "seen", size]) for name in past),
     ]
-    tensors = [*graph.constants, *(_outside(name, value) for name, value in graph.weights.items())]
+    tensors = [*graph.constants, *(_make_external(name, value) for name, value in graph.weights.items())]
     made = helper.make_graph(graph.nodes, "revelator", inputs, outputs, tensors)
     return helper.make_model(made, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR_VERSION)
 
 
-def _value(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
+def _make_value_info(name: str, shape: list[str | int], kind: int = TensorProto.FLOAT) -> ValueInfoProto:
     return helper.make_tensor_value_info(name, kind, shape)
 
 
-def _outside(name: str, value: np.ndarray) -> TensorProto:
+def _make_external(name: str, value: np.ndarray) -> TensorProto:
     """A weight whose numbers are given to the session, not written into the graph."""
     tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=value.shape)
     tensor.data_location = TensorProto.EXTERNAL

@@ -13,7 +13,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from serving.models.decoding import Beams, Constraint, Marks, add_noise, best_tokens, raise_if_cancelled
+from serving.models.decoding import Beams, Constraint, Marks, add_noise, pick_best_tokens, raise_if_cancelled
 from serving.models.onnx_graph import PREFIX, build_graph
 from serving.models.packing import Pack
 
@@ -49,13 +49,13 @@ class OnnxModel:
         self._past = list(self._inputs)[4:]
         self._outputs = [value.name for value in self._session.get_outputs()]
 
-    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after each member of a pack: (members, vocabulary)."""
         ids, positions, ends = group.ids[None].numpy(), group.positions[None].numpy(), group.ends.numpy()
-        past, found = self._nothing(1), []
-        for start, stop in group.spans(SPAN):
+        past, found = self._make_empty_past(1), []
+        for start, stop in group.split_spans(SPAN):
             raise_if_cancelled(cancelled)
-            mask = group.mask(torch.float32, torch.device("cpu"), start, stop).numpy()
+            mask = group.make_mask(torch.float32, torch.device("cpu"), start, stop).numpy()
             here = ends[(start <= ends) & (ends < stop)] - start
             logits, seen = self.run(ids[:, start:stop], positions[:, start:stop], mask, here, past)
             found.append(logits)
@@ -63,9 +63,9 @@ class OnnxModel:
                 past = [_ort_value(value.numpy()[:, :, : group.shared]) for value in seen]
         return torch.cat(found)
 
-    def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         """Logits after the last token of each row."""
-        return self._read(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
+        return self._read_prompts(ids.numpy(), mask.numpy().astype(bool), cancelled)[0]
 
     def write(
         self,
@@ -83,12 +83,12 @@ class OnnxModel:
         hidden = np.zeros((rows, 1, 1, width + room), dtype=np.float32)
         hidden[:, 0, 0, :width][~kept] = HIDDEN
         lengths, each = kept.sum(1, keepdims=True), np.arange(rows)
-        logits, past = self._read(ids.numpy(), kept, cancelled)
+        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         written: list[torch.Tensor] = [ids[:, -1]]
         ended = torch.zeros(rows, dtype=torch.bool)
         while True:
             scores = constraint(written[-1][:, None], logits) if constraint else add_noise(logits, temperature)
-            token = best_tokens(scores).masked_fill(ended, end)
+            token = pick_best_tokens(scores).masked_fill(ended, end)
             written.append(token)
             ended |= token == end
             if ended.all() or len(written) > room:
@@ -98,7 +98,7 @@ class OnnxModel:
             seen = hidden[..., : width + number + 1]
             logits, past = self.run(token[:, None].numpy(), lengths + number, seen, each, past)
 
-    def likeliest(
+    def search_beams(
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
@@ -111,7 +111,7 @@ class OnnxModel:
         """For each row up to `width` continuations that end within `room` tokens, likeliest first (`Beams`)."""
         kept = mask.numpy().astype(bool)
         lengths = kept.sum(1)
-        logits, past = self._read(ids.numpy(), kept, cancelled)
+        logits, past = self._read_prompts(ids.numpy(), kept, cancelled)
         beams = Beams(len(ids), width, end, marks)
         order = np.repeat(np.arange(len(ids)), width)  # of the rows that the last pass had
         parents = beams.step(logits[order])
@@ -119,30 +119,32 @@ class OnnxModel:
             if not beams.alive:
                 break
             raise_if_cancelled(cancelled)
-            past, order = _reordered(past, order[parents]), np.arange(len(parents))
+            past, order = _reorder(past, order[parents]), np.arange(len(parents))
             rows = np.repeat(beams.alive, width)
             hidden = np.zeros((len(rows), 1, 1, ids.shape[1] + number + 1), dtype=np.float32)
             hidden[:, 0, 0, : ids.shape[1]][~kept[rows]] = HIDDEN
             tokens = np.array(beams.tokens)[:, None]
             logits, past = self.run(tokens, lengths[rows, None] + number, hidden, order, past)
             parents = beams.step(logits)
-        return beams.found()
+        return beams.list_texts()
 
     def run(
         self, ids: np.ndarray, positions: np.ndarray, mask: np.ndarray, ends: np.ndarray, past: Past
     ) -> tuple[torch.Tensor, Past]:
-        """One pass; the inputs are those of the graph (`onnx_graph`)."""
+        """One pass; the inputs are those of the graph (`serving.models.onnx_graph`)."""
         arrays = {"ids": ids, "positions": positions, "mask": mask, "ends": ends}
         feed = {name: _ort_value(array) for name, array in arrays.items()} | dict(zip(self._past, past, strict=True))
         logits, *seen = self._session.run_with_ort_values(self._outputs, feed)
         return torch.from_numpy(logits.numpy()), seen
 
-    def _read(self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]) -> tuple[torch.Tensor, Past]:
+    def _read_prompts(
+        self, ids: np.ndarray, kept: np.ndarray, cancelled: Callable[[], bool]
+    ) -> tuple[torch.Tensor, Past]:
         """The prompts, in chunks, or at once where their tokens see later ones; logits after the last token of each."""
         rows, width = ids.shape
         chunk = width if self._both_ways else CHUNK
         positions = np.maximum(kept.cumsum(1) - 1, 0)
-        past = self._nothing(rows)
+        past = self._make_empty_past(rows)
         for start in range(0, width, chunk):
             raise_if_cancelled(cancelled)
             stop = min(start + chunk, width)
@@ -153,12 +155,12 @@ class OnnxModel:
             logits, past = self.run(ids[:, start:stop], positions[:, start:stop], mask, ends, past)
         return logits, past
 
-    def _nothing(self, rows: int) -> Past:
+    def _make_empty_past(self, rows: int) -> Past:
         _, heads, _, size = self._inputs[self._past[0]]
         return [_ort_value(np.zeros((rows, heads, 0, size), dtype=np.float32))] * len(self._past)
 
 
-def _reordered(past: Past, order: np.ndarray) -> Past:
+def _reorder(past: Past, order: np.ndarray) -> Past:
     """Keys and values of the rows `order`, which may name a row twice or leave one out."""
     if len(past) and np.array_equal(order, np.arange(past[0].shape()[0])):
         return past

@@ -33,7 +33,7 @@ class Pack:
         """Tokens of the beginning."""
         return int((self.owners == -1).sum())
 
-    def spans(self, room: int) -> Iterator[tuple[int, int]]:
+    def split_spans(self, room: int) -> Iterator[tuple[int, int]]:
         """Start and stop of parts of at most `room` tokens, or of one rest, however long; the beginning is with the
         first."""
         start, stop = 0, int(self.ends[0]) + 1
@@ -44,7 +44,9 @@ class Pack:
             stop = end + 1
         yield start, stop
 
-    def mask(self, dtype: torch.dtype, device: torch.device, start: int = 0, stop: int | None = None) -> torch.Tensor:
+    def make_mask(
+        self, dtype: torch.dtype, device: torch.device, start: int = 0, stop: int | None = None
+    ) -> torch.Tensor:
         """What is added to the attention scores of a span, (1, 1, tokens, tokens that went before and these): 0 where a
         token may look, -inf elsewhere. Before a span that is not the first goes the beginning."""
         rows = torch.arange(len(self.ids))[start:stop]
@@ -58,15 +60,15 @@ def pack(rows: Sequence[list[int]], room: int) -> tuple[list[Pack], list[int]]:
     """Packs, of at most `room` tokens, of the rows that share a long beginning, and the indices of the other rows and
     of those that are long themselves."""
     packs, alone = [], []
-    for members in _alike(rows, room):
+    for members in _group_alike(rows, room):
         if len(members) == 1:
             alone += members
         else:
-            packs.append(_packed(rows, members))
+            packs.append(_make_pack(rows, members))
     return packs, alone
 
 
-def _alike(rows: Sequence[list[int]], room: int) -> Iterator[list[int]]:
+def _group_alike(rows: Sequence[list[int]], room: int) -> Iterator[list[int]]:
     """Groups of rows; in the order of their tokens, neighbours share most. A row joins where its share of the beginning
     is no less than what the others then have to read one by one."""
     members: list[int] = []
@@ -74,7 +76,7 @@ def _alike(rows: Sequence[list[int]], room: int) -> Iterator[list[int]]:
     for index in sorted(range(len(rows)), key=rows.__getitem__):
         row = rows[index]
         if members:
-            common = len(_common(rows, [members[0], members[-1], index]))
+            common = len(_find_common_start(rows, [members[0], members[-1], index]))
             again = (shared - common) * (len(members) - 1)
             short = max(len(row), len(rows[members[-1]])) <= LONGEST
             if short and common >= max(SHARED, again) and size + again + len(row) - common <= room:
@@ -87,8 +89,8 @@ def _alike(rows: Sequence[list[int]], room: int) -> Iterator[list[int]]:
         yield members
 
 
-def _packed(rows: Sequence[list[int]], members: list[int]) -> Pack:
-    shared = len(_common(rows, members))
+def _make_pack(rows: Sequence[list[int]], members: list[int]) -> Pack:
+    shared = len(_find_common_start(rows, members))
     ids, positions, owners, ends = rows[members[0]][:shared], [*range(shared)], [-1] * shared, []
     for number, index in enumerate(members):
         rest = rows[index][shared:]
@@ -99,6 +101,6 @@ def _packed(rows: Sequence[list[int]], members: list[int]) -> Pack:
     return Pack(members, *map(torch.tensor, (ids, positions, owners, ends)))
 
 
-def _common(rows: Sequence[list[int]], members: list[int]) -> list[int]:
+def _find_common_start(rows: Sequence[list[int]], members: list[int]) -> list[int]:
     """How rows begin; the last token of each is always its own, for its output is wanted."""
     return list(commonprefix([rows[i][:-1] for i in members]))

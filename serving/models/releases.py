@@ -65,10 +65,10 @@ class Release(VersionContents):
 
     @classmethod
     def of(cls, contents: VersionContents, previous: int | None) -> Release:
-        return cls(**asdict(contents), previous=previous, time=now())
+        return cls(**asdict(contents), previous=previous, time=format_now())
 
 
-def now() -> str:
+def format_now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
@@ -127,7 +127,7 @@ def use_choice(choice: Choice) -> Iterator[Choice]:
 
 
 class Traffic:
-    """Chooses by the `release.json` below `home`. Used by one event loop."""
+    """Chooses the version for each question by the `release.json` below `home`. Used by one event loop."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -137,8 +137,9 @@ class Traffic:
         self._locks: dict[str, ExitStack] = defaultdict(ExitStack)
 
     @contextmanager
-    def question(self, request: str) -> Iterator[Choice]:
-        """The choice for one question; `request` is its id, and the same id is treated the same."""
+    def route_question(self, request: str) -> Iterator[Choice]:
+        """Chooses the version for one question, and holds it until the block ends. The same `request` id gets the same
+        version."""
         choice = self._choose(request)
         versions = [v for v in (choice.version, choice.champion) if v]
         for version in versions:

@@ -1,8 +1,7 @@
 """The revelator as the executor calls it: the version chosen for a question, and a canary beside the champion.
 
 Each prompt of a question that the canary answers is put to the champion too; the question waits for the canary alone.
-One line a prompt goes to `canary/<version>.jsonl` below the home folder, without any text of
-questions.
+One line a prompt goes to `canary/<version>.jsonl` below the home folder, without any text of questions.
 """
 
 from __future__ import annotations
@@ -114,7 +113,7 @@ def compare(
         champion_ms,
         canary_valid=answered is not None and _is_valid(task, answered),
         champion_valid=_is_valid(task, champion),
-        agrees=answered is not None and _agree(task, answered, champion),
+        agrees=answered is not None and _is_same_outcome(task, answered, champion),
         error="" if answered else type(canary).__name__,
     )
 
@@ -123,8 +122,8 @@ def _is_valid(task: str, completion: Completion) -> bool:
     return not completion.degraded and TASKS[task].sound(completion.text) is not None
 
 
-def _agree(task: str, one: Completion, other: Completion) -> bool:
-    """Whether two versions come to the same: the shape of a plan, else what the task's parser makes of the text."""
+def _is_same_outcome(task: str, one: Completion, other: Completion) -> bool:
+    """Whether two completions have the same outcome: the shape of a plan, else what the task's parser reads."""
     return TASKS[task].outcome(one.text) == TASKS[task].outcome(other.text)
 
 

@@ -36,19 +36,19 @@ class TransformersModel:
         self._cache = cache
 
     @torch.inference_mode()
-    def packed(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_pack(self, group: Pack, cancelled: Callable[[], bool]) -> torch.Tensor:
         raise_if_cancelled(cancelled)
         device = self.model.device
         return self.model(
             input_ids=group.ids[None].to(device),
-            attention_mask=group.mask(self.model.dtype, device),
+            attention_mask=group.make_mask(self.model.dtype, device),
             position_ids=group.positions[None].to(device),
             logits_to_keep=group.ends.to(device),
             use_cache=False,
         ).logits[0]
 
     @torch.inference_mode()
-    def ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
+    def read_ends(self, ids: torch.Tensor, mask: torch.Tensor, cancelled: Callable[[], bool]) -> torch.Tensor:
         raise_if_cancelled(cancelled)
         ids, mask = ids.to(self.model.device), mask.to(self.model.device)
         return self.model(input_ids=ids, attention_mask=mask, logits_to_keep=1, use_cache=False).logits[:, -1]
@@ -69,10 +69,10 @@ class TransformersModel:
         settings = GenerationConfig(
             max_new_tokens=room, do_sample=False, eos_token_id=end, pad_token_id=end, cache_implementation=static
         )
-        return self._generated(ids, mask, settings, cancelled, processors)
+        return self._generate(ids, mask, settings, cancelled, processors)
 
     @torch.inference_mode()
-    def likeliest(
+    def search_beams(
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
@@ -93,11 +93,11 @@ class TransformersModel:
             pad_token_id=end,
         )
         processors = LogitsProcessorList([_Held(marks, ids.shape[1], end)]) if marks else None
-        texts = self._generated(ids, mask, settings, cancelled, processors)
+        texts = self._generate(ids, mask, settings, cancelled, processors)
         groups = [texts[i : i + width] for i in range(0, len(texts), width)]
         return [[text[: text.index(end)] for text in group if end in text] for group in groups]
 
-    def _generated(
+    def _generate(
         self,
         ids: torch.Tensor,
         mask: torch.Tensor,
@@ -133,7 +133,7 @@ class _Held(LogitsProcessor):
         self._marks, self._start, self._end = marks, start, end
 
     def __call__(self, input_ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        return self._marks.held(scores, input_ids[:, self._start :].tolist(), self._end)
+        return self._marks.mask_scores(scores, input_ids[:, self._start :].tolist(), self._end)
 
 
 class _Cancellation(StoppingCriteria):

@@ -35,7 +35,7 @@ MAX_BATCH = 64  # max_batch_size of model_repo/revelator/config.pbtxt
 
 class TritonModels:
     """A gRPC channel to the server, with the secret that its inner models want to hear. Each call notes in
-    `traffic.current()` which version answered."""
+    `current_choice()` which version answered."""
 
     def __init__(self, url: str, secret: str | None = None) -> None:
         self.url = url
@@ -59,18 +59,18 @@ class TritonModels:
         """
         try:
             result = await self._client.infer(
-                model, _tensors(inputs), model_version=version, parameters=self._parameters
+                model, _make_tensors(inputs), model_version=version, parameters=self._parameters
             )
         except InferenceServerException as error:
             if version and _NOT_LOADED in error.message():
                 return await self.infer(model, **inputs)
-            raise _with_model(model, error) from error
+            raise _name_model(model, error) from error
         current_choice().answered[model].add(result.get_response().model_version)
         return result
 
-    async def first(self, model: str, **inputs: np.ndarray) -> InferResult:
+    async def ask_stream(self, model: str, **inputs: np.ndarray) -> InferResult:
         """The first answer of a decoupled model, over a stream of its own that ends with it; errors as of `infer`."""
-        request = {"model_name": model, "inputs": _tensors(inputs)}
+        request = {"model_name": model, "inputs": _make_tensors(inputs)}
 
         async def requests() -> AsyncIterator[dict[str, Any]]:
             yield request
@@ -79,19 +79,19 @@ class TritonModels:
         try:
             arrived = [answer async for answer in answers]  # to the stream's end: cancelled then, Triton can crash
         except InferenceServerException as error:
-            raise _with_model(model, error) from error
+            raise _name_model(model, error) from error
         finally:
             answers.cancel()
         if not arrived:
             raise Unavailable("the stream ended without an answer", where=f"model {model}", hint="ask again")
         result, refusal = arrived[0]
         if refusal is not None:
-            raise _with_model(model, refusal) from refusal
+            raise _name_model(model, refusal) from refusal
         current_choice().answered[model].add(result.get_response().model_version)
         return result
 
 
-def _tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
+def _make_tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
     tensors = []
     for name, value in inputs.items():
         tensor = InferInput(name, list(value.shape), np_to_triton_dtype(value.dtype))
@@ -99,7 +99,7 @@ def _tensors(inputs: Mapping[str, np.ndarray]) -> list[InferInput]:
     return tensors
 
 
-def _with_model(model: str, error: InferenceServerException) -> Exception:
+def _name_model(model: str, error: InferenceServerException) -> Exception:
     code = (error.status() or "").removeprefix("StatusCode.")
     found = read_error(code, error.message())
     if type(found) is Unavailable and found.where is None:
@@ -107,7 +107,7 @@ def _with_model(model: str, error: InferenceServerException) -> Exception:
     return found
 
 
-def strings(values: Sequence[str], *shape: int) -> np.ndarray:
+def make_strings(values: Sequence[str], *shape: int) -> np.ndarray:
     return np.array([value.encode() for value in values], dtype=np.object_).reshape(shape or (len(values),))
 
 
@@ -120,16 +120,16 @@ class RemoteRevelator:
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         found: list[Completion] = []
         for start in range(0, len(prompts), MAX_BATCH):
-            found += await self._batch(task, prompts[start : start + MAX_BATCH], temperature)
+            found += await self._complete_batch(task, prompts[start : start + MAX_BATCH], temperature)
         return found
 
-    async def _batch(self, task: str, prompts: Sequence[str], temperature: float) -> list[Completion]:
+    async def _complete_batch(self, task: str, prompts: Sequence[str], temperature: float) -> list[Completion]:
         n = len(prompts)
         result = await self._models.infer(
             "revelator",
             current_choice().version,
-            task=strings([task] * n, n, 1),
-            prompt=strings(prompts, n, 1),
+            task=make_strings([task] * n, n, 1),
+            prompt=make_strings(prompts, n, 1),
             temperature=np.full((n, 1), temperature, dtype=np.float32),
         )
         labels = TASKS[task].labels or ()
@@ -155,8 +155,8 @@ class RemoteRetriever:
         self._language = language
 
     async def search(self, query: str, k: int) -> list[Passage]:
-        asked = {"query": strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
-        result = await self._models.infer("retriever", **asked, language=strings([self._language], 1, 1))
+        asked = {"query": make_strings([query], 1, 1), "k": np.array([[k]], dtype=np.int32)}
+        result = await self._models.infer("retriever", **asked, language=make_strings([self._language], 1, 1))
         return [Passage(**value) for value in json.loads(result.as_numpy("passages")[0, 0])]
 
 
@@ -173,6 +173,6 @@ class RemoteGenerator:
     async def answer(self, request: GenerateRequest) -> Reading:
         text = json.dumps(asdict(request), ensure_ascii=False)
         async with self._guard():
-            result = await self._models.infer("generator", request=strings([text]))
+            result = await self._models.infer("generator", request=make_strings([text]))
         value: dict[str, Any] = json.loads(result.as_numpy("reading")[0])
         return Reading(**{**value, "answers": tuple(value["answers"])})

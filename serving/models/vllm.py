@@ -22,7 +22,7 @@ import numpy as np
 
 from revelator.errors import ConfigError
 from revelator.tasks import TASKS
-from serving.models.triton import TritonModels, strings
+from serving.models.triton import TritonModels, make_strings
 from serving.protocols import Completion
 
 MODEL, FACTS_FILE = "revelator_vllm", "revelator.json"
@@ -66,47 +66,47 @@ class VllmRevelator:
 
     async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
         """One stream a prompt, all at once; the first error ends the others."""
-        rows = [asyncio.create_task(self._one(task, prompt, temperature)) for prompt in prompts]
+        rows = [asyncio.create_task(self._complete_one(task, prompt, temperature)) for prompt in prompts]
         try:
             return await asyncio.gather(*rows)
         finally:
             for row in rows:
                 row.cancel()
 
-    async def _one(self, task: str, prompt: str, temperature: float) -> Completion:
+    async def _complete_one(self, task: str, prompt: str, temperature: float) -> Completion:
         labels = TASKS[task].labels
-        sampling = self._choice(labels) if labels else self._writing(task, temperature)
-        result = await self._models.first(
+        sampling = self._make_choice_settings(labels) if labels else self._make_text_settings(task, temperature)
+        result = await self._models.ask_stream(
             MODEL,
-            text_input=strings([prompt]),
+            text_input=make_strings([prompt]),
             stream=np.array([False]),
             exclude_input_in_output=np.array([True]),
-            sampling_parameters=strings([json.dumps(sampling | {"lora_name": self._adapter})]),
+            sampling_parameters=make_strings([json.dumps(sampling | {"lora_name": self._adapter})]),
             return_logprobs=np.array([bool(labels)]),
             return_num_input_tokens=np.array([True]),
             return_num_output_tokens=np.array([True]),
         )
         read, wrote = (int(result.as_numpy(f"num_{side}_tokens").ravel()[0]) for side in ("input", "output"))
         if labels:
-            found = self._probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
+            found = self._read_probabilities(labels, json.loads(result.as_numpy("logprobs")[0]))
             return Completion(max(found, key=found.__getitem__), found, read)
         text = result.as_numpy("text_output")[0].decode().strip()
         if TASKS[task].language and TASKS[task].sound(text) is None:
             return Completion(TASKS[task].fallback(prompt), {}, read, wrote, degraded=True)
         return Completion(text, {}, read, wrote)
 
-    def _choice(self, labels: Sequence[str]) -> dict[str, Any]:
+    def _make_choice_settings(self, labels: Sequence[str]) -> dict[str, Any]:
         allowed = [self._facts.label_tokens[label] for label in labels]
         return {"temperature": 0, "max_tokens": 1, "logprobs": len(labels), "allowed_token_ids": allowed}
 
-    def _writing(self, task: str, temperature: float) -> dict[str, Any]:
+    def _make_text_settings(self, task: str, temperature: float) -> dict[str, Any]:
         language = TASKS[task].language
         sampling = {"temperature": temperature, "max_tokens": language.most_tokens if language else TEXT_TOKENS}
         if language is None or language.regular_expression is None:
             return sampling
         return sampling | {"structured_outputs": json.dumps({"regex": f" {language.regular_expression()}"})}
 
-    def _probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
+    def _read_probabilities(self, labels: Sequence[str], logprobs: list[dict[str, Any]]) -> dict[str, float]:
         """Over the labels alone; one that vLLM does not name has none."""
         named = {int(token): math.exp(entry["logprob"]) for token, entry in logprobs[0].items()}
         own = {label: named.get(self._facts.label_tokens[label], 0.0) for label in labels}

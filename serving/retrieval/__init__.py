@@ -3,7 +3,7 @@
 from serving.retrieval.build import build_index
 from serving.retrieval.index import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX, IndexSettings
-from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, query_terms, terms
+from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, extract_query_terms, extract_terms
 
 __all__ = [
     "ASKING_WORDS",
@@ -13,6 +13,6 @@ __all__ = [
     "IndexSettings",
     "LocalRetriever",
     "build_index",
-    "query_terms",
-    "terms",
+    "extract_query_terms",
+    "extract_terms",
 ]

@@ -19,7 +19,7 @@ import numpy as np
 
 from revelator.errors import DataError
 from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
-from serving.retrieval.words import hashes, query_terms
+from serving.retrieval.words import extract_query_terms, hash_words
 
 
 class BM25Scores:
@@ -31,15 +31,15 @@ class BM25Scores:
         self._numbers = np.load(folder / "term_numbers.npy", mmap_mode="r")
         self.count = int(self._bm25.scores["num_docs"])
 
-    def scores(self, query: str) -> np.ndarray:
+    def score(self, query: str) -> np.ndarray:
         """The score of every passage, shape (n,), float32; 0 where no term is shared."""
-        numbers = self._term_numbers(query_terms(query))
+        numbers = self._find_term_numbers(extract_query_terms(query))
         if not len(numbers):
             return np.zeros(self.count, np.float32)
         return self._bm25.get_scores_from_ids(numbers)
 
-    def _term_numbers(self, words: list[str]) -> np.ndarray:
-        wanted = hashes(words)
+    def _find_term_numbers(self, words: list[str]) -> np.ndarray:
+        wanted = hash_words(words)
         places = np.minimum(np.searchsorted(self._hashes, wanted), len(self._hashes) - 1)
         return np.asarray(self._numbers[places[self._hashes[places] == wanted]])
 
@@ -47,7 +47,7 @@ class BM25Scores:
 def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
     """Scores and vocabulary of all shards, in the corpus's order, into `stage`; returns the number of terms."""
     shards = list(shards)
-    vocabulary, numbers = _vocabulary(shards)
+    vocabulary, numbers = _number_terms(shards)
     if not vocabulary:
         raise DataError("no passage holds a word that can be searched")
     frequencies, lengths = np.zeros(len(vocabulary), np.int64), []
@@ -72,7 +72,7 @@ def _write_parameters(stage: Path, count: int, settings: IndexSettings) -> None:
     (stage / "vocab.index.json").unlink()
 
 
-def _vocabulary(shards: list[Shard]) -> tuple[dict[str, int], list[np.ndarray]]:
+def _number_terms(shards: list[Shard]) -> tuple[dict[str, int], list[np.ndarray]]:
     """Terms in order of first use, and for each shard the number of each of its own terms."""
     vocabulary: dict[str, int] = {}
     numbers = []
@@ -119,7 +119,7 @@ def _write_columns(
 
 def _write_vocabulary(stage: Path, vocabulary: dict[str, int]) -> None:
     """Two arrays: the hashes of all terms in rising order, and beside each the term's number."""
-    found = hashes(vocabulary)
+    found = hash_words(vocabulary)
     order = np.argsort(found)
     if len(np.unique(found)) < len(found):
         raise DataError("two terms of this corpus have the same 64-bit hash", hint="leave one passage out")

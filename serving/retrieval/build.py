@@ -27,10 +27,10 @@ from revelator.errors import DataError
 from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
-from serving.retrieval.corpora import corpus_size, read_corpus
+from serving.retrieval.corpora import measure_corpus, read_corpus
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.index_folder import INDEX, IndexSettings, PassageWriter, Shard, write_shard
-from serving.retrieval.words import detokenize, hash_of
+from serving.retrieval.words import detokenize, hash_word
 
 SHARD = 20_000  # passages
 DENSE_SHARD = 512  # about half a minute of a small model on one core: what a kill may cost
@@ -74,8 +74,10 @@ def _survey(corpora: Sequence[Path], progress: Progress) -> int:
     for path in corpora:
         if not path.is_file():
             raise DataError("no such corpus", where=str(path))
-        task = progress.add_task(f"reading {path.name}", total=corpus_size(path))
-        seen.extend(hash_of(passage.id) for _, passage in read_corpus(path, progress=partial(_advance, progress, task)))
+        task = progress.add_task(f"reading {path.name}", total=measure_corpus(path))
+        seen.extend(
+            hash_word(passage.id) for _, passage in read_corpus(path, progress=partial(_advance, progress, task))
+        )
     if not seen:
         raise DataError("no passage in the corpus", where=", ".join(map(str, corpora)))
     ids = np.frombuffer(seen, np.uint64)
@@ -90,7 +92,7 @@ def _refuse_duplicate_ids(corpora: Sequence[Path], suspects: frozenset[int]) -> 
     places: dict[str, str] = {}
     for path in corpora:
         for line, passage in read_corpus(path):
-            if hash_of(passage.id) in suspects:
+            if hash_word(passage.id) in suspects:
                 where = f"{path}:{line}"
                 if passage.id in places:
                     raise DataError(f"id {passage.id!r} was used already at {places[passage.id]}", where=where)
@@ -111,21 +113,21 @@ def _write_shards(
     progress: Progress,
 ) -> list[Shard]:
     """All shards in order; those that are there already, and whole, are kept."""
-    passages = _passages(corpora, settings)
+    passages = _read_passages(corpora, settings)
     task = progress.add_task("embedding" if encoder else "counting terms", total=count)
     shards = []
     for number in range(-(-count // size)):
         here = list(islice(passages, size))
         shard = Shard(work / f"{number:06}.npz")
         if not shard.is_whole():
-            vectors = encoder.documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
+            vectors = encoder.encode_documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
             write_shard(shard.path, here, settings, vectors)
         shards.append(shard)
         progress.update(task, completed=min(count, (number + 1) * size))
     return shards
 
 
-def _passages(corpora: Sequence[Path], settings: IndexSettings) -> Iterator[Passage]:
+def _read_passages(corpora: Sequence[Path], settings: IndexSettings) -> Iterator[Passage]:
     for path in corpora:
         for _, passage in read_corpus(path):
             if settings.detokenize:

@@ -19,9 +19,9 @@ from serving.retrieval.logical_search import (
     Calibration,
     Calibrations,
     Source,
-    default_source,
+    choose_source,
+    compute_raw_scores,
     fit_calibration,
-    raw_scores,
 )
 
 FORMAT = "revelator-calibration-1"
@@ -45,7 +45,7 @@ def read_labels(path: Path) -> list[Label]:
         with path.open("rb") as lines:
             for number, line in enumerate(lines, 1):
                 if line.strip():
-                    label = _label(line, f"{path}:{number}")
+                    label = _read_label(line, f"{path}:{number}")
                     before = labels.setdefault((label.term, label.passage), label)
                     if before is not label:
                         message = f"passage {label.passage!r} has a label for this term already at {before.where}"
@@ -57,7 +57,7 @@ def read_labels(path: Path) -> list[Label]:
     return list(labels.values())
 
 
-def _label(line: bytes, where: str) -> Label:
+def _read_label(line: bytes, where: str) -> Label:
     try:
         row = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -74,18 +74,18 @@ def _label(line: bytes, where: str) -> Label:
     return Label(term, str(passage), relevant, where)
 
 
-def fit_labels(index: Index, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
+def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | None = None) -> Calibrations:
     """A calibration for all terms, and one for each term that has labels of both kinds.
 
     Raises DataError for a passage that the index does not hold, ConfigError for scores that it does not hold.
     """
-    source = default_source(index, source)
-    places, labelled = _places(index, labels), defaultdict(list)
+    source = choose_source(index, source)
+    places, labelled = _find_places(index, labels), defaultdict(list)
     for label in labels:
         labelled[label.term].append(label)
     if source != "bm25" and index.vectors is None:
         raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
-    vectors = index.encoder.queries(list(labelled)) if source != "bm25" else None
+    vectors = index.encoder.encode_queries(list(labelled)) if source != "bm25" else None
     scores, fitted = [], {}
     for number, (term, own) in enumerate(labelled.items()):
         at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
@@ -93,7 +93,7 @@ def fit_labels(index: Index, labels: Sequence[Label], source: Source | None = No
         if vectors is not None:
             assert index.vectors is not None
             cosines = index.vectors.matrix[at] @ vectors[number]
-        scores.append(raw_scores(index, term, cosines, source, at))
+        scores.append(compute_raw_scores(index, term, cosines, source, at))
         if len(set(truth)) == 2:
             fitted[term] = fit_calibration(scores[-1], truth)
     truths = [label.relevant for own in labelled.values() for label in own]
@@ -101,7 +101,7 @@ def fit_labels(index: Index, labels: Sequence[Label], source: Source | None = No
     return Calibrations(source, model, fit_calibration(np.concatenate(scores), truths), fitted)
 
 
-def _places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
+def _find_places(index: Index, labels: Sequence[Label]) -> dict[str, int]:
     """The position of each labelled passage: one reading of the store, which finds passages by position alone."""
     wanted = {label.passage for label in labels}
     places: dict[str, int] = {}
@@ -128,15 +128,15 @@ def read_calibrations(path: Path) -> Calibrations:
         row = json.loads(path.read_bytes())
         if row["format"] != FORMAT or row["source"] not in get_args(Source):
             raise ValueError
-        terms = {term: _calibration(value) for term, value in row["terms"].items()}
-        return Calibrations(row["source"], row["model"], _calibration(row["general"]), terms)
+        terms = {term: _read_calibration(value) for term, value in row["terms"].items()}
+        return Calibrations(row["source"], row["model"], _read_calibration(row["general"]), terms)
     except OSError as error:
         raise ArtifactError(f"the calibration cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArtifactError("not a calibration of this version", where=str(path), hint=hint) from error
 
 
-def _calibration(row: Any) -> Calibration:
+def _read_calibration(row: Any) -> Calibration:
     threshold, slope = float(row["threshold"]), float(row["slope"])
     if not (math.isfinite(threshold) and math.isfinite(slope) and slope > 0):
         raise ValueError

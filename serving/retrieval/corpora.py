@@ -36,24 +36,26 @@ def read_corpus(
     reason).
     """
     stem = path.name.split(".")[0]
-    kind = corpus_kind(path)
+    kind = find_kind(path)
     try:
-        for number, row in _parquet_rows(path, progress) if kind == "parquet" else _text_rows(path, kind, progress):
+        for number, row in (
+            _read_parquet_rows(path, progress) if kind == "parquet" else _read_text_rows(path, kind, progress)
+        ):
             where = f"{path}:{number}"
-            yield number, _passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
+            yield number, _make_passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"the corpus cannot be read: {error}", where=str(path)) from error
 
 
-def corpus_kind(path: Path) -> str:
+def find_kind(path: Path) -> str:
     """`parquet`, `tsv` or `jsonl`, by the ending of the name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
     return "parquet" if suffixes[-1:] == [".parquet"] else "tsv" if ".tsv" in suffixes[-2:] else "jsonl"
 
 
-def corpus_size(path: Path) -> int:
+def measure_corpus(path: Path) -> int:
     """Where `progress` ends: bytes, or rows of a parquet file (0 where it cannot be read)."""
-    if corpus_kind(path) != "parquet":
+    if find_kind(path) != "parquet":
         return path.stat().st_size
     import pyarrow
     from pyarrow import parquet
@@ -64,36 +66,36 @@ def corpus_size(path: Path) -> int:
         return 0
 
 
-def _text_rows(path: Path, kind: str, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+def _read_text_rows(path: Path, kind: str, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
     with path.open("rb") as raw:
         gzipped = raw.read(2) == GZIP_MAGIC
         raw.seek(0)
         lines: IO[bytes] = gzip.GzipFile(fileobj=raw) if gzipped else raw  # type: ignore[assignment]
-        columns = _header(path, next(iter(lines), b"")) if kind == "tsv" else ()
+        columns = _read_header(path, next(iter(lines), b"")) if kind == "tsv" else ()
         for number, line in enumerate(lines, start=2 if columns else 1):
             if line.strip():
                 where = f"{path}:{number}"
-                yield number, _tsv_row(line, columns, where) if columns else _json_row(line, where)
+                yield number, _read_tsv_row(line, columns, where) if columns else _read_json_row(line, where)
             if number % 1000 == 0:
                 progress(raw.tell())
         progress(raw.tell())
 
 
-def _header(path: Path, line: bytes) -> tuple[str, ...]:
+def _read_header(path: Path, line: bytes) -> tuple[str, ...]:
     columns = tuple(name.strip().lower() for name in line.decode(errors="replace").lstrip("\ufeff").split("\t"))
     if not {"title", "text"} <= set(columns):
         raise DataError("the header names no `title` and `text`", where=f"{path}:1", hint=HINTS["tsv"])
     return columns
 
 
-def _tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str, str]:
+def _read_tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str, str]:
     fields = line.decode(errors="replace").rstrip("\r\n").split("\t")
     if len(fields) != len(columns):
         raise DataError(f"{len(fields)} fields under {len(columns)} columns", where=where, hint=HINTS["tsv"])
     return {name: field for name, field in zip(columns, fields, strict=True) if name != "id" or field}
 
 
-def _parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
+def _read_parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tuple[int, Any]]:
     import pyarrow
     from pyarrow import parquet
 
@@ -110,14 +112,14 @@ def _parquet_rows(path: Path, progress: Callable[[int], object]) -> Iterator[tup
         raise DataError(f"not a parquet file that can be read: {error}", where=str(path)) from error
 
 
-def _json_row(line: bytes, where: str) -> Any:
+def _read_json_row(line: bytes, where: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
         raise DataError(f"not a line of JSON: {error}", where=where, hint=HINTS["jsonl"]) from error
 
 
-def _passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:
+def _make_passage(row: Any, *, where: str, default_id: str, hint: str) -> Passage:
     if not isinstance(row, dict):
         raise DataError(f"not an object but {type(row).__name__}", where=where, hint=hint)
     for name in ("title", "text"):

@@ -40,18 +40,18 @@ CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
 
 
-def inner_products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
+def compute_products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
     """`vectors @ matrix.T`, shape (vectors, documents), each row of the matrix read once. Of the rows at `places` if
     they are given, which are read where they lie."""
     if places is not None:
-        return _products_at(np.asarray(matrix), _plain(vectors), np.asarray(places, np.int64))
+        return _compute_products_at(np.asarray(matrix), _as_floats(vectors), np.asarray(places, np.int64))
     scores = np.empty((len(vectors), len(matrix)), np.float32)
-    for start, block in product_blocks(matrix, vectors):
+    for start, block in iterate_products(matrix, vectors):
         scores[:, start : start + len(block)] = block.T
     return scores
 
 
-def nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+def find_nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """(products, positions) of the `k` rows with the highest product with each vector, best first, equal ones in order;
     shapes (vectors, k); -inf and -1 where there is none."""
     scores = np.full((len(vectors), k), -np.inf, np.float32)
@@ -59,7 +59,7 @@ def nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.ndarray
     for first in range(0, len(vectors), TOGETHER):
         group = vectors[first : first + TOGETHER]
         tops = [Top(k) for _ in group]
-        for start, block in product_blocks(matrix, group):
+        for start, block in iterate_products(matrix, group):
             for top, own in zip(tops, block.T, strict=True):
                 top.add_block(own, start)
         for row, top in enumerate(tops, first):
@@ -84,7 +84,7 @@ class Top:
         if not len(scores):
             return
         scores, places = np.append(self.scores, scores), np.append(self.places, places)
-        kept = best_places(scores, self._k)
+        kept = find_best(scores, self._k)
         self.scores, self.places = scores[kept], places[kept]
 
     def add_block(self, scores: np.ndarray, start: int) -> None:
@@ -93,9 +93,9 @@ class Top:
         self.add(scores[rows], start + rows)
 
 
-def product_blocks(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+def iterate_products(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Where a block of the matrix starts, and its products, (rows, vectors); the array is used again for the next."""
-    matrix, vectors = np.asarray(matrix), _plain(vectors)
+    matrix, vectors = np.asarray(matrix), _as_floats(vectors)
     count, dimensions = vectors.shape
     assert dimensions == matrix.shape[1] and matrix.dtype == np.float32
     kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
@@ -108,7 +108,7 @@ def product_blocks(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[in
         yield start, block[: len(rows)]
 
 
-def _products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
+def _compute_products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
     count, dimensions = vectors.shape
     scores = np.empty((count, len(places)), np.float32)
     kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
@@ -121,11 +121,11 @@ def _products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) ->
     return scores
 
 
-def _plain(vectors: np.ndarray) -> np.ndarray:
+def _as_floats(vectors: np.ndarray) -> np.ndarray:
     return np.ascontiguousarray(vectors, np.float32)
 
 
-def best_places(scores: np.ndarray, k: int) -> np.ndarray:
+def find_best(scores: np.ndarray, k: int) -> np.ndarray:
     """Positions of the `k` highest scores, best first, equal ones in order."""
     k = min(k, len(scores))
     among = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
@@ -138,14 +138,15 @@ class Vectors:
     def __init__(self, folder: Path, kind: str) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
         self._faiss = None if kind == "flat" else _open_mapped(folder, kind)
-        self._flat = _flat_on_gpu(self.matrix) if kind == "flat" and _gpus() else None
-        self._turn: AbstractContextManager[Any] = Lock() if _gpus() else nullcontext()  # a GPU serves one at a time
+        self._flat = _copy_to_gpus(self.matrix) if kind == "flat" and _count_gpus() else None
+        # a GPU serves one at a time
+        self._turn: AbstractContextManager[Any] = Lock() if _count_gpus() else nullcontext()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
         k = min(k, len(self.matrix))
         if self._faiss is None:
-            return self._exact(queries, k)
+            return self._search_exactly(queries, k)
         proposed = self.candidates(queries, min(len(self.matrix), CANDIDATES * k + 50))
         scores = np.full((len(queries), k), -np.inf, np.float32)
         places = np.full((len(queries), k), -1, np.int64)
@@ -159,16 +160,17 @@ class Vectors:
     def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
         """Positions that the index proposes, shape (q, k), -1 where it has no more."""
         if self._faiss is None:
-            return self._exact(queries, k)[1]
+            return self._search_exactly(queries, k)[1]
         with self._turn:
-            return self._faiss.search(np.ascontiguousarray(queries, np.float32), min(k, GPU_MOST) if _gpus() else k)[1]
+            most = min(k, GPU_MOST) if _count_gpus() else k
+            return self._faiss.search(np.ascontiguousarray(queries, np.float32), most)[1]
 
-    def _exact(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
+    def _search_exactly(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         queries = np.ascontiguousarray(queries, np.float32)
         if self._flat is not None and k <= GPU_MOST:
             with self._turn:
                 return self._flat.search(queries, k)
-        return nearest(self.matrix, queries, k)
+        return find_nearest(self.matrix, queries, k)
 
 
 def write(
@@ -252,7 +254,7 @@ def _make_empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, 
     return index, {"kind": kind, "lists": lists, "probed": index.nprobe}
 
 
-def _gpus() -> int:
+def _count_gpus() -> int:
     return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
 
 
@@ -267,10 +269,10 @@ def _open_mapped(folder: Path, kind: str) -> Any:
     lists: Any = faiss.downcast_InvertedLists(index.invlists)
     lists.filename, lists.read_only = str(folder / LISTS), True
     lists.do_mmap()
-    return faiss.index_cpu_to_all_gpus(index) if _gpus() else index
+    return faiss.index_cpu_to_all_gpus(index) if _count_gpus() else index
 
 
-def _flat_on_gpu(matrix: np.ndarray) -> Any:
+def _copy_to_gpus(matrix: np.ndarray) -> Any:
     """The vectors on all GPUs, sent once, block by block."""
     flat = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(matrix.shape[1]))
     for start in range(0, len(matrix), BLOCK):

@@ -36,15 +36,15 @@ class Encoder:
 
     def __init__(self, name: str, folder: Path, model: SentenceTransformer) -> None:
         self.name = name
-        self.digest = _digest(folder)
+        self.digest = _digest_model(folder)
         self._model = model
         self.dimensions = int(model.get_embedding_dimension() or 0)
 
     @classmethod
     def open(cls, name: str, max_tokens: int = 0) -> Encoder:
         """`max_tokens` cuts texts shorter than the model would. ArtifactError says why a model cannot be read."""
-        folder = model_folder(name)
-        transformers = sentence_transformers()
+        folder = find_model_folder(name)
+        transformers = import_sentence_transformers()
         try:
             model = transformers.SentenceTransformer(
                 str(folder), local_files_only=True, trust_remote_code=False, model_kwargs={"use_safetensors": True}
@@ -60,11 +60,11 @@ class Encoder:
                 raise ConfigError("this model reads texts of any length", where=str(folder), hint=hint) from None
         return cls(name, folder, model)
 
-    def documents(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_documents(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors of passages, shape (n, dimensions), float32."""
         return self._encode(self._model.encode_document, texts)
 
-    def queries(self, texts: Sequence[str]) -> np.ndarray:
+    def encode_queries(self, texts: Sequence[str]) -> np.ndarray:
         """Unit vectors of queries in one batch, shape (n, dimensions), float32."""
         return self._encode(self._model.encode_query, texts)
 
@@ -74,32 +74,31 @@ class Encoder:
         return np.ascontiguousarray(vectors, np.float32)
 
 
-def sentence_transformers() -> Any:
+def import_sentence_transformers() -> Any:
     """The library, an optional dependency; loading a model draws no bar on standard error."""
     if find_spec("sentence_transformers") is None:
         hint = "pip install 'revelator[dense]'"
         raise ArtifactError("the package sentence-transformers is not installed", hint=hint)
-    import sentence_transformers
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    return sentence_transformers
+    return import_sentence_transformers
 
 
-def model_folder(name: str) -> Path:
+def find_model_folder(name: str) -> Path:
     """The folder of a model by `minilm`, path or Hub id; from the local cache if it is there, else from the Hub."""
     folder = find_minilm() if name == "minilm" else Path(name)
     if not folder.is_dir():
         folder = _download(name)
     for pattern in PICKLES:
         for file in folder.rglob(pattern):
-            if not _read_instead_of(file).is_file():
+            if not _find_preferred_file(file).is_file():
                 hint = "convert the weights to safetensors, or remove the file: a pickle can run code"
                 raise ArtifactError("weights are read from safetensors only", where=str(file), hint=hint)
     return folder
 
 
-def _read_instead_of(pickle: Path) -> Path:
+def _find_preferred_file(pickle: Path) -> Path:
     """The file that libraries prefer to a pickle: `model.safetensors` to `pytorch_model.bin`, else of the same stem."""
     return pickle.with_name(pickle.stem.replace("pytorch_model", "model", 1) + ".safetensors")
 
@@ -116,7 +115,7 @@ def _download(name: str) -> Path:
         raise ArtifactError("no such folder, and the Hub gives no such model", where=name, hint=hint) from error
 
 
-def _digest(folder: Path) -> str:
+def _digest_model(folder: Path) -> str:
     """Over the digests of weights, configuration and tokenizer: what decides which vector a text gets."""
     files = sha256_folder(folder)
     kept = {
@@ -129,9 +128,9 @@ class Reranker:
     """A cross-encoder that is open. Weights come from safetensors alone, and no code of the model is run."""
 
     def __init__(self, name: str, *, max_tokens: int = 512) -> None:
-        folder = model_folder(name)
+        folder = find_model_folder(name)
         try:
-            self._model = sentence_transformers().CrossEncoder(
+            self._model = import_sentence_transformers().CrossEncoder(
                 str(folder),
                 num_labels=1,
                 max_length=max_tokens,

@@ -20,7 +20,7 @@ from revelator.errors import ArtifactError, ConfigError, InvalidRequest
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.retrieval.bm25 import BM25Scores
-from serving.retrieval.dense import Vectors, best_places
+from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.encoder import BATCH, Encoder
 from serving.retrieval.index_folder import INDEX, Fusion, IndexSettings, PassageStore
 
@@ -103,35 +103,35 @@ class Index:
         in one call."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        return [self.passages_at(scores, places) for scores, places in self._ranked(queries, k, fusion)]
+        return [self.read_passages(scores, places) for scores, places in self._rank(queries, k, fusion)]
 
-    def passages_at(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
+    def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
-    def _ranked(self, queries: Sequence[str], k: int, fusion: Fusion | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _rank(self, queries: Sequence[str], k: int, fusion: Fusion | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         if self.vectors is None:
             for query in queries:
-                scores = self._sparse(query)
-                places = best_places(scores, k)
+                scores = self._score_sparse(query)
+                places = find_best(scores, k)
                 places = places[scores[places] > 0]
                 yield scores[places], places
             return
-        vectors = self.encoder.queries(queries)
+        vectors = self.encoder.encode_queries(queries)
         near = self.vectors.search(vectors, k if self.bm25 is None else max(k, DEPTH))
         for query, vector, cosines, places in zip(queries, vectors, *near, strict=True):
             found = places >= 0
             if self.bm25 is None:
                 yield cosines[found], places[found]
             else:
-                yield self._joined(query, vector, places[found], k, fusion or self.settings.fusion)
+                yield self._fuse(query, vector, places[found], k, fusion or self.settings.fusion)
 
-    def _joined(
+    def _fuse(
         self, query: str, vector: np.ndarray, near: np.ndarray, k: int, fusion: Fusion
     ) -> tuple[np.ndarray, np.ndarray]:
         assert self.vectors is not None
-        sparse = self._sparse(query)
-        shared = best_places(sparse, max(k, DEPTH))
+        sparse = self._score_sparse(query)
+        shared = find_best(sparse, max(k, DEPTH))
         shared = shared[sparse[shared] > 0]
         if fusion == "rrf":
             scores, places = fuse_ranks([shared, near])
@@ -139,14 +139,14 @@ class Index:
         places = np.union1d(shared, near)
         cosines = self.vectors.matrix[places] @ vector
         total = combine_convexly([sparse[places], cosines], [0.0, -1.0], [1 - COSINE_WEIGHT, COSINE_WEIGHT])
-        order = best_places(total, k)
+        order = find_best(total, k)
         return total[order], places[order]
 
-    def _sparse(self, query: str) -> np.ndarray:
+    def _score_sparse(self, query: str) -> np.ndarray:
         if self.bm25 is None:
             hint = f"it was built with --kind {self.settings.kind}"
             raise ConfigError("this index holds no BM25 scores", where=str(self.folder), hint=hint)
-        return self.bm25.scores(query)
+        return self.bm25.score(query)
 
 
 class LocalRetriever:

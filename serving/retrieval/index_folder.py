@@ -26,7 +26,7 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.files import write_bytes
 from revelator.trace import Passage
 from serving.built_folder import FolderKind
-from serving.retrieval.words import terms
+from serving.retrieval.words import extract_terms
 
 INDEX = FolderKind(
     "an index",
@@ -85,7 +85,7 @@ def create_mapped(path: Path, dtype: DTypeLike, shape: tuple[int, ...]) -> np.nd
     return np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape)
 
 
-def passage_line(passage: Passage) -> bytes:
+def encode_passage(passage: Passage) -> bytes:
     """A passage as the store keeps it. What UTF-8 cannot hold (lone surrogates) becomes a mark."""
     row = {"id": passage.id, "title": passage.title, "text": passage.text}
     return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
@@ -100,7 +100,7 @@ class PassageWriter:
         self.file = (folder / "passages.jsonl").open("wb")
 
     def add(self, lines: bytes, sizes: np.ndarray) -> None:
-        """Passages as `passage_line` writes them, one after the other, and the bytes of each."""
+        """Passages as `encode_passage` writes them, one after the other, and the bytes of each."""
         self.file.write(lines)
         self.sizes.append(sizes)
 
@@ -190,10 +190,10 @@ class Shard:
 
 def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings, vectors: np.ndarray | None) -> None:
     """Writes one shard in one step."""
-    lines = [passage_line(passage) for passage in passages]
-    arrays = {"lines": _bytes(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
+    lines = [encode_passage(passage) for passage in passages]
+    arrays = {"lines": _as_array(b"".join(lines)), "sizes": np.array([len(line) for line in lines], np.uint64)}
     if settings.sparse:
-        arrays |= _terms(passages, settings)
+        arrays |= _number_terms(passages, settings)
     if vectors is not None:
         arrays["vectors"] = vectors
     file = io.BytesIO()
@@ -201,17 +201,17 @@ def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings
     write_bytes(path, file.getvalue())
 
 
-def _terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:
+def _number_terms(passages: Sequence[Passage], settings: IndexSettings) -> dict[str, np.ndarray]:
     vocabulary: dict[str, int] = {}
     words: list[int] = []
     lengths = []
     for passage in passages:
-        found = terms(passage.title) * settings.title_weight + terms(passage.text)
+        found = extract_terms(passage.title) * settings.title_weight + extract_terms(passage.text)
         words += [vocabulary.setdefault(word, len(vocabulary)) for word in found]
         lengths.append(len(found))
-    names = _bytes(json.dumps(list(vocabulary)).encode())
+    names = _as_array(json.dumps(list(vocabulary)).encode())
     return {"vocabulary": names, "words": np.array(words, np.int32), "lengths": np.array(lengths, np.int64)}
 
 
-def _bytes(data: bytes) -> np.ndarray:
+def _as_array(data: bytes) -> np.ndarray:
     return np.frombuffer(data, np.uint8)

@@ -23,7 +23,7 @@ import numpy as np
 
 from revelator.errors import InvalidRequest
 from revelator.plans.logic import And, Not, Or, Query, Term, list_literals, move_negations_inwards
-from serving.retrieval.dense import Top, inner_products, product_blocks
+from serving.retrieval.dense import Top, compute_products, iterate_products
 
 Conjunction = Literal["product", "sum", "min"]
 Disjunction = Literal["sum", "max"]
@@ -99,19 +99,19 @@ class Bound:
     highest: np.ndarray  # never falling
     summed: bool = False
 
-    def compared(self, rows: np.ndarray) -> np.ndarray:
+    def select_rows(self, rows: np.ndarray) -> np.ndarray:
         """The rows that are compared, of vectors or cosines by term: (terms, n) to (products, n)."""
         return rows[self.terms].sum(0, keepdims=True) if self.summed else rows[self.terms]
 
-    def limit(self, reached: float) -> float:
+    def find_limit(self, reached: float) -> float:
         """What a document's products are all below only if its score is below `reached`; -inf where that says
         nothing."""
         place = int(np.searchsorted(self.highest, reached)) if np.isfinite(reached) else 0
         return float(self.grid[place - 1]) if place else -np.inf
 
-    def share(self, cosines: np.ndarray, reached: float) -> float:
+    def measure_share(self, cosines: np.ndarray, reached: float) -> float:
         """Of documents with these cosines, (terms, documents), the share that it does not leave out."""
-        return float((self.compared(cosines) >= self.limit(reached)).any(0).mean())
+        return float((self.select_rows(cosines) >= self.find_limit(reached)).any(0).mean())
 
 
 def find_bounds(
@@ -131,24 +131,24 @@ def find_bounds(
         known = {name: f"{'limited' if place in limited else 'any'} {place}" for place, name in enumerate(names)}
         return compose(_rename_terms(part, known, away), values, operators)
 
-    def by(terms: list[int]) -> Bound:
+    def bound_by(terms: list[int]) -> Bound:
         return Bound(terms, GRID, np.broadcast_to(_round_up(highest(normal, terms), normal), GRID.shape))
 
     asked = {text for text, negated in list_literals(normal) if not negated}
     positive = [place for place, name in enumerate(names) if name in asked]
     chosen: list[int] = []
     while len(chosen) < min(DECIDING, len(positive)):
-        ways = [by([*chosen, place]) for place in positive if place not in chosen]
-        fewest = min(ways, key=lambda way: way.share(sample, reached))
+        ways = [bound_by([*chosen, place]) for place in positive if place not in chosen]
+        fewest = min(ways, key=lambda way: way.measure_share(sample, reached))
         yield fewest
         if not chosen and isinstance(normal, And):
-            yield from _by_sum(normal, names, highest, score, operators)
+            yield from _bound_by_sum(normal, names, highest, score, operators)
         chosen = fewest.terms
     if len(positive) > DECIDING:
-        yield by(positive)
+        yield bound_by(positive)
 
 
-def _by_sum(
+def _bound_by_sum(
     conjunction: And,
     names: Sequence[str],
     highest: Callable[[Query], np.ndarray],
@@ -165,7 +165,7 @@ def _by_sum(
     grid = np.append(COARSE[:-1], HIGHEST)
     table = score(terms[0].text, grid)
     for term in terms[1:]:
-        table = _best_by_sum(operators.both(table[:, None], score(term.text, grid)))
+        table = _find_best_by_sum(operators.both(table[:, None], score(term.text, grid)))
     for part in parts:
         table = operators.both(table, highest(part))
     # sums begin at -n; each cosine counts as the next of the grid, by which the sum rises by less than n steps
@@ -178,7 +178,7 @@ def _round_up(highest: np.ndarray, query: Query) -> np.ndarray:
     return highest * (1 + ROUNDING * len(list_literals(query)))
 
 
-def _best_by_sum(values: np.ndarray) -> np.ndarray:
+def _find_best_by_sum(values: np.ndarray) -> np.ndarray:
     """The highest of `values[i, j]` for each i + j."""
     rows, columns = values.shape
     wide = np.full((rows, columns + rows), -np.inf)
@@ -211,43 +211,43 @@ def search_bounded(
         return compose(normal, values, operators)
 
     spread = np.linspace(0, len(matrix) - 1, min(len(matrix), SAMPLE), dtype=np.int64)
-    sample, found = inner_products(matrix, terms, spread), Top(k)
+    sample, found = compute_products(matrix, terms, spread), Top(k)
     found.add(composed(sample), spread)
     if len(spread) == len(matrix):
         return found.scores, found.places
     reached, top = found.least, Top(k)  # what is reached at the least, at the end
     bound = _choose_bound(normal, names, sample, reached, score, operators)
     if bound is None:
-        for start, block in product_blocks(matrix, terms):
+        for start, block in iterate_products(matrix, terms):
             top.add_block(composed(np.ascontiguousarray(block.T)), start)
         return top.scores, top.places
 
     multiplied = [] if bound.summed else bound.terms
     others = [place for place in range(len(names)) if place not in multiplied]
-    limit = bound.limit(reached)
+    limit = bound.find_limit(reached)
     known: list[np.ndarray] = []  # cosines of the terms that were multiplied
     places: list[np.ndarray] = []
 
-    def settle() -> float:
+    def flush() -> float:
         among = np.concatenate(places)
         first = np.diff(among, prepend=-1) > 0  # where two terms reach the limit the document is there twice
         cosines = np.empty((len(names), first.sum()), np.float32)
         cosines[multiplied] = np.concatenate(known)[first].T
         if others:
-            cosines[others] = inner_products(matrix, terms[others], among[first])
+            cosines[others] = compute_products(matrix, terms[others], among[first])
         top.add(composed(cosines), among[first])
         known.clear()
         places.clear()
-        return bound.limit(max(top.least, reached))
+        return bound.find_limit(max(top.least, reached))
 
-    for start, block in product_blocks(matrix, bound.compared(terms)):
+    for start, block in iterate_products(matrix, bound.select_rows(terms)):
         rows = np.flatnonzero(block.reshape(-1) >= limit) // block.shape[1]
         known.append(block[rows, : len(multiplied)])
         places.append(start + rows)
         if sum(map(len, places)) >= WAITING:
-            limit = settle()
+            limit = flush()
     if places:
-        settle()
+        flush()
     return top.scores, top.places
 
 
@@ -257,7 +257,7 @@ def _choose_bound(
     """The first that leaves few of the sample, or the one that leaves fewest; None if that leaves many."""
     tried: list[tuple[float, Bound | None]] = [(MANY, None)]
     for bound in find_bounds(normal, names, sample, reached, score, operators):
-        share = bound.share(sample, reached)
+        share = bound.measure_share(sample, reached)
         if share <= FEW:
             return bound
         tried.append((share, bound))

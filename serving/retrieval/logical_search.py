@@ -23,7 +23,7 @@ from revelator.plans import logic
 from revelator.plans.faults import fault
 from revelator.plans.logic import Or, Query, list_literals, move_negations_inwards
 from revelator.trace import Passage
-from serving.retrieval.dense import best_places, inner_products
+from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
 from serving.retrieval.logic import DEFAULT, Operators, compose, search_bounded
 
@@ -103,8 +103,9 @@ class LogicalSettings:
     """How a logical query is run.
 
     `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, one
-    by term, or `"self"` for one fitted on each term's own best documents (`self_labelled`). `plain` weighs the cosine
-    of the query's positive terms together, in standard deviations, against the composed score; 0 is the paper's way.
+    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`). `plain` weighs the
+    cosine of the query's positive terms together, in standard deviations, against the composed score; 0 is the paper's
+    way.
     `exact`: over all documents, or over `candidates` for each direction; None decides by memory.
     """
 
@@ -142,7 +143,7 @@ class Ranking:
 def search_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> list[Passage]:
     """The `k` best passages for a logical query. Raises ExpressionError, InvalidRequest, ConfigError."""
     ranking = rank_logical(index, query, k, settings)
-    return index.passages_at(ranking.scores, ranking.places)
+    return index.read_passages(ranking.scores, ranking.places)
 
 
 def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSettings = _DEFAULTS) -> Ranking:
@@ -150,41 +151,41 @@ def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSett
     query = read_query(query)
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
-    source = _source(index, settings)
+    source = _check_source(index, settings)
     if source == "bm25" and (settings.exact is False or settings.plain):
         asked = "plain weighs a cosine" if settings.plain else "candidates are proposed by vectors"
         raise ConfigError(f"{asked}, and source bm25 has none", hint="leave it out, or take source dense or both")
     terms = logic.terms(query)
     vectors = _embed(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
-    places = _candidates(index, query, terms, vectors, settings) if source != "bm25" else None
+    places = _propose_candidates(index, query, terms, vectors, settings) if source != "bm25" else None
     if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
         return _search_exactly(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
-    cosines = _cosines(index, vectors, places)
+    cosines = _compute_cosines(index, vectors, places)
     scores = {
-        term: _score(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
+        term: _score_term(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
         for i, term in enumerate(terms)
     }
     total = compose(query, scores, settings.operators)
     relative = len(cosines) > len(terms)
     if relative:
         total = standardise(total) + settings.plain * standardise(cosines[-1])
-    chosen = best_places(total, k)
+    chosen = find_best(total, k)
     if not relative:
         chosen = chosen[total[chosen] > 0]
     return Ranking(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
 
 
-def default_source(index: Index, source: Source | None) -> Source:
+def choose_source(index: Index, source: Source | None) -> Source:
     """The scores that are taken where none are named: cosines if the index has vectors."""
     return source or ("dense" if index.vectors is not None else "bm25")
 
 
-def _source(index: Index, how: LogicalSettings) -> Source:
+def _check_source(index: Index, settings: LogicalSettings) -> Source:
     """The scores to take, which a calibration that was fitted on labels fits."""
-    if not isinstance(how.calibration, Calibrations):
-        return default_source(index, how.source)
-    fitted = how.calibration
-    source = how.source or cast(Source, fitted.source)
+    if not isinstance(settings.calibration, Calibrations):
+        return choose_source(index, settings.source)
+    fitted = settings.calibration
+    source = settings.source or cast(Source, fitted.source)
     if fitted.source != source:
         hint = f"take source {fitted.source}, or calibrate anew"
         raise ConfigError(f"the calibration is of source {fitted.source}, not {source}", hint=hint)
@@ -195,14 +196,14 @@ def _source(index: Index, how: LogicalSettings) -> Source:
 
 
 def _search_exactly(
-    index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], how: LogicalSettings
+    index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], settings: LogicalSettings
 ) -> Ranking:
     assert index.vectors is not None
 
     def score(term: str, cosines: np.ndarray) -> np.ndarray:
-        return _calibrate(term, cosines, how)
+        return _calibrate(term, cosines, settings)
 
-    total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, how.operators)
+    total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, settings.operators)
     return Ranking(total[total > 0], places[total > 0], True, len(index))
 
 
@@ -216,7 +217,7 @@ def read_query(query: Query | str) -> Query:
     return query
 
 
-def positive_text(query: Query) -> str:
+def join_positive_terms(query: Query) -> str:
     """The terms that are asked for, as one text; empty if all are excluded."""
     return ", ".join(dict.fromkeys(text for text, negated in list_literals(query) if not negated))
 
@@ -225,64 +226,71 @@ def _embed(index: Index, query: Query, terms: tuple[str, ...], plain: bool) -> n
     """Unit vectors of the terms, and of the positive terms together if they are wanted, in one batch."""
     if index.vectors is None:
         raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
-    text = positive_text(query) if plain else ""
-    return index.encoder.queries([*terms, text] if text else terms)
+    text = join_positive_terms(query) if plain else ""
+    return index.encoder.encode_queries([*terms, text] if text else terms)
 
 
-def _cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np.ndarray:
+def _compute_cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np.ndarray:
     """Cosines of each vector with all documents or those at `places`, shape (vectors, documents)."""
     if not len(vectors):
         return np.zeros((0, len(index)), np.float32)
     assert index.vectors is not None
-    return inner_products(index.vectors.matrix, vectors, places)
+    return compute_products(index.vectors.matrix, vectors, places)
 
 
-def _score(
-    index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None, how: LogicalSettings
+def _score_term(
+    index: Index,
+    term: str,
+    cosines: np.ndarray | None,
+    source: Source,
+    places: np.ndarray | None,
+    settings: LogicalSettings,
 ) -> np.ndarray:
     """The term's score in [0, 1] for each document."""
-    scores = raw_scores(index, term, cosines, source, places)
-    if how.calibration == "self":
+    scores = compute_raw_scores(index, term, cosines, source, places)
+    if settings.calibration == "self":
         return calibrate_unlabelled(scores)(scores)
-    return _calibrate(term, scores, how)
+    return _calibrate(term, scores, settings)
 
 
-def raw_scores(
+def compute_raw_scores(
     index: Index, term: str, cosines: np.ndarray | None, source: Source, places: np.ndarray | None
 ) -> np.ndarray:
     """The term's score for each document, or those at `places`, before it is calibrated or cut."""
     parts = [] if cosines is None else [cosines]
     if source != "dense":
-        sparse = sparse_scores(index, term)
+        sparse = compute_sparse_scores(index, term)
         parts.append(sparse if places is None else sparse[places])
     return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
 
-def _calibrate(term: str, scores: np.ndarray, how: LogicalSettings) -> np.ndarray:
+def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.ndarray:
     """Scores in [0, 1] by the calibration that is given, or none."""
-    if isinstance(how.calibration, Calibration):
-        return how.calibration(scores)
-    if isinstance(how.calibration, Calibrations):
-        return how.calibration.of(term)(scores)
+    if isinstance(settings.calibration, Calibration):
+        return settings.calibration(scores)
+    if isinstance(settings.calibration, Calibrations):
+        return settings.calibration.of(term)(scores)
     return np.clip(scores, 0, 1)
 
 
-def sparse_scores(index: Index, term: str) -> np.ndarray:
+def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
     """BM25 of a term's words over the term's best score in the corpus, in [0, 1]."""
     if index.bm25 is None:
         raise ConfigError(
             "this index holds no BM25 scores", where=str(index.folder), hint="build it with --kind hybrid"
         )
-    scores = index.bm25.scores(term)
+    scores = index.bm25.score(term)
     return scores / max(float(scores.max(initial=0)), 1e-9)
 
 
-def _candidates(
-    index: Index, query: Query, terms: tuple[str, ...], vectors: np.ndarray, how: LogicalSettings
+def _propose_candidates(
+    index: Index, query: Query, terms: tuple[str, ...], vectors: np.ndarray, settings: LogicalSettings
 ) -> np.ndarray | None:
     """Positions to score, in order; None for all."""
     assert index.vectors is not None
-    if how.exact or (how.exact is None and index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total):
+    if settings.exact or (
+        settings.exact is None and index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total
+    ):
         return None
     row = {term: vectors[i] for i, term in enumerate(terms)}
     normal = move_negations_inwards(query)
@@ -290,7 +298,7 @@ def _candidates(
     for part in normal.operands if isinstance(normal, Or) else (normal,):
         total = sum(-row[text] if negated else row[text] for text, negated in list_literals(part))
         directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
-    proposed = index.vectors.candidates(np.stack(directions), min(len(index), how.candidates))
+    proposed = index.vectors.candidates(np.stack(directions), min(len(index), settings.candidates))
     return np.unique(proposed[proposed >= 0])
 
 

@@ -29,7 +29,7 @@ _HALF_HYPHEN = re.compile(r"(?<=[^\W\d_])- (?!and\b|or\b|to\b)(?=[^\W\d_])")
 _SPACES = re.compile(r" {2,}")
 
 
-def terms(text: str) -> list[str]:
+def extract_terms(text: str) -> list[str]:
     """Stems of the words of a text: lower case, accents folded, English stop words left out, order kept."""
     folded = text.lower()
     if not folded.isascii():
@@ -37,10 +37,10 @@ def terms(text: str) -> list[str]:
     return [_stem(word) for word in _WORD.findall(folded) if word not in STOP_WORDS]
 
 
-def query_terms(query: str) -> list[str]:
+def extract_query_terms(query: str) -> list[str]:
     """Distinct terms of a query, without the words that only make it a question, unless nothing else is left."""
     content = [_stem(word) for word in sorted(ASKING_WORDS)]
-    found = list(dict.fromkeys(terms(query)))
+    found = list(dict.fromkeys(extract_terms(query)))
     return [term for term in found if term not in content] or found
 
 
@@ -50,14 +50,14 @@ def _stem(word: str) -> str:
         return _STEMMER.stemWord(word)
 
 
-def hash_of(text: str) -> int:
+def hash_word(text: str) -> int:
     """64 bits of BLAKE2b."""
     return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=8).digest(), "little")
 
 
-def hashes(words: Iterable[str]) -> np.ndarray:
-    """`hash_of` each word, shape (n,), uint64."""
-    return np.array([hash_of(word) for word in words], np.uint64)
+def hash_words(words: Iterable[str]) -> np.ndarray:
+    """The `hash_word` of each word, shape (n,), uint64."""
+    return np.array([hash_word(word) for word in words], np.uint64)
 
 
 def detokenize(text: str) -> str:

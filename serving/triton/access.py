@@ -32,7 +32,7 @@ CONTROL_PROTOCOLS = "model-repository,shared-memory,trace,logging"  # protocols 
 TLS_HINT = "--tls-cert FILE --tls-key FILE --tls-ca FILE"
 
 
-def server_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
+def choose_tls(cert: Path | None, key: Path | None, ca: Path | None, name: str | None) -> Tls | None:
     """All three files, or none. Raises ConfigError."""
     if cert and key and ca:
         return Tls(ca, cert, key, name)
@@ -63,8 +63,8 @@ class Exposure:
             self.tls.credentials()
 
     def options(self, token: str) -> dict[str, str]:
-        """The server's own options. Whoever does not say `token` cannot change the server. Triton 2.51 takes the token
-        as an option alone; `TritonServer` takes it out of the command line as soon as the server is live."""
+        """The options of the server's command line. Only who sends `token` can change the server. Triton 2.51 takes the
+        token as an option alone; `TritonServer` removes it from the command line as soon as the server is live."""
         said = f"{CONTROL_PROTOCOLS}:{TOKEN_HEADER}=Bearer {token}"
         options = {"grpc-address": self.host, "grpc-restricted-protocol": said}
         if self.tls:
@@ -75,7 +75,7 @@ class Exposure:
 
     @contextmanager
     def in_environment(self) -> Iterator[None]:
-        """For the block, this process and the models that it starts reach the server with the server's own files."""
+        """In the block, this process and the models that it starts connect to the server with its own files."""
         if not self.tls:
             yield
             return
@@ -102,7 +102,8 @@ def read_control_token(home: Path) -> str:
 
 
 def read_secret(home: Path, name: Name) -> str:
-    """The secret in the file `name` of a home folder, drawn where there is none; of two that draw it, one does.
+    """The secret in the file `name` of a home folder. It is drawn where there is none; if two processes draw it at the
+    same time, both get the same.
 
     Raises ConfigError for a file that others may read or that holds no secret, and for a folder that cannot be written.
     """

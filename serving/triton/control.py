@@ -34,8 +34,8 @@ _PREFIX = re.compile(
 
 @contextmanager
 def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.InferenceServerClient]:
-    """A client that may change the server whose home folder is named. A server that does not answer is Unavailable; one
-    that wants another token, ConfigError."""
+    """A client, which may change the server if its home folder is named. Raises Unavailable for a server that does not
+    answer, and ConfigError for one that wants another token."""
     client = grpc_client.InferenceServerClient(**make_channel_arguments(url))
     if home:
         client.register_plugin(ControlToken(read_control_token(home)))
@@ -53,8 +53,8 @@ def control_client(url: str, home: Path | None = None) -> Iterator[grpc_client.I
 def load(home: Path, url: str, model: str, version: int, config: str | None = None) -> None:
     """Loads `model` as its config.pbtxt says, or `config` (JSON), and returns when `version` is ready.
 
-    What was ready stays so until all that is to be loaded is, and for good when that fails: ArtifactError says why. A
-    version whose files have not changed since it was loaded is left alone.
+    Versions that were ready stay so until the new ones are, also when the load fails, which raises ArtifactError with
+    the reason. A version whose files have not changed since it was loaded is not loaded again.
     """
     with control_client(url, home) as client:
         try:
@@ -62,15 +62,15 @@ def load(home: Path, url: str, model: str, version: int, config: str | None = No
         except InferenceServerException as error:
             if error.status() in ("StatusCode.UNAVAILABLE", "StatusCode.DEADLINE_EXCEEDED"):
                 raise
-            why = read_reason(error.message()) or _recorded_reason(client, model, version)
+            why = read_reason(error.message()) or _read_recorded_reason(client, model, version)
             raise ArtifactError(f"does not load: {why}", where=f"model {model}") from error
         wait_for(
             lambda: client.is_model_ready(model, str(version)), f"version {version} of model {model}", READY_SECONDS
         )
 
 
-def _recorded_reason(client: grpc_client.InferenceServerClient, model: str, version: int) -> str:
-    """Of a load with a config of its own Triton's answer names no reason; its index does."""
+def _read_recorded_reason(client: grpc_client.InferenceServerClient, model: str, version: int) -> str:
+    """The reason in Triton's index of models: its answer to a load with a configuration names none."""
     index = client.get_model_repository_index().models
     found = (entry.reason for entry in index if (entry.name, entry.version) == (model, str(version)))
     return read_reason(next(found, "")) or "the server's log holds the reason"
@@ -86,17 +86,19 @@ def unload(home: Path, url: str, model: str) -> None:
     with control_client(url, home) as client:
         client.unload_model(model)
         wait_for(
-            lambda: not _states(client, model) & {"READY", "UNLOADING"}, f"the end of model {model}", UNLOAD_SECONDS
+            lambda: not _read_states(client, model) & {"READY", "UNLOADING"},
+            f"the end of model {model}",
+            UNLOAD_SECONDS,
         )
 
 
-def _states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
-    """Of its versions: READY, UNLOADING, UNAVAILABLE, …; a version that is being unloaded is not ready any more."""
+def _read_states(client: grpc_client.InferenceServerClient, model: str) -> set[str]:
+    """The states of the model's versions: READY, UNLOADING, UNAVAILABLE, …"""
     return {found.state for found in client.get_model_repository_index().models if found.name == model}
 
 
 def read_reason(message: str) -> str:
-    """The one line that a person needs of Triton's report on a model that did not load."""
+    """Cuts the one line that a person needs from Triton's report on a model that did not load."""
     return _PREFIX.sub("", _TRACEBACK.sub("", message)).strip(" ;\n")
 
 
@@ -104,7 +106,7 @@ ANSWER_SECONDS = 5.0
 MODELS = ("executor", "executor_stream", "generator", "retriever", "revelator", "revelator_vllm")
 
 
-async def served_models(url: str) -> dict[str, str]:
+async def find_served_models(url: str) -> dict[str, str]:
     """The version of each model that is ready on the Triton server at `url`. Raises Unavailable, with what to do."""
     client = async_grpc_client.InferenceServerClient(**make_channel_arguments(url))
     try:

@@ -1,8 +1,8 @@
 """Finds a Triton server and lays out what it needs to run the Python backend under this interpreter.
 
-Two places are looked at: the wheel `nvidia-pytriton`, which carries the whole server, and `tritonserver` on PATH (the
-server's container image). The wheel keeps the Python backend and the stub (the program in which a model's Python runs,
-one per Python version) in different folders; the server wants them in one, so a folder of links is made.
+The server is taken from the wheel `nvidia-pytriton`, which carries it whole, or else from PATH, where the container
+image has it. The wheel keeps the Python backend and the stub (the program that runs a model's Python, one for each
+version of Python) in different folders. The server needs them in one, so a folder of links is made.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ HOW_TO_INSTALL = (
 
 @dataclass(frozen=True)
 class Installation:
-    """A server that can be run: its program, the folder of its backends, the folders of libraries it needs."""
+    """A server that can be run: its program, the folder of its backends, the folders of the libraries it needs."""
 
     binary: Path
     backends: Path
     libraries: tuple[Path, ...] = ()
 
-    def environment(self, base: Mapping[str, str]) -> dict[str, str]:
-        """`base` with this interpreter's environment first on PATH (the stub finds its packages by it)."""
+    def make_environment(self, base: Mapping[str, str]) -> dict[str, str]:
+        """The variables `base`, changed so that the server finds its libraries, and the stub, by PATH, the packages of
+        this interpreter."""
         own = str(Path(sys.executable).parent)
         libraries = [*map(str, self.libraries), *filter(None, [base.get("LD_LIBRARY_PATH")])]
-        left_out = {"PYTHONHOME", "PYTHONPATH"}
+        removed = {"PYTHONHOME", "PYTHONPATH"}
         return {
-            **{name: value for name, value in base.items() if name not in left_out},
+            **{name: value for name, value in base.items() if name not in removed},
             "PATH": os.pathsep.join(filter(None, [own, base.get("PATH")])),
             "LD_LIBRARY_PATH": os.pathsep.join(libraries),
             "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "PASSIVE"),  # threads that wait leave the cores to others
@@ -50,17 +51,17 @@ class Installation:
 
 
 def find_installation(work: Path) -> Installation:
-    """The server to run; `work` is a folder for the links. ConfigError says what to install when there is none."""
+    """Finds the server to run; the links are made below `work`. Raises ConfigError that says what to install."""
     spec = importlib.util.find_spec("pytriton")
     if spec and spec.submodule_search_locations:
-        return _from_wheel(Path(next(iter(spec.submodule_search_locations))), work)
+        return _find_in_wheel(Path(next(iter(spec.submodule_search_locations))), work)
     on_path = shutil.which("tritonserver")
     if on_path:
         return Installation(Path(on_path), Path(on_path).resolve().parent.parent / "backends")
     raise ConfigError("no Triton server on this machine", hint=HOW_TO_INSTALL)
 
 
-def _from_wheel(package: Path, work: Path) -> Installation:
+def _find_in_wheel(package: Path, work: Path) -> Installation:
     server = package / "tritonserver"
     version = f"{sys.version_info.major}.{sys.version_info.minor}"
     stub = server / "python_backend_stubs" / version / "triton_python_backend_stub"
@@ -70,7 +71,7 @@ def _from_wheel(package: Path, work: Path) -> Installation:
     (links / "python").mkdir(parents=True, exist_ok=True)
     for source in (*(server / "backends" / "python").glob("*triton_python*"), stub):
         _link(links / "python" / source.name, source)
-    libraries = (_python_library(), package.parent / "nvidia_pytriton.libs")
+    libraries = (_find_python_library(), package.parent / "nvidia_pytriton.libs")
     return Installation(server / "bin" / "tritonserver", links, tuple(p for p in libraries if p))
 
 
@@ -80,8 +81,9 @@ def _link(link: Path, target: Path) -> None:
     aside.replace(link)
 
 
-def _python_library() -> Path | None:
-    """The folder of this Python's shared library, which the stub needs; None when the loader finds it by itself."""
+def _find_python_library() -> Path | None:
+    """Finds the folder of this Python's shared library, which the stub needs; None where the loader finds it by
+    itself. Raises ConfigError where there is none."""
     name = f"libpython{sys.version_info.major}.{sys.version_info.minor}.so.1.0"
     folders = [
         sysconfig.get_config_var("LIBDIR"),

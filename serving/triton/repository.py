@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import py_compile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,7 +47,7 @@ class Settings:
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
 
 
-def templates() -> Path:
+def find_templates() -> Path:
     """The folder of the packaged models: inside an installed package, or beside it in a checkout."""
     package = Path(serving.__file__).parent
     for folder in (package / "_model_repo", package.parent / "model_repo"):
@@ -56,42 +56,44 @@ def templates() -> Path:
     raise ArtifactError("the model repository is not part of this installation", where=str(package))
 
 
-def template(name: str) -> Path:
+def find_template(name: str) -> Path:
     """The packaged model.py of a model."""
-    return templates() / name / "model.py"
+    return find_templates() / name / "model.py"
 
 
-def repository(home: Path) -> Path:
+def repository_folder(home: Path) -> Path:
     return home / "model_repo"
 
 
 def lay_out(home: Path, settings: Settings) -> None:
-    """Writes the models that have no versions of their own, and what was chosen for the revelator.
+    """Writes the models that have no versions of their own, and the revelator's parameters.
 
     Raises ConfigError for settings that cannot work.
     """
-    asking = _admission(home, settings) | _sources(home, settings) | _limits(home, settings) | _vllm(home)
+    asking = (
+        _choose_admission(home, settings)
+        | _choose_sources(home, settings)
+        | _choose_limits(home, settings)
+        | _find_vllm(home)
+    )
     parameters = {
-        "retriever": {"index": str(_index(home, settings))},
-        "generator": _generator(home, settings),
-        "executor": asking | _cache(home, settings),
+        "retriever": {"index": str(_choose_index(home, settings))},
+        "generator": _choose_generator(home, settings),
+        "executor": asking | _choose_cache(home, settings),
         "executor_stream": asking,
     }
     for name in PLAIN_MODELS:
         write_code(home, name, 1)
         write_config(home, name, 1, parameters[name])
-    if served := served_versions(home, REVELATOR):
+    if served := read_served_versions(home, REVELATOR):
         chosen = {"decoding": settings.decoding} if settings.decoding else {}
-        write_config(home, REVELATOR, served[0], recorded_parameters(home, REVELATOR) | chosen, canary=_second(served))
+        canary = served[1] if len(served) > 1 else None
+        write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
 
 
-def _second(versions: Sequence[int]) -> int | None:
-    return versions[1] if len(versions) > 1 else None
-
-
-def _index(home: Path, settings: Settings) -> Path:
-    """The index that was given, else the recorded one, else the only one below the home folder."""
-    recorded = recorded_parameters(home, "retriever").get("index")
+def _choose_index(home: Path, settings: Settings) -> Path:
+    """The index that was given, else the recorded one, else the only one below the home folder. Raises ConfigError."""
+    recorded = read_parameters(home, "retriever").get("index")
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = settings.index or (Path(recorded) if recorded else None)
     if folder is None and len(below) == 1:
@@ -109,8 +111,8 @@ def _index(home: Path, settings: Settings) -> Path:
     return folder.resolve()
 
 
-def _generator(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = recorded_parameters(home, "generator")
+def _choose_generator(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = read_parameters(home, "generator")
     endpoint = settings.generator or recorded.get("endpoint", EMBEDDED)
     model = settings.generator_model or (recorded.get("model", "") if settings.generator is None else "")
     if endpoint != EMBEDDED and not endpoint.startswith(("http://", "https://")):
@@ -122,15 +124,15 @@ def _generator(home: Path, settings: Settings) -> dict[str, str]:
     return {"endpoint": endpoint, "model": model}
 
 
-def _admission(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = recorded_parameters(home, "executor").get("max_in_flight")
+def _choose_admission(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = read_parameters(home, "executor").get("max_in_flight")
     limit = settings.max_in_flight or recorded
     return {"max_in_flight": str(limit)} if limit else {}
 
 
-def _sources(home: Path, settings: Settings) -> dict[str, str]:
+def _choose_sources(home: Path, settings: Settings) -> dict[str, str]:
     """The file that was given, else the recorded one; it is read whole before anything is written."""
-    recorded = recorded_parameters(home, "executor").get("sources")
+    recorded = read_parameters(home, "executor").get("sources")
     path = settings.sources or (Path(recorded) if recorded else None)
     if path is None:
         return {}
@@ -140,10 +142,10 @@ def _sources(home: Path, settings: Settings) -> dict[str, str]:
     return {"sources": str(path.resolve())}
 
 
-def _limits(home: Path, settings: Settings) -> dict[str, str]:
+def _choose_limits(home: Path, settings: Settings) -> dict[str, str]:
     """The limits that were given, else the recorded ones, as JSON."""
     if settings.limits is None:
-        recorded = recorded_parameters(home, "executor").get("limits")
+        recorded = read_parameters(home, "executor").get("limits")
         return {"limits": recorded} if recorded else {}
     try:
         Limits().lowered(settings.limits)
@@ -152,46 +154,46 @@ def _limits(home: Path, settings: Settings) -> dict[str, str]:
     return {"limits": json.dumps(dict(settings.limits))}
 
 
-def _vllm(home: Path) -> dict[str, str]:
+def _find_vllm(home: Path) -> dict[str, str]:
     """The version folder of `revelator_vllm`, where `deploy --engine vllm` laid one out."""
-    folder = repository(home) / VLLM / "1"
+    folder = repository_folder(home) / VLLM / "1"
     return {"vllm": str(folder.resolve())} if (folder / FACTS_FILE).is_file() else {}
 
 
-def _cache(home: Path, settings: Settings) -> dict[str, str]:
-    recorded = int(recorded_parameters(home, "executor").get("cache", 0))
+def _choose_cache(home: Path, settings: Settings) -> dict[str, str]:
+    recorded = int(read_parameters(home, "executor").get("cache", 0))
     entries = recorded if settings.cache is None else settings.cache
     return {"cache": str(entries)} if entries else {}
 
 
 def write_code(home: Path, name: str, version: int) -> None:
-    """This package's model.py into a version folder: an older release may have deployed that version."""
-    path, code = repository(home) / name / str(version) / "model.py", template(name).read_bytes()
+    """Writes this package's model.py into a version folder, which an older release may have made."""
+    path, code = repository_folder(home) / name / str(version) / "model.py", find_template(name).read_bytes()
     if not path.is_file() or path.read_bytes() != code:
         files.write_bytes(path, code)
     compile_code(path)
 
 
 def compile_code(path: Path) -> None:
-    """Writes the byte code that the stub would write: a version folder that changes after a load is loaded again."""
+    """Writes the byte code now: if the stub wrote it, Triton would see a changed folder and load it again."""
     py_compile.compile(str(path), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
 
 
 def write_config(
     home: Path, name: str, version: int, parameters: Mapping[str, str] = {}, *, canary: int | None = None
 ) -> None:
-    """The packaged config.pbtxt with the version to serve, a canary beside it, and the values of this deployment."""
-    config = text_format.Parse((templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
+    """Writes the packaged config.pbtxt with the version to serve, a canary beside it, and these parameters."""
+    config = text_format.Parse((find_templates() / name / "config.pbtxt").read_text(encoding="utf-8"), ModelConfig())
     config.name = name
     config.version_policy.specific.versions[:] = [version, *([canary] if canary else [])]
     for key, value in parameters.items():
         config.parameters[key].string_value = value
     files.write_bytes(
-        repository(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
+        repository_folder(home) / name / "config.pbtxt", text_format.MessageToString(config, as_utf8=True).encode()
     )
 
 
-def config_with(home: Path, name: str, *versions: int) -> str:
+def make_load_config(home: Path, name: str, *versions: int) -> str:
     """The live config.pbtxt as JSON for a load call, but with these versions; the file stays as it is."""
     config = _read_config(home, name)
     assert config is not None
@@ -200,27 +202,28 @@ def config_with(home: Path, name: str, *versions: int) -> str:
 
 
 def _read_config(home: Path, name: str) -> ModelConfig | None:
-    path = repository(home) / name / "config.pbtxt"
+    path = repository_folder(home) / name / "config.pbtxt"
     return text_format.Parse(path.read_text(encoding="utf-8"), ModelConfig()) if path.exists() else None
 
 
-def recorded_parameters(home: Path, name: str) -> dict[str, str]:
+def read_parameters(home: Path, name: str) -> dict[str, str]:
+    """The parameters in the live config.pbtxt of a model; {} when nothing is laid out."""
     config = _read_config(home, name)
     return {key: value.string_value for key, value in config.parameters.items()} if config else {}
 
 
-def served_version(home: Path, name: str) -> int | None:
+def read_served_version(home: Path, name: str) -> int | None:
     """The version that the live config.pbtxt names first; None when nothing is laid out."""
-    return next(iter(served_versions(home, name)), None)
+    return next(iter(read_served_versions(home, name)), None)
 
 
-def served_versions(home: Path, name: str) -> list[int]:
+def read_served_versions(home: Path, name: str) -> list[int]:
     """The versions that the live config.pbtxt names: the promoted one, then a canary if there is one."""
     config = _read_config(home, name)
     return [int(version) for version in config.version_policy.specific.versions] if config else []
 
 
-def versions(home: Path, name: str) -> list[int]:
-    """Version folders that are there, rising."""
-    folder = repository(home) / name
+def list_versions(home: Path, name: str) -> list[int]:
+    """The versions that have a folder, in rising order."""
+    folder = repository_folder(home) / name
     return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit()) if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""A home folder in service: the server runs, its models are loaded, and `serve.json` holds its addresses.
+"""Serves a home folder: runs the server, loads its models, and writes its addresses into `serve.json`.
 
 The process that serves holds a lock on the home folder. The kernel releases it however the process ends, so a stale
 `serve.json` misleads nobody. A watchdog loads a model again when the model's process has died.
@@ -29,7 +29,7 @@ from serving.http.protection import LOOPBACK as LOOPBACK_NAMES
 from serving.models.releases import read_release
 from serving.triton import control, repository
 from serving.triton.access import CLOSED, Exposure, read_control_token
-from serving.triton.control import served_models
+from serving.triton.control import find_served_models
 from serving.triton.installation import find_installation
 from serving.triton.repository import EXECUTORS, PLAIN_MODELS, REVELATOR, Settings
 from serving.triton.running import LOCK, SERVE_JSON, RunningServer
@@ -38,15 +38,15 @@ from serving.triton.server import LOOPBACK, Ports, TritonServer
 GATEWAY_SECONDS = 120.0  # that a question over HTTP is waited for; its own deadline is shorter
 
 
-def models_to_serve(home: Path) -> dict[str, int]:
-    """Each model's version. ArtifactError when no version of the revelator was deployed."""
+def choose_models(home: Path) -> dict[str, int]:
+    """The version to serve of each model. Raises ArtifactError when no version of the revelator was deployed."""
     promoted = read_release(home)
     version = promoted.version if promoted else None
-    if version is None or version not in repository.versions(home, REVELATOR):
-        where = str(repository.repository(home) / REVELATOR)
+    if version is None or version not in repository.list_versions(home, REVELATOR):
+        where = str(repository.repository_folder(home) / REVELATOR)
         hint = f"put the registry's champion there: revelator model deploy --home {home}"
         raise ArtifactError("no version of the revelator is deployed", where=where, hint=hint)
-    vllm = {repository.VLLM: 1} if repository.served_version(home, repository.VLLM) else {}
+    vllm = {repository.VLLM: 1} if repository.read_served_version(home, repository.VLLM) else {}
     return {**dict.fromkeys(PLAIN_MODELS, 1), **vllm, REVELATOR: version}
 
 
@@ -71,15 +71,15 @@ def serve_home(
         if not mine:
             raise ConfigError("this home folder is being served already", where=str(home / SERVE_JSON))
         (home / SERVE_JSON).unlink(missing_ok=True)
-        models = models_to_serve(home)
+        models = choose_models(home)
         repository.lay_out(home, settings)
         repository.write_code(home, REVELATOR, models[REVELATOR])
         # the promoted version alone: one that does not load would keep the others from loading
-        parameters = repository.recorded_parameters(home, REVELATOR)
+        parameters = repository.read_parameters(home, REVELATOR)
         repository.write_config(home, REVELATOR, models[REVELATOR], parameters)
         server = TritonServer(
             find_installation(home / "triton"),
-            repository.repository(home),
+            repository.repository_folder(home),
             ports,
             home / "logs" / "triton.log",
             exposure=exposure,
@@ -92,7 +92,7 @@ def serve_home(
                 server.stop(at_once=True)  # nobody is being answered, and the other loads would be waited for
                 raise
             running = _describe(server, models, http, exposure)
-            stack.enter_context(_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
+            stack.enter_context(_serve_front(server, exposure, {*LOOPBACK_NAMES, *hosts}, http))
             files.write_json(home / SERVE_JSON, asdict(running))
             try:
                 yield server, running
@@ -123,7 +123,7 @@ def load_all(home: Path, url: str, models: dict[str, int], report: Callable[[str
 
 
 @contextmanager
-def _front(server: TritonServer, exposure: Exposure, hosts: Collection[str], http: bool) -> Iterator[None]:
+def _serve_front(server: TritonServer, exposure: Exposure, hosts: Collection[str], http: bool) -> Iterator[None]:
     """The page of metrics, and the executor over HTTP where it is asked for."""
 
     async def metrics(stack: AsyncExitStack) -> Mapping[int, ASGIApp]:
@@ -141,7 +141,7 @@ def _front(server: TritonServer, exposure: Exposure, hosts: Collection[str], htt
 
 
 async def _is_ready(url: str) -> bool:
-    return "executor" in await served_models(url)
+    return "executor" in await find_served_models(url)
 
 
 def _describe(server: TritonServer, models: dict[str, int], http: bool, exposure: Exposure) -> RunningServer:
@@ -174,11 +174,13 @@ class Watchdog:
         self._report = report
         self._not_before: dict[str, float] = {}
 
-    def look(self) -> None:
-        """Loads again each model that counts as ready and has no process; `report` gets each result."""
-        alive = _commands(self._pid)
+    def check_processes(self) -> None:
+        """Loads each model again that is ready by Triton's account and has no process; reports each."""
+        alive = _list_commands(self._pid)
         for model in self._models:
-            gone = [v for v in repository.served_versions(self._home, model) if not self._has_process(model, v, alive)]
+            gone = [
+                v for v in repository.read_served_versions(self._home, model) if not self._has_process(model, v, alive)
+            ]
             if not gone or time.monotonic() < self._not_before.get(model, 0):
                 continue
             try:
@@ -189,20 +191,20 @@ class Watchdog:
                 self._report(f"error: {error}\n  tried again in {RETRY_SECONDS:.0f} s")
 
     def _has_process(self, model: str, version: int, commands: Iterable[str]) -> bool:
-        folder = f"{repository.repository(self._home) / model / str(version)}{os.sep}"
+        folder = f"{repository.repository_folder(self._home) / model / str(version)}{os.sep}"
         return any(folder in command for command in commands)
 
     def _bring_back(self, model: str, version: int) -> None:
         if not control.is_ready(self._url, model, version):
             return  # it was unloaded, or is being loaded
         self._report(f"{model}: its process died; loading it again")
-        os.utime(repository.repository(self._home) / model / str(version) / "model.py")
+        os.utime(repository.repository_folder(self._home) / model / str(version) / "model.py")
         control.load(self._home, self._url, model, version)
         self._report(f"{model} version {version}: ready")
 
 
-def _commands(server: int) -> list[str]:
-    """The command lines of the server's children; one that has died has none."""
+def _list_commands(server: int) -> list[str]:
+    """The command lines of the server's live child processes."""
     found = []
     with suppress(psutil.NoSuchProcess):
         for child in psutil.Process(server).children():

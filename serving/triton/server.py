@@ -1,8 +1,8 @@
 """One Triton server process on loopback, from its start to the last of its children.
 
-The server runs in explicit model control: it starts empty and serves what `load` names. It is told by the kernel when
-its parent dies, so that a killed `revelator serve` leaves nothing behind. It has a process group of its own, so that a
-stop reaches the Python stubs of its models even when the server itself is gone.
+The server runs in explicit model control: it starts empty and serves what `load` names. The kernel ends it when its
+parent dies, so that a killed `revelator serve` leaves nothing behind. It has a process group of its own, so that a stop
+reaches the Python stubs of its models even when the server itself is gone.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,13 +31,13 @@ from serving.triton.access import CLOSED, LOOPBACK, Exposure
 from serving.triton.installation import Installation
 
 SHARED_MEMORY = Path("/dev/shm")
-NEVER_BY_ITSELF = 2**31 - 1  # of the requests that come without a trace one in so many is traced
-EXIT_SECONDS = 10  # what the server grants running questions when it is told to stop
+NEVER_BY_ITSELF = 2**31 - 1  # one request in so many is traced, of those that come without a trace
+EXIT_SECONDS = 10  # that a stopping server waits for running questions
 _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 _ERROR_LINE = re.compile(r"^E\d{4} \S+ \d+ \S+\] \"?(.*?)\"?$")
 _TRACEBACK = "\\n\\nAt:"
-_NOISE = ("CudaDriverHelper", "NVML", "DCGM")  # said by every machine without a GPU
+_NOISE = ("CudaDriverHelper", "NVML", "DCGM")  # errors of every machine without a GPU
 
 
 @dataclass(frozen=True)
@@ -46,14 +46,15 @@ class Ports:
     grpc: int = 8001
     metrics: int = 8002
 
-    def taken(self) -> list[int]:
+    def find_taken(self) -> list[int]:
+        """The ports that another process listens on."""
         return [port for port in asdict(self).values() if not _is_free(port)]
 
 
 def read_ports(text: str) -> Ports:
     """`8000,8001,8002` (HTTP, gRPC, metrics), or `auto`: those when they are free, else any three that are."""
     if text == "auto":
-        return Ports() if not Ports().taken() else _free_ports()
+        return Ports() if not Ports().find_taken() else _find_free_ports()
     parts, hint = text.split(","), "--ports 8000,8001,8002"
     if len(parts) != 3 or not all(part.strip(" ").isascii() and part.strip(" ").isdigit() for part in parts):
         raise ConfigError(f"ports are three numbers or auto, not {text!r}", where="--ports", hint=hint)
@@ -64,7 +65,7 @@ def read_ports(text: str) -> Ports:
         if number in numbers[:at]:
             raise ConfigError(f"port {number} is named twice", where="--ports", hint=hint)
     ports = Ports(*numbers)
-    if taken := ports.taken():
+    if taken := ports.find_taken():
         raise ConfigError(f"port {taken[0]} is in use", where="--ports", hint="name other ports, or --ports auto")
     return ports
 
@@ -79,7 +80,7 @@ def _is_free(port: int) -> bool:
         return True
 
 
-def _free_ports() -> Ports:
+def _find_free_ports() -> Ports:
     with ExitStack() as open_sockets:
         numbers = []
         for _ in range(3):
@@ -89,7 +90,7 @@ def _free_ports() -> Ports:
     return Ports(*numbers)
 
 
-def _hidden_address() -> tuple[str, int]:
+def _choose_hidden_address() -> tuple[str, int]:
     """A free port at one of the 2^24 loopback addresses, which no page in a browser can guess."""
     address = ".".join(["127", *(str(1 + secrets.randbelow(254)) for _ in range(3))])
     with socket.socket() as probe:
@@ -114,7 +115,7 @@ class TritonServer:
         self.ports = ports
         self.log = log
         self._exposure = exposure
-        self._metrics = _hidden_address()
+        self._metrics = _choose_hidden_address()
         self._token = token or secrets.token_hex(32)  # without one that others know, nobody changes the server
         self._installation = installation
         self._environment = dict(environment)
@@ -133,8 +134,8 @@ class TritonServer:
 
     @property
     def metrics(self) -> str:
-        """Triton's own page of metrics, for this process: it takes 500 MB for a request of half a million chunks, and
-        answers pages of any site, so what is open to others is `serving.http.gateway`."""
+        """The address of Triton's own page of metrics, for this process alone: it takes 500 MB for a request of half a
+        million chunks, and answers pages of any site. Others read the page of `serving.http.gateway`."""
         return f"http://{self._metrics[0]}:{self._metrics[1]}/metrics"
 
     def __enter__(self) -> TritonServer:
@@ -151,10 +152,10 @@ class TritonServer:
         self.stop()
 
     def start(self) -> None:
-        """Starts the process; call it from the main thread, for its end is what ends the server."""
+        """Starts the process. Call it from the main thread: the server ends when the calling thread does."""
         self._clear_shared_memory()
         self.log.parent.mkdir(parents=True, exist_ok=True)
-        environment = self._installation.environment({**os.environ, **self._environment})
+        environment = self._installation.make_environment({**os.environ, **self._environment})
         environment.pop(TOKEN, None)  # no model's process needs it
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
@@ -182,7 +183,7 @@ class TritonServer:
             "grpc-header-forward-pattern": spans.HEADER,  # as a parameter of the request
             **self._exposure.options(self._token),
         }
-        settings = [*options.items(), *(("trace-config", setting) for setting in _trace_settings())]
+        settings = [*options.items(), *(("trace-config", setting) for setting in _list_trace_settings())]
         strict = "--disable-auto-complete-config"  # completing a config would start and import each model twice
         return [str(self._installation.binary), strict, *(f"--{name}={value}" for name, value in settings)]
 
@@ -210,17 +211,17 @@ class TritonServer:
     def _is_running(self) -> bool:
         if self.poll() is None:
             return True
-        raise self.end()
+        raise self.describe_end()
 
-    def end(self) -> Unavailable:
-        """What to say of a server that has ended by itself: the signal that killed it, or its own last words."""
+    def describe_end(self) -> Unavailable:
+        """The error for a server that has ended by itself, with the signal that killed it or its last messages."""
         status = self.poll()
         if status in (-signal.SIGKILL, -signal.SIGTERM):
             hint = "was memory short? then the kernel ends what takes most: see `dmesg`"
             name = signal.Signals(-status).name
             return Unavailable(f"the Triton server was ended by {name}", where=str(self.log), hint=hint)
-        said = "\n  ".join(error_lines(self.log)[-5:]) or "it said nothing"
-        return Unavailable(f"the Triton server ended with status {status}\n  {said}", where=str(self.log))
+        messages = "\n  ".join(read_error_lines(self.log)[-5:]) or "it logged nothing"
+        return Unavailable(f"the Triton server ended with status {status}\n  {messages}", where=str(self.log))
 
     def poll(self) -> int | None:
         """The exit status, or None while the server runs."""
@@ -247,29 +248,29 @@ class TritonServer:
             region.unlink(missing_ok=True)
 
 
-def _trace_settings() -> list[str]:
-    """The server's own spans, of each model's queue and compute: of requests that come with a trace, where spans are
-    told at all."""
+def _list_trace_settings() -> list[str]:
+    """Where spans are exported, the server exports its own, of each model's queue and compute, for requests that come
+    with a trace."""
     if not (url := spans.endpoint()):
         return []
     ours = f"opentelemetry,url={url}", "opentelemetry,resource=service.name=revelator-triton"
     return ["mode=opentelemetry", "level=TIMESTAMPS", f"rate={NEVER_BY_ITSELF}", *ours]
 
 
-def wait_for(is_so: object, what: str, seconds: float) -> None:
-    """Polls `is_so` until it is true, ten times a second; a server that does not answer yet counts as false."""
-    assert callable(is_so)
+def wait_for(is_true: Callable[[], bool], what: str, seconds: float) -> None:
+    """Polls `is_true` ten times a second; a server that does not answer yet counts as false. Raises Unavailable."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         with suppress(InferenceServerException):
-            if is_so():
+            if is_true():
                 return
         time.sleep(0.1)
     raise Unavailable(f"{what} was not ready after {seconds:.0f} s")
 
 
-def error_lines(log: Path) -> list[str]:
-    """The server's own error messages without what every machine lacking a GPU hears, else its last three lines."""
+def read_error_lines(log: Path) -> list[str]:
+    """The error messages in the server's log, without those of every machine that lacks a GPU; else its last three
+    lines."""
     if not log.exists():
         return []
     lines = log.read_text(errors="replace").splitlines()

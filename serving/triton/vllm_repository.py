@@ -56,14 +56,14 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     `engine` are further engine arguments of vLLM. Raises ArtifactError when an adapter is damaged, has another base
     than the first, or is one that vLLM does not serve.
     """
-    folder = repository.repository(home.resolve()) / MODEL
-    adapters = {str(version.version): _adapter(folder / "adapters", version) for version in versions}
+    folder = repository.repository_folder(home.resolve()) / MODEL
+    adapters = {str(version.version): _fetch_adapter(folder / "adapters", version) for version in versions}
     bases = {base_folder(read_manifest(adapter).base_name).resolve() for adapter in adapters.values()}
     if len(bases) > 1:
         named = " and ".join(sorted(map(str, bases)))
         raise ArtifactError("vLLM serves the versions of one base", where=named, hint="choose versions of one of them")
     [base] = bases
-    ranks = [_rank(adapter) for adapter in adapters.values()]
+    ranks = [_read_rank(adapter) for adapter in adapters.values()]
     names = {version: f"{MODEL}-{version}" for version in adapters}
     tokenizer = AutoTokenizer.from_pretrained(base, trust_remote_code=False)
     labels = {label for task in TASKS.values() for label in task.labels or ()}
@@ -81,21 +81,21 @@ def lay_out(home: Path, versions: Sequence[Version], **engine: Any) -> Path:
     }
     first = names[str(versions[0].version)]
     (folder / "1" / FACTS_FILE).unlink(missing_ok=True)
-    files.write_bytes(folder / "config.pbtxt", _config().encode())
+    files.write_bytes(folder / "config.pbtxt", _make_config().encode())
     files.write_json(folder / "1" / "model.json", chosen)
     files.write_json(folder / "1" / "multi_lora.json", {names[v]: str(adapter) for v, adapter in adapters.items()})
     files.write_json(folder / "1" / FACTS_FILE, vars(VllmFacts(first, names, tokens)))
     return folder
 
 
-def _adapter(adapters: Path, version: Version) -> Path:
+def _fetch_adapter(adapters: Path, version: Version) -> Path:
     """The folder of the version's adapter, fetched unless it is there; verified either way."""
     folder = download(version, adapters / str(version.version))
     verify_adapter(folder, base_folder(read_manifest(folder).base_name))
     return folder
 
 
-def _rank(adapter: Path) -> int:
+def _read_rank(adapter: Path) -> int:
     """The adapter's largest rank. Raises ArtifactError for what vLLM refuses."""
     config = json.loads((adapter / "adapter_config.json").read_text(encoding="utf-8"))
     refused = [
@@ -116,7 +116,7 @@ def _rank(adapter: Path) -> int:
     return int(rank)
 
 
-def _config() -> str:
+def _make_config() -> str:
     config = ModelConfig(name=MODEL, backend="vllm", max_batch_size=0)
     config.model_transaction_policy.decoupled = True
     for name, kind in INPUTS.items():

@@ -9,7 +9,7 @@ import pytest
 from evaluation.gate.scores import DECIDING, read_pinned_rows, score_adapter
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
-from serving.models.engine import Written
+from serving.models.engine import GeneratedText
 from tests.training.toy import toy_row, write_set
 
 PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
@@ -21,15 +21,15 @@ class Recited:
     def __init__(self, answers: dict[str, str]) -> None:
         self.answers = answers
 
-    def label_probabilities(self, prompts: Sequence[str], labels: Sequence[str], *_: object) -> list[dict[str, float]]:
+    def judge_labels(self, prompts: Sequence[str], labels: Sequence[str], *_: object) -> list[dict[str, float]]:
         rest = 0.1 / (len(labels) - 1)
         return [{label: 0.9 if label == self.answers[p] else rest for label in labels} for p in prompts]
 
-    def generate(self, prompts: Sequence[str], *_: object) -> list[Written]:
-        return [Written(self.answers[prompt], 1) for prompt in prompts]
+    def generate(self, prompts: Sequence[str], *_: object) -> list[GeneratedText]:
+        return [GeneratedText(self.answers[prompt], 1) for prompt in prompts]
 
-    def likeliest(self, prompts: Sequence[str], *_: object) -> list[list[Written]]:
-        return [[Written(self.answers[prompt], 1)] for prompt in prompts]
+    def search_beams(self, prompts: Sequence[str], *_: object) -> list[list[GeneratedText]]:
+        return [[GeneratedText(self.answers[prompt], 1)] for prompt in prompts]
 
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(prompt) for prompt in prompts]

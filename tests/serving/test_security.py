@@ -24,7 +24,7 @@ from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.graph_store import GraphStore, build_graph
 from serving.knowledge.sources import RuleSelector, Sources
 from serving.knowledge.web import WebSource
-from serving.models.generators import EndpointGenerator, messages
+from serving.models.generators import EndpointGenerator, build_messages
 from serving.protocols import Completion, GenerateRequest, Reading
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 from tests.serving.knowledge.toy_web import Web, serving_web
@@ -86,7 +86,7 @@ async def test_orders_in_pages_change_neither_plan_nor_sources_nor_addresses(web
 def test_a_document_reaches_a_prompt_delimited(order: str) -> None:
     """The generator's prompt holds it as JSON between marks that it cannot close; the revelator's on one line."""
     request = GenerateRequest("read", "q?", passages=(Passage("1", order, order),))
-    user = messages(request)[1]["content"]
+    user = build_messages(request)[1]["content"]
     assert user.count("<data>") == user.count("</data>") == 1
     inside = user.split("<data>\n")[1].split("\n</data>")[0]
     assert json.loads(inside) == [{"title": order, "text": order}]
@@ -149,7 +149,7 @@ def test_no_name_becomes_a_path_or_a_query(tmp_path: Path) -> None:
     store = GraphStore(tmp_path / "in" / "graph")
     assert sorted(p.name for p in tmp_path.iterdir()) == ["g.tsv", "in"]
     assert [p.name for p in (tmp_path / "in").iterdir()] == ["graph"]
-    assert {label.text for name in names for label in store._labels.entities(name)} == set(names)
+    assert {label.text for name in names for label in store._labels.find_entities(name)} == set(names)
 
 
 OWN_PICKLES = {"data_gen/ray_engine.py"}  # what the tasks of a build hand each other inside its cluster, as Ray does
@@ -201,7 +201,7 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
     text = ToySource("text", says={"*": ["p"]})
 
     class All:
-        async def scores(self, query: object, sources: object) -> dict[str, float]:
+        async def score(self, query: object, sources: object) -> dict[str, float]:
             return {"brave": 1.0, "serper": 1.0, "text": 1.0}
 
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)

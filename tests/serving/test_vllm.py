@@ -26,10 +26,10 @@ from serving.models import releases
 from serving.models.decoding import Vocabulary
 from serving.models.engine import Engine
 from serving.models.local import complete
-from serving.models.triton import TritonModels, strings
+from serving.models.triton import TritonModels, make_strings
 from serving.models.vllm import VllmFacts, VllmRevelator, read_facts
 from serving.triton import control, repository
-from serving.triton.vllm_repository import _rank
+from serving.triton.vllm_repository import _read_rank
 from tests import conftest
 from tests.serving.models.test_constrained import SIGNS, write
 
@@ -54,7 +54,7 @@ def folder(registered: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def models(folder: Path, served: conftest.Served) -> Iterator[str]:
     """The running server with the stand-in loaded from what was laid out; only the backend's name is another."""
-    live = repository.repository(served.home) / repository.VLLM
+    live = repository.repository_folder(served.home) / repository.VLLM
     shutil.copytree(folder, live)
     shutil.copyfile(STAND_IN, live / "1" / "model.py")
     config = (live / "config.pbtxt").read_text().replace('backend: "vllm"', 'backend: "python"')
@@ -86,7 +86,7 @@ def test_an_adapter_that_vllm_refuses_is_refused_before_it_is_deployed(
 ) -> None:
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 8, "bias": "none", **setting}))
     with pytest.raises(ArtifactError, match=says) as caught:
-        _rank(tmp_path)
+        _read_rank(tmp_path)
     assert "revelator model merge" in str(caught.value)
 
 
@@ -120,16 +120,16 @@ async def test_what_the_backend_refuses_is_an_error_that_says_so(models: str, fo
             ({"lora_name": facts.adapter, "structured_outputs": json.dumps({"grammar": "start: x"})}, "Invalid BNF"),
         ):
             with pytest.raises(RevelatorError, match=says):
-                await channel.first(
+                await channel.ask_stream(
                     repository.VLLM,
-                    text_input=strings(["Who?"]),
-                    sampling_parameters=strings([json.dumps(sampling)]),
+                    text_input=make_strings(["Who?"]),
+                    sampling_parameters=make_strings([json.dumps(sampling)]),
                 )
         gone = VllmRevelator(channel, VllmFacts("other", {}, facts.label_tokens))
         with pytest.raises(RevelatorError, match="LoRA other is not supported"):
             await gone.complete("route", ["Who?", "Where?"])
         with pytest.raises(Unavailable, match="nowhere"):
-            await channel.first("nowhere", text_input=strings(["Who?"]))
+            await channel.ask_stream("nowhere", text_input=make_strings(["Who?"]))
 
 
 async def test_the_executor_answers_with_vllm_as_its_planner(models: str, folder: Path) -> None:

@@ -65,7 +65,7 @@ def test_lora_by_the_fine_tuning_stage_gives_an_adapter_that_the_engine_serves(
     verify_adapter(tmp_path / "adapter", base)
     prompts = [row.prompt for row in read_split(set_folder, "dev")[:2]]
     plain, tuned = Engine(base, threads=1), Engine(base, tmp_path / "adapter", threads=1)
-    pairs = zip(*(e.label_probabilities(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
+    pairs = zip(*(e.judge_labels(prompts, ("yes", "no")) for e in (plain, tuned)), strict=True)
     assert max(abs(one["yes"] - other["yes"]) for one, other in pairs) > 1e-3
 
 

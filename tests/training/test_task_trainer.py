@@ -147,7 +147,7 @@ def test_a_score_is_the_share_that_decoding_writes_as_gold(base: Path, set_folde
         mine = [row for row in rows if row.task == task]
         prompts = [row.prompt for row in mine]
         if labels := TASKS[task].labels:
-            written = [max(p, key=lambda label: p[label]) for p in engine.label_probabilities(prompts, labels)]
+            written = [max(p, key=lambda label: p[label]) for p in engine.judge_labels(prompts, labels)]
         else:
             written = [w.text for w in engine.generate(prompts, max_new_tokens=40)]
         right = [text == row.completion.strip() for text, row in zip(written, mine, strict=True)]
@@ -224,7 +224,7 @@ def test_an_adapter_of_a_4_bit_base_is_served_and_merged_on_the_bf16_one(
 
     whole, parts = Engine(tmp_path / "merged", threads=1), Engine(base, tmp_path / "a", threads=1)
     prompts = [row.prompt for row in read_split(set_folder, "dev")[:6]]
-    for one, other in zip(*(e.label_probabilities(prompts, ("yes", "no")) for e in (whole, parts)), strict=True):
+    for one, other in zip(*(e.judge_labels(prompts, ("yes", "no")) for e in (whole, parts)), strict=True):
         assert one == pytest.approx(other, abs=0.05)
 
 

@@ -86,7 +86,7 @@ def test_prompts_boundary_and_labels_tokenise_alike_in_training_and_serving(
     check_labels(tokenizer)
     rows = toy_rows("dev", 8)
     for row, tokens in zip(rows, tokenise(rows, tokenizer), strict=True):
-        prompt = engine._tokenized([row.prompt], reserve=None)[0]
+        prompt = engine._tokenize([row.prompt], reserve=None)[0]
         assert tokens.input_ids[: len(prompt)] == prompt
         assert tokens.labels[: len(prompt)] == [IGNORED] * len(prompt)
         assert tokens.labels[len(prompt) :] == tokens.input_ids[len(prompt) :]

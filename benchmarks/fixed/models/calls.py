@@ -12,7 +12,7 @@ import triton_python_backend_utils as pb_utils
 
 from serving.models.triton import TritonModels
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import parameters, response, strings, text
+from serving.triton.inside.backend import make_response, make_strings, read_parameters, read_text
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
@@ -21,7 +21,7 @@ THREADS = 256  # of the pool in which the backend waits for BLS calls
 
 class TritonPythonModel:
     def initialize(self, args):
-        chosen = parameters(args)
+        chosen = read_parameters(args)
         self.count, self.seconds = int(chosen["calls"]), float(chosen["seconds"])
         self.call = getattr(self, chosen["way"])
         self.loop = RequestLoop(self.open, Admission(int(chosen["max_in_flight"])), Telemetry(args["model_name"]))
@@ -34,19 +34,19 @@ class TritonPythonModel:
         return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
-        return self.answer(text(request, "question"))
+        return self.answer(read_text(request, "question"))
 
     async def answer(self, question):
         for _ in range(self.count):
             await self.call(question)
-        return response(answer=strings(question))
+        return make_response(answer=make_strings(question))
 
     async def grpc(self, question):
-        result = await self.models.infer("leaf", query=strings(question).reshape(1, 1))
+        result = await self.models.infer("leaf", query=make_strings(question).reshape(1, 1))
         assert result.as_numpy("found")[0, 0] == b"found"
 
     async def bls(self, question):
-        query = pb_utils.Tensor("query", strings(question).reshape(1, 1))
+        query = pb_utils.Tensor("query", make_strings(question).reshape(1, 1))
         asked = pb_utils.InferenceRequest(model_name="leaf", requested_output_names=["found"], inputs=[query])
         result = await asked.async_exec()
         assert not result.has_error()

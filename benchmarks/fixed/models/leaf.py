@@ -2,13 +2,13 @@
 
 import time
 
-from serving.triton.inside.backend import parameters, response, strings
+from serving.triton.inside.backend import make_response, make_strings, read_parameters
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.seconds = float(parameters(args)["seconds"])
+        self.seconds = float(read_parameters(args)["seconds"])
 
     def execute(self, requests):
         time.sleep(self.seconds)
-        return [response(found=strings("found").reshape(1, 1)) for _ in requests]
+        return [make_response(found=make_strings("found").reshape(1, 1)) for _ in requests]

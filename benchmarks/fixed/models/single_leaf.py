@@ -3,12 +3,12 @@
 import asyncio
 import threading
 
-from serving.triton.inside.backend import parameters, response, send_last, strings
+from serving.triton.inside.backend import make_response, make_strings, read_parameters, send_last
 
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.seconds = float(parameters(args)["seconds"])
+        self.seconds = float(read_parameters(args)["seconds"])
         self.loop = asyncio.new_event_loop()
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
 
@@ -18,7 +18,7 @@ class TritonPythonModel:
             self.loop.call_soon_threadsafe(self.loop.call_later, self.seconds, self.reply, sender)
 
     def reply(self, sender):
-        send_last(sender, response(found=strings("found").reshape(1, 1)))
+        send_last(sender, make_response(found=make_strings("found").reshape(1, 1)))
 
     def finalize(self):
         self.loop.call_soon_threadsafe(self.loop.stop)

@@ -9,7 +9,7 @@ from importlib.resources import files
 
 import yaml
 
-from serving.retrieval import terms
+from serving.retrieval import extract_terms
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def word_set(name: str) -> frozenset[str]:
 
 
 def stem(word: str) -> str:
-    return " ".join(terms(word)) or word.lower()
+    return " ".join(extract_terms(word)) or word.lower()
 
 
 def phrase_places(phrase: str, text: str) -> list[int]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from serving.retrieval import STOP_WORDS, terms
+from serving.retrieval import STOP_WORDS, extract_terms
 
 _TOKEN = re.compile(r"\d+(?:[.,]\d+)*(?:st|nd|rd|th)?(?![^\W\d_])|[^\W_]+(?:['’.\-‐–/][^\W_]+)*|[^\w\s]|_+")
 _SENTENCE_END = re.compile(r"(?<!\.\.)[.!?][\"”’')\]]*(?=\s+[\"“‘'(\[]?[A-Z0-9À-ÖØ-Þ])|\n+")
@@ -35,7 +35,7 @@ class Token:
     @cached_property
     def stem(self) -> str:
         """The stem, or "" for a mark or a word that carries no content."""
-        found = terms(self.lower)
+        found = extract_terms(self.lower)
         return found[0] if found else ""
 
     @property

@@ -24,13 +24,13 @@ log = logging.getLogger(__name__)
 start_heartbeat()
 
 
-def parameters(args: dict[str, str]) -> dict[str, str]:
-    """The `parameters` of config.pbtxt, from the arguments of `initialize`."""
+def read_parameters(args: dict[str, str]) -> dict[str, str]:
+    """The `read_parameters` of config.pbtxt, from the arguments of `initialize`."""
     config = json.loads(args["model_config"])
     return {name: value["string_value"] for name, value in config["parameters"].items()}
 
 
-def array(request: Any, name: str) -> np.ndarray:
+def read_array(request: Any, name: str) -> np.ndarray:
     """A copy of an input: the request's memory is the server's again as soon as `execute` returns."""
     return pb_utils.get_input_tensor_by_name(request, name).as_numpy().copy()
 
@@ -40,9 +40,9 @@ def is_given(request: Any, name: str) -> bool:
     return pb_utils.get_input_tensor_by_name(request, name) is not None
 
 
-def texts(request: Any, name: str, most: int | None = None) -> list[str]:
+def read_texts(request: Any, name: str, most: int | None = None) -> list[str]:
     """The strings of an input. Raises InvalidRequest for bytes that are not UTF-8, and for more than `most` of one."""
-    values = array(request, name).ravel()
+    values = read_array(request, name).ravel()
     if most is not None and (size := max(map(len, values), default=0)) > most:
         raise InvalidRequest(f"the input {name} has {size} bytes; at most {most} are taken")
     try:
@@ -52,17 +52,17 @@ def texts(request: Any, name: str, most: int | None = None) -> list[str]:
     raise InvalidRequest(fault)  # not from the error, whose frames hold the request
 
 
-def text(request: Any, name: str, most: int | None = None) -> str:
-    """The one string of an input STRING[1]. Raises InvalidRequest as `texts` does."""
-    return texts(request, name, most)[0]
+def read_text(request: Any, name: str, most: int | None = None) -> str:
+    """The one string of an input STRING[1]. Raises InvalidRequest as `read_texts` does."""
+    return read_texts(request, name, most)[0]
 
 
-def parameter(request: Any, name: str) -> object:
+def read_parameter(request: Any, name: str) -> object:
     """The request's parameter of this name, as the client sent it; None without one."""
     return json.loads(request.parameters() or "{}").get(name)
 
 
-class Inner:
+class SecretCheck:
     """What an inner model asks of each request: the secret of the home folder that it is served from."""
 
     def __init__(self, args: dict[str, str]) -> None:
@@ -71,19 +71,19 @@ class Inner:
 
     def check(self, request: Any) -> None:
         """Raises InvalidRequest, before anything of the request is looked at."""
-        require_secret(self._secret, parameter(request, SECRET_PARAMETER), self._model)
+        require_secret(self._secret, read_parameter(request, SECRET_PARAMETER), self._model)
 
 
-def strings(*values: str) -> np.ndarray:
+def make_strings(*values: str) -> np.ndarray:
     """A lone surrogate, which JSON can write and UTF-8 cannot, goes out as a question mark."""
     return np.array([value.encode(errors="replace") for value in values], dtype=np.object_)
 
 
-def response(**outputs: np.ndarray) -> Any:
+def make_response(**outputs: np.ndarray) -> Any:
     return pb_utils.InferenceResponse([pb_utils.Tensor(name, value) for name, value in outputs.items()])
 
 
-def counter(name: str, description: str, label: str) -> Callable[[str], None]:
+def make_counter(name: str, description: str, label: str) -> Callable[[str], None]:
     """A counter on Triton's metrics page: call it with the value of `label` that is to be counted."""
     family = pb_utils.MetricFamily(name=name, description=description, kind=pb_utils.MetricFamily.COUNTER)
     series: dict[str, Any] = {}
@@ -96,7 +96,7 @@ def counter(name: str, description: str, label: str) -> Callable[[str], None]:
     return count
 
 
-def failure(error: BaseException) -> Any:
+def make_failure(error: BaseException) -> Any:
     """The response for an error. One that is not ours is a fault of this program: it is logged and sent as INTERNAL."""
     if not isinstance(error, RevelatorError):
         log.exception("unexpected error", exc_info=error)

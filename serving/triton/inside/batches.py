@@ -1,4 +1,4 @@
-"""Rows that a server hands over together: one pass for all of them, an outcome for each."""
+"""Runs the rows that the server hands over together in one pass, with an outcome for each."""
 
 from __future__ import annotations
 
@@ -16,10 +16,11 @@ log = logging.getLogger(__name__)
 def run_together(
     rows: Sequence[Row], work: Callable[[Sequence[Row]], Sequence[Result]], what: str
 ) -> Sequence[Result | RevelatorError]:
-    """What `work` makes of the rows; when it fails, of each row alone, or the error that it alone meets. Cancelled is
-    all rows' at once. Errors that are not ours are logged, and become ServingError.
+    """Runs `work` on all rows, and, if that fails, on each row alone, so that a row that is wrong fails by itself.
+    Returns a result or an error for each row. Cancelled ends all rows at once; an error that is not ours is logged and
+    becomes ServingError.
 
-    An error is kept without its traceback: the frames hold what the pass had in memory, and whoever keeps the error.
+    Errors lose their tracebacks, whose frames would keep all that the pass had in memory.
     """
     try:
         return work(rows)

@@ -49,7 +49,7 @@ class AnswerCache:
 
     def find(self, question: str, options: str, version: str) -> Trace | None:
         """The trace that this version of the revelator gave the first time, including its timings."""
-        found = self._traces.get(_key(question, options, version))
+        found = self._traces.get(_make_key(question, options, version))
         self._count_lookup("hit" if found else "miss")
         return found
 
@@ -57,10 +57,10 @@ class AnswerCache:
         """Stores a complete answer, unless it is degraded or another version helped because `version` was unloaded."""
         is_own = trace.versions.get("revelator", version) == version and not trace.degraded
         if trace.outcome == "complete" and is_own:
-            self._traces[_key(question, options, version)] = trace
+            self._traces[_make_key(question, options, version)] = trace
 
 
-def _key(*parts: str) -> str:
+def _make_key(*parts: str) -> str:
     return sha256_text("\0".join(parts))
 
 
@@ -111,7 +111,9 @@ class QuestionService:
 
     async def open(self, stack: AsyncExitStack) -> None:
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
-        planner: Revelator = VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._routed(models, stack)
+        planner: Revelator = (
+            VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._make_routed_revelator(models, stack)
+        )
         services = planner, RemoteRetriever(models), RemoteGenerator(models, ProcessGuard("generator").call)
         sources = open_sources(self.sources, services[1])
         stack.push_async_callback(sources.close)
@@ -123,20 +125,20 @@ class QuestionService:
             *services, self.limits, sources=sources, logical=logical, on_finish=self._report_finish, turn=turn
         )
 
-    def _routed(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
+    def _make_routed_revelator(self, models: TritonModels, stack: AsyncExitStack) -> RoutedRevelator:
         revelator = RoutedRevelator(RemoteRevelator(models), self.home)
         stack.push_async_callback(revelator.close)
         return revelator
 
     def seconds_allowed(self, deadline_ms: object) -> float:
         """Seconds in which a question must end. Raises InvalidRequest."""
-        return min(_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
+        return min(_read_milliseconds(deadline_ms) or self.limits.deadline_ms, self.limits.deadline_ms) / 1000
 
     async def answer(self, question: str, options: str, deadline_ms: object, request_id: str = "") -> Trace:
         """One question's trace. Raises InvalidRequest for options or a deadline that are not what they should be."""
         wanted = await self._read_options(question, options, deadline_ms)
         cache = None if "reuse" in wanted else self.cache  # its key would be megabytes
-        with self._traffic.question(request_id or question) as choice:
+        with self._traffic.route_question(request_id or question) as choice:
             if cache and (cached := cache.find(question, options, choice.version)):
                 return cached
             trace = await self._executor.run(question, **wanted)
@@ -150,7 +152,7 @@ class QuestionService:
     ) -> AsyncGenerator[Event, None]:
         """The same question's events, each when it happens. Closing the generator cancels the question."""
         wanted = await self._read_options(question, options, deadline_ms)
-        with self._traffic.question(request_id or question) as choice:
+        with self._traffic.route_question(request_id or question) as choice:
             async with aclosing(self._executor.stream(question, **wanted)) as events:
                 async for event in events:
                     if event.kind == "finished":
@@ -173,13 +175,13 @@ class QuestionService:
         wanted["limits"] = self.limits.lowered(wanted.pop("limits", {}))
         if "reuse" in wanted:
             wanted["reuse"] = read_trace(wanted["reuse"])
-        return {**wanted, "deadline_ms": _milliseconds(deadline_ms)}
+        return {**wanted, "deadline_ms": _read_milliseconds(deadline_ms)}
 
     def _report_finish(self, trace: Trace) -> None:
         self._on_finish(replace(trace, versions={**trace.versions, **current_choice().versions()}))
 
 
-def _milliseconds(value: object) -> float | None:
+def _read_milliseconds(value: object) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float | str):

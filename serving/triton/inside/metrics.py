@@ -2,8 +2,8 @@
 
 `METRICS` is the whole list; Triton's own (`nv_inference_*`: queue, compute, failures a model) stand beside them. A
 change takes 30 to 60 µs of message passing to the server. So a request only adds to a table here, and a thread sends
-what has changed, twice a second and once at the end: a counter costs one message however many questions it counted, a
-histogram one an observation.
+what has changed twice a second and once at the end: one message for a counter, however many questions it counted, and
+one for each observation of a histogram.
 """
 
 from __future__ import annotations
@@ -43,9 +43,8 @@ METRICS = {
     "revelator_retries_total": Metric("counter", "Calls made again, by service"),
     "revelator_active_version": Metric("gauge", "Version of each model that answered last"),
     "revelator_errors_total": Metric("counter", "Requests that ended with an error, by gRPC code and kind"),
-    "revelator_cache_lookups_total": Metric(
-        "counter", "Questions looked for among cached answers"
-    ),  # by the cache itself
+    # counted by the cache itself
+    "revelator_cache_lookups_total": Metric("counter", "Questions looked for among cached answers"),
     "revelator_in_flight": Metric("gauge", "Requests in flight"),
     "revelator_in_flight_limit": Metric("gauge", "Requests in flight beyond which the next is refused"),
 }
@@ -59,60 +58,60 @@ class Sample(NamedTuple):
     value: float
 
 
-def sample(name: str, value: float = 1.0, **labels: object) -> Sample:
+def make_sample(name: str, value: float = 1.0, **labels: object) -> Sample:
     return Sample(name, tuple((key, str(text)) for key, text in labels.items()), value)
 
 
-def samples(trace: Trace) -> Iterator[Sample]:
-    """Everything that a finished trace adds."""
+def sample_trace(trace: Trace) -> Iterator[Sample]:
+    """Yields all samples of a finished trace."""
     route = trace.route or ("given" if trace.plan_source == "given" else trace.strategy)
     version = trace.versions.get("revelator", "")
-    yield sample("revelator_questions_total", route=route, outcome=trace.outcome, version=version)
-    yield sample("revelator_question_seconds", trace.wall_ms / 1000, route=route)
-    yield from _plans(trace, route)
+    yield make_sample("revelator_questions_total", route=route, outcome=trace.outcome, version=version)
+    yield make_sample("revelator_question_seconds", trace.wall_ms / 1000, route=route)
+    yield from _sample_plans(trace, route)
     if trace.degraded:
-        yield sample("revelator_degraded_total", route=route)
+        yield make_sample("revelator_degraded_total", route=route)
     if trace.deadline_exceeded:
-        yield sample("revelator_deadline_exceeded_total")
+        yield make_sample("revelator_deadline_exceeded_total")
     for model, number in trace.versions.items():
-        yield sample("revelator_active_version", float(number.split(", ")[-1]), model=model)
+        yield make_sample("revelator_active_version", float(number.split(", ")[-1]), model=model)
     for node in trace.nodes:
-        yield from _node(node)
+        yield from _sample_node(node)
 
 
-def _plans(trace: Trace, route: str) -> Iterator[Sample]:
+def _sample_plans(trace: Trace, route: str) -> Iterator[Sample]:
     """`first`: the model's first plan could be run; `later`: one that it wrote at a higher temperature; `degraded`: it
     could not be closed within its budget, and the question itself is the plan; `none`: no plan could be run."""
     language = trace.plan_language
     if trace.plan_source == "given":
-        yield sample("revelator_plans_total", route=route, language=language, validity="given")
+        yield make_sample("revelator_plans_total", route=route, language=language, validity="given")
     for node in trace.nodes:
         if node.kind == "translate":
             valid = "degraded" if node.detail.get("degraded") else "first"
             valid = "later" if valid == "first" and len(node.detail["attempts"]) > 1 else valid
             valid = valid if node.status == "ok" else "none"
-            yield sample("revelator_plans_total", route=route, language=language, validity=valid)
+            yield make_sample("revelator_plans_total", route=route, language=language, validity=valid)
 
 
-def _node(node: Node) -> Iterator[Sample]:
+def _sample_node(node: Node) -> Iterator[Sample]:
     if node.kind == "atomic":
         shared, reused = "shared_from" in node.detail, "reused_from" in node.detail
         source = "shared" if shared else "reused" if reused else "asked"
-        yield sample("revelator_leaves_total", status=node.status, source=source)
+        yield make_sample("revelator_leaves_total", status=node.status, source=source)
     if node.kind == "refine":
-        yield sample("revelator_steps_total")
-    for call in calls(node):
+        yield make_sample("revelator_steps_total")
+    for call in list_calls(node):
         task = call["task"]
-        yield sample("revelator_calls_total", call["count"], task=task)
-        yield sample("revelator_call_seconds", call["ms"] / 1000, task=task)
+        yield make_sample("revelator_calls_total", call["count"], task=task)
+        yield make_sample("revelator_call_seconds", call["ms"] / 1000, task=task)
         for direction, name in ("in", "tokens_in"), ("out", "tokens_out"):
             if call.get(name):
-                yield sample("revelator_tokens_total", call[name], task=task, direction=direction)
+                yield make_sample("revelator_tokens_total", call[name], task=task, direction=direction)
     for service, count in node.detail.get("retries", {}).items():
-        yield sample("revelator_retries_total", count, service=service)
+        yield make_sample("revelator_retries_total", count, service=service)
 
 
-def calls(node: Node) -> Iterator[dict[str, Any]]:
+def list_calls(node: Node) -> Iterator[dict[str, Any]]:
     """The node's own calls; of a tree over knowledge sources also each source's searches."""
     yield from node.detail.get("calls", ())
     if not {"reused_from", "shared_from"} & node.detail.keys():
@@ -141,7 +140,7 @@ class Metrics:
         self._thread.start()
 
     def add(self, samples: Iterable[Sample]) -> None:
-        """Takes samples in; they are on the page within `SEND_SECONDS`."""
+        """Adds samples; they are on the page within `SEND_SECONDS`."""
         with self._lock:
             for name, labels, value in samples:
                 waiting = self._pending.setdefault((name, labels), [])
@@ -152,7 +151,7 @@ class Metrics:
                     waiting[0] = value if kind == "gauge" else waiting[0] + value
 
     def close(self) -> None:
-        """Sends what waits."""
+        """Sends what has not been sent, and ends the thread."""
         self._ended.set()
         self._thread.join()
 
@@ -171,7 +170,7 @@ class Metrics:
                 change = {"counter": series.increment, "gauge": series.set, "histogram": series.observe}[kind]
                 for value in values:
                     change(value)
-            except Exception:  # what comes after it is still sent: unsent values would fill the memory
+            except Exception:  # the others are still sent: unsent values would fill the memory
                 log.exception("%s is not on the page of metrics", name)
 
     def _open(self, name: str, labels: tuple[tuple[str, str], ...]) -> Any:

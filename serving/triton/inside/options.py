@@ -1,4 +1,4 @@
-"""A request's options and its earlier trace, read from JSON that anybody may have written."""
+"""Reads a request's options and its earlier trace from JSON that anybody may have written."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPTIONS = {"plan": str, "strategy": str, "limits": dict, "reuse": dict}
 
 @dataclass
 class _Detail:
-    """What is read of the details of an earlier trace's nodes."""
+    """The fields that the executor reads in `detail` of an earlier trace's nodes."""
 
     key: str = ""
     ids: dict[str, dict[str, list[str]]] = field(default_factory=dict)
@@ -39,7 +39,7 @@ _TRACE, _NODE, _DETAIL = TypeAdapter(Trace), TypeAdapter(Node), TypeAdapter(_Det
 
 
 def read_options(text: str, most_bytes: int) -> dict[str, Any]:
-    """`plan`, `strategy`, `limits` and `reuse` from JSON; an empty text has none of them. Raises InvalidRequest."""
+    """Reads `plan`, `strategy`, `limits` and `reuse`; an empty text has none of them. Raises InvalidRequest."""
     if len(text) > most_bytes or len(text.encode()) > most_bytes:
         raise InvalidRequest(f"the options are too large; the limit options_bytes is {most_bytes}")
     try:
@@ -60,9 +60,9 @@ def read_options(text: str, most_bytes: int) -> dict[str, Any]:
 
 
 class _Decoder(json.JSONDecoder):
-    """Reads JSON by Python's own code, which lets other threads have their turns: the reader in C keeps the event loop
-    waiting for as long as it reads. Refuses, with ValueError, what JSON does not have (NaN), a name that stands twice
-    in an object, and what no float or UTF-8 text can hold."""
+    """Reads JSON in Python, so that other threads run meanwhile; the reader in C would stop the event loop until it is
+    done. Raises ValueError also for NaN, for a name that stands twice in an object, and for a number or text that no
+    float or UTF-8 can hold."""
 
     def __init__(self) -> None:
         super().__init__(object_pairs_hook=_refuse_duplicates, parse_float=_read_finite, parse_constant=_refuse)
@@ -97,7 +97,7 @@ _DECODER = _Decoder()
 
 
 def read_trace(value: Mapping[str, Any]) -> Trace:
-    """The earlier trace of a request, with those of its nodes that are not too large to be taken over. Raises
+    """Reads the earlier trace of a request, without the nodes that are too large to be copied. Raises
     InvalidRequest."""
     nodes = value.get("nodes")
     if isinstance(nodes, list) and len(nodes) > REUSED_NODES:

@@ -1,8 +1,8 @@
 """Model processes that die: calls to them end, and a process that can run no Python ends itself.
 
-Triton 2.51 never answers a request that was inside a dead process which answers through senders, as the generator
-does: the call would wait for the question's deadline. So the server's child processes are looked at while calls wait.
-A client of the executor cannot see them; it asks the executor (`revelator.calls`).
+Triton 2.51 never answers a request that was inside a process which died, if the process answers through senders, as
+the generator does: the call would wait until the question's deadline. So the executor watches the server's child
+processes while its calls wait. A client of the executor cannot see them; it sends probes (`revelator.calls`).
 
 If the server ends while the stub of Triton 2.51 loads its model, the stub waits for the server forever and holds the
 interpreter's lock, so that its own check of its parent waits too. The kernel's alarm needs no lock.
@@ -24,7 +24,7 @@ import psutil
 from revelator.errors import Unavailable
 
 LOOK_SECONDS = 1.0
-MOST_CALLS = 10_000  # calls, each for longer than a client waits before it looks
+MOST_CALLS = 10_000  # calls, each for longer than a client waits before it sends a probe
 
 
 class ProcessGuard:
@@ -34,7 +34,7 @@ class ProcessGuard:
         self._model = model
         self._server = psutil.Process(os.getppid())
         self._waiting: set[asyncio.Timeout] = set()
-        self._look: asyncio.Task[None] | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
@@ -42,8 +42,8 @@ class ProcessGuard:
         try:
             async with asyncio.timeout(None) as scope:
                 self._waiting.add(scope)
-                if self._look is None or self._look.done():
-                    self._look = asyncio.create_task(self._look_while_calls_wait())
+                if self._watching is None or self._watching.done():
+                    self._watching = asyncio.create_task(self._watch_while_calls_wait())
                 try:
                     yield
                 finally:
@@ -53,7 +53,7 @@ class ProcessGuard:
                 raise
             raise Unavailable("its process died while it was asked", where=f"model {self._model}") from error
 
-    async def _look_while_calls_wait(self) -> None:
+    async def _watch_while_calls_wait(self) -> None:
         before = await asyncio.to_thread(self._find_processes)
         while self._waiting:
             await asyncio.sleep(LOOK_SECONDS)
@@ -83,7 +83,7 @@ class SeenCalls:
                 del self._calls[next(iter(self._calls))]
 
     def describe(self, calls: Sequence[str]) -> str:
-        """The answer to a look for these calls (`revelator.calls.ProbeAnswer`)."""
+        """The answer to a probe for these calls (`revelator.calls.ProbeAnswer`)."""
         known = [call for call in calls if call in self._calls]
         process = {"pid": os.getpid(), "age": time.monotonic() - self._began, "known": known}
         alive = find_processes(psutil.Process(os.getppid()), self._model) if len(known) < len(calls) else ()
@@ -105,10 +105,10 @@ LIMIT_SECONDS = 60
 
 def start_heartbeat() -> None:
     """From now on this process is ended (SIGALRM) once it has run no Python for `LIMIT_SECONDS`."""
-    threading.Thread(target=_beat, name="heartbeat", daemon=True).start()
+    threading.Thread(target=_keep_alarm_away, name="heartbeat", daemon=True).start()
 
 
-def _beat() -> None:
+def _keep_alarm_away() -> None:
     while True:
         signal.alarm(LIMIT_SECONDS)
         time.sleep(LIMIT_SECONDS / 4)

@@ -29,7 +29,7 @@ from revelator import spans
 from revelator.errors import Cancelled, ServingError
 from serving import pauses
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import failure, send_last
+from serving.triton.inside.backend import make_failure, send_last
 from serving.triton.inside.processes import SeenCalls
 from serving.triton.inside.telemetry import CURRENT, Arrival, Telemetry
 
@@ -39,7 +39,7 @@ GRACE_SECONDS = 2.0  # after it, for what was cancelled
 Open = Callable[[AsyncExitStack], Coroutine[Any, Any, None]]
 Answer = Coroutine[Any, Any, Any] | AsyncGenerator[Any, None]  # of one response, or of a decoupled model's many
 Begin = Callable[[Any], Answer]
-ReplyToLook = Callable[[str], Any]  # a response that holds the text
+ReplyToProbe = Callable[[str], Any]  # a response that holds the text
 SecondsAllowed = Callable[[Any], float]  # seconds in which a request must end
 log = logging.getLogger(__name__)
 
@@ -48,8 +48,8 @@ class RequestLoop:
     """Runs coroutines for requests.
 
     `open` is awaited once in the loop, with the stack of what `close` must release. `telemetry` records admission and
-    errors. `seconds_allowed` is the time until a request's deadline. `reply_to_look` makes the response to a look
-    (`revelator.calls`), for models whose clients look.
+    errors. `seconds_allowed` is the time until a request's deadline. `reply_to_probe` makes the response to a probe
+    (`revelator.calls`), for models whose clients send probes.
     """
 
     def __init__(
@@ -58,11 +58,11 @@ class RequestLoop:
         admission: Admission,
         telemetry: Telemetry,
         seconds_allowed: SecondsAllowed = lambda request: math.inf,
-        reply_to_look: ReplyToLook | None = None,
+        reply_to_probe: ReplyToProbe | None = None,
     ) -> None:
         self._telemetry = telemetry
         self._seconds_allowed = seconds_allowed
-        self._reply_to_look = reply_to_look
+        self._reply_to_probe = reply_to_probe
         self._seen = SeenCalls(telemetry.model)
         self._loop = asyncio.new_event_loop()
         self._admission = admission  # from `accept`, in Triton's thread, to the response
@@ -87,10 +87,10 @@ class RequestLoop:
         context = copy_context()
         slot = object()
         try:
-            arrival = Arrival.of(request)
+            arrival = Arrival.read(request)
             context.run(CURRENT.set, arrival)
-            if self._reply_to_look and arrival.look is not None:
-                reply = self._answer_look(self._reply_to_look, request.get_response_sender(), arrival.look)
+            if self._reply_to_probe and arrival.probe is not None:
+                reply = self._answer_probe(self._reply_to_probe, request.get_response_sender(), arrival.probe)
                 asyncio.run_coroutine_threadsafe(reply, self._loop)
                 return None
             self._seen.add(arrival.call)
@@ -102,17 +102,17 @@ class RequestLoop:
                 self._release(slot)
                 raise
         except BaseException as error:
-            return context.run(self._failure, error)
+            return context.run(self._make_failure, error)
         self._telemetry.report_in_flight(self._admission.in_flight, self._admission.limit)
         return None
 
-    async def _answer_look(self, reply_to_look: ReplyToLook, sender: Any, calls: Sequence[str]) -> None:
-        """Answers a look, beside admission, so that one can be had of a server that is full."""
+    async def _answer_probe(self, reply_to_probe: ReplyToProbe, sender: Any, calls: Sequence[str]) -> None:
+        """Answers a probe, beside admission, so that a full server answers it too."""
         try:
-            reply = reply_to_look(await asyncio.to_thread(self._seen.describe, calls))
+            reply = reply_to_probe(await asyncio.to_thread(self._seen.describe, calls))
         except Exception as error:
-            reply = self._failure(error)
-        self._courier.last(sender, reply)
+            reply = self._make_failure(error)
+        self._courier.send_last(sender, reply)
 
     def _run(self) -> None:
         """The loop's thread. What ends a program (SystemExit), raised for one request, must not end all others."""
@@ -133,7 +133,7 @@ class RequestLoop:
         except BaseException as error:
             serving.close()
             self._release(slot)
-            self._courier.last(sender, self._failure(error))
+            self._courier.send_last(sender, self._make_failure(error))
             return
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -143,31 +143,33 @@ class RequestLoop:
         reply = None
         try:
             with spans.span(self._telemetry.model, "server", arrival.traceparent, request=arrival.id):
-                whole = self._parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer
+                whole = self._send_parts(sender, answer) if isinstance(answer, AsyncGenerator) else answer
                 work = asyncio.create_task(whole)
                 self._courier.watch(sender, lambda: self._loop.call_soon_threadsafe(work.cancel))
                 reply = await work
         except asyncio.CancelledError:
-            reply = self._failure(Cancelled("the client went away, or the server is stopping"))
+            reply = self._make_failure(Cancelled("the client went away, or the server is stopping"))
         except BaseException as error:
-            reply = self._failure(error)
+            reply = self._make_failure(error)
         finally:
             self._release(slot)
-            self._courier.last(sender, reply)
+            self._courier.send_last(sender, reply)
 
-    def _failure(self, error: BaseException) -> Any:
+    def _make_failure(self, error: BaseException) -> Any:
         """The response for an error, also for one that cannot be written, such as one whose text raises."""
         self._telemetry.record_error(error)
         try:
-            return failure(error)
+            return make_failure(error)
         except Exception as fault:
-            return failure(ServingError(f"{type(error).__name__}, which cannot be written: {type(fault).__name__}"))
+            return make_failure(
+                ServingError(f"{type(error).__name__}, which cannot be written: {type(fault).__name__}")
+            )
 
-    async def _parts(self, sender: Any, answers: AsyncGenerator[Any, None]) -> None:
+    async def _send_parts(self, sender: Any, answers: AsyncGenerator[Any, None]) -> None:
         """Sends all responses of a decoupled model but the flag that ends them."""
         async with aclosing(answers):
             async for answer in answers:
-                self._courier.part(sender, answer)
+                self._courier.send_part(sender, answer)
 
     def close(self) -> None:
         """Waits for running requests, cancels what is left after `DRAIN_SECONDS`, then ends the loop."""
@@ -189,9 +191,8 @@ class RequestLoop:
         await self._stack.aclose()
 
 
-POLL_SECONDS = 0.02  # after which each client is arrival for again
-POLLED_OFTEN = 16  # clients up to which each is arrival for so often: 12 % of a core; more share that
-log = logging.getLogger(__name__)
+POLL_SECONDS = 0.02  # between two looks whether a client is still there
+POLLED_OFTEN = 16  # clients up to which each is looked at so often: 12 % of a core; more share that
 
 
 class Courier:
@@ -204,33 +205,33 @@ class Courier:
         self._thread = threading.Thread(target=self._work, name="courier", daemon=True)
         self._thread.start()
 
-    def watch(self, sender: Any, left: Callable[[], object]) -> None:
-        """Calls `left`, in the courier's thread, once when the client of the request went away."""
-        self._orders.put(lambda: self._watched.update({sender: left}))
+    def watch(self, sender: Any, on_leave: Callable[[], object]) -> None:
+        """Calls `on_leave`, in the courier's thread, once when the client of the request went away."""
+        self._orders.put(lambda: self._watched.update({sender: on_leave}))
 
-    def part(self, sender: Any, answer: Any) -> None:
-        """One response of many. After one that could not be sent the last is an error."""
-        self._orders.put(lambda: self._part(sender, answer))
+    def send_part(self, sender: Any, answer: Any) -> None:
+        """Sends one response of many. After one that could not be sent the last is an error."""
+        self._orders.put(lambda: self._send_part(sender, answer))
 
-    def last(self, sender: Any, answer: Any) -> None:
-        """The last response; None: only that it ended. The sender is done with then. One that cannot be sent becomes an
-        error that can."""
-        self._orders.put(lambda: self._end(sender, answer))
+    def send_last(self, sender: Any, answer: Any) -> None:
+        """Sends the last response (None: only that it ended); nothing may be sent after it. A response that cannot be
+        sent is replaced by an error that can."""
+        self._orders.put(lambda: self._send_last(sender, answer))
 
     def close(self) -> None:
         """Returns when all that was handed over has gone out."""
         self._orders.put(None)
         self._thread.join()
 
-    def _end(self, sender: Any, answer: Any) -> None:
+    def _send_last(self, sender: Any, answer: Any) -> None:
         self._watched.pop(sender, None)
         fault = self._unsent.pop(sender, None)
         try:
-            send_last(sender, failure(fault) if fault else answer)
+            send_last(sender, make_failure(fault) if fault else answer)
         except Exception as error:
-            send_last(sender, failure(error))
+            send_last(sender, make_failure(error))
 
-    def _part(self, sender: Any, answer: Any) -> None:
+    def _send_part(self, sender: Any, answer: Any) -> None:
         try:
             sender.send(answer)
         except Exception as error:
@@ -252,8 +253,8 @@ class Courier:
                 log.exception("a message to the server failed")
 
     def _poll(self) -> None:
-        sender, left = self._watched.popitem(last=False)
+        sender, on_leave = self._watched.popitem(last=False)
         if sender.is_cancelled():
-            left()
+            on_leave()
         else:
-            self._watched[sender] = left
+            self._watched[sender] = on_leave

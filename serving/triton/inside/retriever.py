@@ -34,12 +34,14 @@ def search(index: Index, searches: Sequence[Search]) -> list[list[Passage] | Rev
             continue
         groups.setdefault((one.language, one.k), []).append(i)
     for (language, k), members in groups.items():
-        found = run_together([searches[i].query for i in members], partial(_pass, index, language, k), "retriever")
+        found = run_together(
+            [searches[i].query for i in members], partial(_search_together, index, language, k), "retriever"
+        )
         outcomes.update(zip(members, found, strict=True))
     return [outcomes[i] for i in range(len(searches))]
 
 
-def _pass(index: Index, language: str, k: int, queries: Sequence[str]) -> Sequence[list[Passage]]:
+def _search_together(index: Index, language: str, k: int, queries: Sequence[str]) -> Sequence[list[Passage]]:
     if language == "words":
         return index.search_many(queries, k)
     if language == "logic":

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from revelator.errors import InvalidRequest, RevelatorError
 from revelator.tasks import TASKS
-from serving.models.engine import Engine, never
+from serving.models.engine import Engine, never_cancelled
 from serving.models.local import complete
 from serving.protocols import Completion, Decoding
 from serving.triton.inside.batches import run_together
@@ -45,7 +45,7 @@ class Row:
     task: str
     prompt: str
     temperature: float = 0.0
-    cancelled: Callable[[], bool] = never
+    cancelled: Callable[[], bool] = never_cancelled
 
     def refusal(self) -> InvalidRequest | None:
         """Why no model can complete this."""
@@ -78,11 +78,13 @@ class CompletionService:
             else:
                 groups.setdefault((row.task, row.temperature), []).append(i)
         for (task, temperature), members in groups.items():
-            found = run_together([rows[i] for i in members], partial(self._pass, task, temperature), f"task {task}")
+            found = run_together(
+                [rows[i] for i in members], partial(self._complete_group, task, temperature), f"task {task}"
+            )
             outcomes.update(zip(members, found, strict=True))
         return [outcomes[i] for i in range(len(rows))]
 
-    def _pass(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
+    def _complete_group(self, task: str, temperature: float, rows: Sequence[Row]) -> Sequence[Completion]:
         return complete(
             self._engine,
             task,

@@ -29,17 +29,17 @@ from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
-from serving.triton.inside.metrics import Metrics, calls, sample, samples
+from serving.triton.inside.metrics import Metrics, list_calls, make_sample, sample_trace
 
 ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
-LOOK_CHARACTERS = 8_192  # of 248 calls of our clients, whose looks name no more
+PROBE_CHARACTERS = 8_192  # of a probe: the ids of 248 calls, and our clients name no more
 log = logging.getLogger(__name__)
 _TRACEPARENT = re.compile(r"[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")  # W3C Trace Context, section 3.2
 Parameters = ParamSpec("Parameters")
 
 
 def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, None]:
-    """`report`, whose errors are logged and go no further."""
+    """Makes `report` log its errors in place of raising them."""
 
     @wraps(report)
     def guarded(*args: Parameters.args, **kwargs: Parameters.kwargs) -> None:
@@ -54,29 +54,29 @@ def _never_raise(report: Callable[Parameters, None]) -> Callable[Parameters, Non
 @dataclass(frozen=True)
 class Arrival:
     """A request as it arrived. `traceparent` names the trace that it belongs to, if the client sent one; `call` is the
-    client's own name for it, `look` those of the calls that it asks after (`revelator.calls`)."""
+    client's own name for it, `probe` names the calls that the client asks about (`revelator.calls`)."""
 
     id: str
     traceparent: str | None = None
     call: str | None = None
-    look: tuple[str, ...] | None = None
+    probe: tuple[str, ...] | None = None
     began: float = field(default_factory=time.perf_counter)
 
     @classmethod
-    def of(cls, request: Any) -> Arrival:
-        """The client's request id, or one of our own; its trace, or the server's own span inside
-        it where there is one. A trace that is not well-formed is dropped."""
+    def read(cls, request: Any) -> Arrival:
+        """Takes the client's request id, or makes one; takes its trace, or the server's own span inside it. A trace
+        that is not well-formed is dropped."""
         parameters = json.loads(request.parameters() or "{}")
-        sent, call, look = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
+        sent, call, probe = (parameters.get(name) for name in (spans.HEADER, CALL, PROBE))
         if spans.are_on() and (inside := request.trace().get_context()):
             sent = json.loads(inside)[spans.HEADER] if isinstance(inside, str) else inside[spans.HEADER]
-        looked = look[:LOOK_CHARACTERS].split(",") if isinstance(look, str) else None
+        named = probe[:PROBE_CHARACTERS].split(",") if isinstance(probe, str) else None
         known = isinstance(sent, str) and _TRACEPARENT.fullmatch(sent)
         return cls(
             request.request_id()[:ID_CHARACTERS] or uuid.uuid4().hex,
             sent if known else None,
             call[:ID_CHARACTERS] if isinstance(call, str) else None,
-            tuple(name[:ID_CHARACTERS] for name in looked) if looked is not None else None,
+            tuple(name[:ID_CHARACTERS] for name in named) if named is not None else None,
         )
 
     @property
@@ -98,22 +98,24 @@ class Telemetry:
 
     @_never_raise
     def report_in_flight(self, count: int, limit: int) -> None:
-        gauges = sample("revelator_in_flight", count), sample("revelator_in_flight_limit", limit)
+        gauges = make_sample("revelator_in_flight", count), make_sample("revelator_in_flight_limit", limit)
         self._metrics.add(gauges)
 
     @_never_raise
     def record_trace(self, trace: Trace) -> None:
-        """Called in the context of the request that the trace answers."""
-        self._metrics.add(samples(trace))
+        """Call it in the context of the request that the trace answers."""
+        self._metrics.add(sample_trace(trace))
         spent: dict[str, float] = {}
         for node in trace.nodes:
-            for call in calls(node):
+            for call in list_calls(node):
                 spent[call["task"]] = round(spent.get(call["task"], 0.0) + call["ms"], 1)
         leaves = sum(node.kind == "atomic" for node in trace.nodes)
-        texts = {"question": trace.question, "plan": trace.plan, "answer": trace.answer} if self._log.texts else {}
+        texts = (
+            {"question": trace.question, "plan": trace.plan, "answer": trace.answer} if self._log.writes_texts else {}
+        )
         self._log.write(
             "question",
-            **_ids(),
+            **_name_request(),
             code="OK",
             outcome=trace.outcome,
             route=trace.route,
@@ -133,27 +135,26 @@ class Telemetry:
         """Called in the context of the request that ends with this error."""
         code = choose_grpc_code(error) if isinstance(error, RevelatorError) else "INTERNAL"
         kind = type(error).__name__
-        self._metrics.add([sample("revelator_errors_total", code=code, error=kind)])
-        message = str(error) if self._log.texts else None
+        self._metrics.add([make_sample("revelator_errors_total", code=code, error=kind)])
+        message = str(error) if self._log.writes_texts else None
         ms = round((time.perf_counter() - CURRENT.get().began) * 1000, 1)
-        self._log.write("error", **_ids(), code=code, error=kind, ms=ms, message=message)
+        self._log.write("error", **_name_request(), code=code, error=kind, ms=ms, message=message)
 
     def close(self) -> None:
         self._metrics.close()
 
 
-def _ids() -> dict[str, str | None]:
+def _name_request() -> dict[str, str | None]:
     arrival = CURRENT.get()
     return {"request": arrival.id, "trace": arrival.trace_id}
 
 
-FILE, TEXTS = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"
+EVENTS_VARIABLE, QUESTIONS_VARIABLE = "REVELATOR_EVENTS", "REVELATOR_LOG_QUESTIONS"
 _OPENED = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK  # a pipe that nobody reads is an error
-log = logging.getLogger(__name__)
 
 
 class EventLog:
-    """Writes the events of one model; nowhere when no file is named.
+    """Writes the events of one model, if a file is named.
 
     Lines are appended whole. The file is opened for each, so a file that a rotation moved away is created again, and a
     disk that was full is written to again once it has room.
@@ -161,13 +162,13 @@ class EventLog:
 
     def __init__(self, model: str, environment: Mapping[str, str] = os.environ) -> None:
         self._model = model
-        self.texts = environment.get(TEXTS, "") not in ("", "0")
-        self._place = environment.get(FILE)
+        self.writes_texts = environment.get(QUESTIONS_VARIABLE, "") not in ("", "0")
+        self._place = environment.get(EVENTS_VARIABLE)
         self._fault: str | None = None
 
     def write(self, event: str, **values: object) -> None:
-        """One line; a value that is None is left out. A line that cannot be written is lost: the process's own log says
-        so of the first, and again of another reason."""
+        """Writes one line, without the values that are None. A line that cannot be written is lost; the process's own
+        log says so once for each reason."""
         if not self._place:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")

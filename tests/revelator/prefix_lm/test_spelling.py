@@ -10,7 +10,7 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from transformers import PreTrainedTokenizerFast
 
-from revelator.plans import parse
+from revelator.plans import logic, parse
 from revelator.plans.names import read_function_words
 from revelator.prefix_lm.model import load_minilm_tokenizer
 from revelator.prefix_lm.spelling import read_sources, restore_spelling
@@ -108,6 +108,22 @@ def test_a_text_of_json_keeps_its_keys_and_begins_its_questions_with_capitals(
         "children": [{"question": "Who heads Łódź?", "relate": {"head": "Łódź", "to": "boss"}}],
     }
     assert json.loads(restore(tokenizer, json.dumps(tree, ensure_ascii=False), question)) == tree
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        '"Port Velm" AND NOT ("Ödegård" OR "salt and pepper")',
+        'NOT "Port Velm" AND "The Who"',
+        '"Port Velm"',
+    ],
+)
+def test_operators_of_a_logical_query_are_written_as_the_language_has_them(
+    tokenizer: PreTrainedTokenizerFast, query: str
+) -> None:
+    question = "papers on Port Velm and not on Ödegård or salt and pepper, nor The Who"
+    assert restore(tokenizer, query, question) == query and logic.parse(query)
+    assert restore(tokenizer, 'who said "Port Velm" and "The Who"?', question).startswith("Who said")
 
 
 def test_the_sources_of_a_prompt_are_its_question_and_steps(tokenizer: PreTrainedTokenizerFast) -> None:

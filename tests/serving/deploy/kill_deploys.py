@@ -64,14 +64,14 @@ def finish(home: Path, store: str, version: int) -> float:
     assert status == 0, f"the deploy of version {version} ended with {status}"
     promoted = releases.read_release(home)
     assert promoted is not None and promoted.version == version
-    assert repository.served_versions(home, "revelator") == [version]
+    assert repository.read_served_versions(home, "revelator") == [version]
     check(home)
     return time.monotonic() - began
 
 
 def check(home: Path) -> int:
     """The promoted version, once it is ready and every version folder is whole."""
-    for number in repository.versions(home, "revelator"):
+    for number in repository.list_versions(home, "revelator"):
         release = read_contents(version_folder(home, number))
         assert release is not None, f"folder {number} has no version.json"
         verify_files(version_folder(home, number) / "adapter")

@@ -26,10 +26,10 @@ from serving.deploy.watch import (
     SECRET,
     Metrics,
     Reconciler,
-    backoff,
-    hint_server,
+    compute_wait,
     is_genuine,
-    signature,
+    serve_hints,
+    sign,
 )
 from serving.models import releases
 from tests.serving.deploy.test_deploy import is_whole
@@ -41,14 +41,14 @@ WAIT = 60.0
 @given(st.integers(1, 200), st.floats(0, 1, exclude_max=True))
 def test_waits_grow_to_five_minutes_and_are_never_half_as_long(failures, drawn):
     whole = min(LONGEST_WAIT, 2.0 ** (failures - 1))
-    assert whole / 2 <= backoff(failures, lambda: drawn) <= whole
+    assert whole / 2 <= compute_wait(failures, lambda: drawn) <= whole
 
 
 BODY = b'{"entity": "model_version_alias"}'
 
 
 def headers(secret: str = "s", delivery: str = "1", timestamp: str = "1000", body: bytes = BODY) -> dict[str, str]:
-    signed = signature(secret, delivery, timestamp, body)
+    signed = sign(secret, delivery, timestamp, body)
     return {"X-MLflow-Delivery-Id": delivery, "X-MLflow-Timestamp": timestamp, "X-MLflow-Signature": signed}
 
 
@@ -74,7 +74,7 @@ def post(url: str, body: bytes, sent: dict[str, str]) -> int:
 def test_the_endpoint_refuses_what_is_not_signed_or_too_long_and_counts_it(monkeypatch):
     monkeypatch.setenv(SECRET, "s")
     hint = threading.Event()
-    with hint_server(0, hint, Metrics()) as url:
+    with serve_hints(0, hint, Metrics()) as url:
         assert post(f"{url}/hint", BODY, headers("wrong", timestamp=str(int(time.time())))) == 403
         assert post(f"{url}/hint", b" " * (MOST_BYTES + 1), {}) == 400
         assert post(f"{url}/metrics", BODY, {}) == 400
@@ -85,7 +85,7 @@ def test_the_endpoint_refuses_what_is_not_signed_or_too_long_and_counts_it(monke
     assert 'revelator_deploy_hints_total{outcome="refused"} 1.0' in exposed
     assert 'revelator_deploy_hints_total{outcome="accepted"} 1.0' in exposed
     monkeypatch.delenv(SECRET)
-    with hint_server(0, hint, Metrics()) as url:
+    with serve_hints(0, hint, Metrics()) as url:
         assert post(f"{url}/hint", BODY, headers("", timestamp=str(int(time.time())))) == 403
 
 
@@ -104,15 +104,15 @@ def value(reconciler: Reconciler, name: str) -> float | None:
 
 
 def test_a_look_deploys_what_the_alias_names_once_and_finishes_what_a_killed_one_left(followed):
-    made = followed.look()
+    made = followed.reconcile()
     assert made is not None and made.version == 1 and (value(followed, "live_version"), made.previous) == (1, None)
     files = {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")}
-    assert followed.look() is None
+    assert followed.reconcile() is None
     assert {path: path.stat().st_mtime_ns for path in followed.home.rglob("*")} == files
     again = Reconciler(followed.home, NAME, "champion", 3, None)  # a new process: it cannot know, so it goes through it
-    assert again.look() == made and again.look() is None
+    assert again.reconcile() == made and again.reconcile() is None
     promotions.move(NAME, 2, promotions.read_standing(NAME))
-    moved = followed.look()
+    moved = followed.reconcile()
     assert moved is not None and (moved.version, moved.previous) == (2, 1)
     assert value(followed, "desired_version") == value(followed, "live_version") == 2
 
@@ -168,7 +168,7 @@ def test_a_watch_that_is_killed_at_any_moment_is_taken_up_by_the_next(followed, 
 def test_mlflows_own_webhook_wakes_the_loop_when_the_alias_moves(followed, monkeypatch):
     monkeypatch.setenv(SECRET, "shared between MLflow and the replica")
     hint = threading.Event()
-    with hint_server(0, hint, followed.metrics) as url, following(followed, hint, interval=3600):
+    with serve_hints(0, hint, followed.metrics) as url, following(followed, hint, interval=3600):
         until(lambda: value(followed, "in_sync") == 1)
         store = registry.client()
         events, secret = ["model_version_alias.created"], "shared between MLflow and the replica"
@@ -193,4 +193,4 @@ def test_a_registry_that_is_away_is_waited_for_and_shows_in_the_metrics(tmp_path
     assert failed is not None and failed >= 2
     assert "127.0.0.1:1" in said[0] and "tried again in" in said[0]
     with pytest.raises(Unavailable):
-        reconciler.look()
+        reconciler.reconcile()

@@ -13,7 +13,7 @@ from revelator.trace import replay
 from serving.executor import Executor
 from serving.executor.trees import NoModel
 from serving.knowledge.sources import Sources
-from serving.triton.repository import Settings, lay_out, recorded_parameters
+from serving.triton.repository import Settings, lay_out, read_parameters
 from tests.serving.knowledge.toy_sources import ToyGenerator, ToySource
 
 TREE = Art(
@@ -61,7 +61,7 @@ def test_a_deployment_keeps_its_sources_and_refuses_a_file_that_is_wrong(tmp_pat
     (tmp_path / "sources.yaml").write_text("sources: [{kind: text}]")
     lay_out(tmp_path, Settings(index=index, sources=tmp_path / "sources.yaml"))
     lay_out(tmp_path, Settings())
-    assert recorded_parameters(tmp_path, "executor")["sources"] == str((tmp_path / "sources.yaml").resolve())
+    assert read_parameters(tmp_path, "executor")["sources"] == str((tmp_path / "sources.yaml").resolve())
     (tmp_path / "wrong.yaml").write_text("sources: []")
     with pytest.raises(ConfigError, match="sources"):
         lay_out(tmp_path, Settings(sources=tmp_path / "wrong.yaml"))

@@ -129,7 +129,7 @@ def test_of_many_runs_the_newest_are_kept(tmp_path: Path) -> None:
     for id in ids:
         runs.save(Run(id, "one", Trace(f"Who is {id}?", "auto")))
     (tmp_path / "0000000000000009.json").write_text("[]")
-    assert [run["id"] for run in Runs(tmp_path).summaries()] == ids[:1:-1]
+    assert [run["id"] for run in Runs(tmp_path).list_summaries()] == ids[:1:-1]
 
 
 @pytest.mark.parametrize(

@@ -81,11 +81,11 @@ class Asked:
             self.left.set()
             raise
 
-    async def look(self) -> dict[str, str]:
+    async def list_models(self) -> dict[str, str]:
         return {"revelator": self.version}
 
     def server(self) -> Server:
-        return Server(self.name, self.stream, self.look)
+        return Server(self.name, self.stream, self.list_models)
 
 
 @contextmanager

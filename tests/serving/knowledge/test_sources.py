@@ -23,7 +23,7 @@ TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 
 
 class Everyone:
-    async def scores(self, query: object, sources: object) -> dict[str, float]:
+    async def score(self, query: object, sources: object) -> dict[str, float]:
         return {"text": 1.0, "web": 1.0, "graph": 1.0}
 
 

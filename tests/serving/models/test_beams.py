@@ -39,7 +39,7 @@ def searched(table: torch.Tensor, rows: int, width: int, marks: Marks | None = N
             break
         owners = torch.tensor(beams.alive).repeat_interleave(width)
         logits = table[owners, place, torch.tensor(beams.tokens)]
-    return beams.found()
+    return beams.list_texts()
 
 
 @given(st.integers(0, 2**31), st.integers(1, 3))
@@ -89,7 +89,7 @@ def test_rows_do_not_touch_one_another_and_ending_early_loses_nothing(seed: int,
 def test_a_search_ends_once_no_beam_can_win() -> None:
     beams = Beams(1, 1, END)
     beams.step(torch.tensor([[9.0, 0.0, 0.0, 0.0]]))
-    assert beams.alive == [] and beams.found() == [[[]]]
+    assert beams.alive == [] and beams.list_texts() == [[[]]]
 
 
 def test_a_beam_of_one_is_the_greedy_text() -> None:

@@ -8,7 +8,7 @@ from revelator.errors import Cancelled
 from revelator.plans.grammar import Grammar
 from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TranslateInput
-from serving.models.engine import Engine, Written
+from serving.models.engine import Engine, GeneratedText
 from serving.models.local import BEAMS, complete
 from tests.serving.toy_model import write_base
 
@@ -26,9 +26,9 @@ class Scripted:
     def count_tokens(self, prompts: Sequence[str]) -> list[int]:
         return [len(prompt) for prompt in prompts]
 
-    def likeliest(self, prompts: Sequence[str], width: int, room: int, cancelled: Callable[[], bool]) -> list:
+    def search_beams(self, prompts: Sequence[str], width: int, room: int, cancelled: Callable[[], bool]) -> list:
         self.calls.append(("likeliest", width, room))
-        return [[Written(text, 7) for text in BEAM_TEXTS[PROMPTS.index(prompt)]] for prompt in prompts]
+        return [[GeneratedText(text, 7) for text in BEAM_TEXTS[PROMPTS.index(prompt)]] for prompt in prompts]
 
     def generate(
         self,
@@ -37,9 +37,11 @@ class Scripted:
         room: int,
         grammars: Sequence[Grammar] | None,
         cancelled: Callable[[], bool],
-    ) -> list[Written]:
+    ) -> list[GeneratedText]:
         self.calls.append(("generate", len(prompts), temperature, grammars and len(grammars)))
-        return [Written(f"written {PROMPTS.index(prompt)}", 3, degraded=prompt == PROMPTS[2]) for prompt in prompts]
+        return [
+            GeneratedText(f"written {PROMPTS.index(prompt)}", 3, degraded=prompt == PROMPTS[2]) for prompt in prompts
+        ]
 
 
 def test_the_soundest_beam_is_taken_and_the_grammar_holds_what_has_none() -> None:
@@ -75,7 +77,7 @@ def test_a_search_that_nobody_waits_for_ends_within_a_step(tmp_path_factory: pyt
                 return len(asked) > last
 
             with pytest.raises(Cancelled):
-                engine.likeliest(PROMPTS, 2, 200, cancelled)
+                engine.search_beams(PROMPTS, 2, 200, cancelled)
             assert len(asked) == last + 1
 
 
@@ -85,5 +87,5 @@ def test_a_short_prompt_has_its_room_beside_one_that_fills_the_model() -> None:
     assert engine.max_positions - 40 < engine.count_tokens([long])[0] < engine.max_positions
     alone, beside = (engine.generate(prompts, 0.0, 40)[0] for prompts in (PROMPTS[:1], [PROMPTS[0], long]))
     assert beside.text == alone.text
-    alone, beside = (engine.likeliest(prompts, 2, 40)[0] for prompts in (PROMPTS[:1], [PROMPTS[0], long]))
+    alone, beside = (engine.search_beams(prompts, 2, 40)[0] for prompts in (PROMPTS[:1], [PROMPTS[0], long]))
     assert [row.text for row in beside] == [row.text for row in alone] and len(alone) == 2

@@ -23,7 +23,7 @@ from revelator.plans.names import collect_words, read_function_words
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
 from serving.executor import Executor
-from serving.models.decoding import Constraint, Vocabulary, add_noise, best_tokens
+from serving.models.decoding import Constraint, Vocabulary, add_noise, pick_best_tokens
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete
 from serving.protocols import GenerateRequest, Reading
@@ -80,13 +80,16 @@ def test_any_logits_write_a_plan_that_parses_and_checks(
 def test_the_best_token_that_fits_is_taken(vocabulary: Vocabulary, seed: int, bias: float) -> None:
     """Against the whole mask of a matcher of its own, until the output has to be closed."""
     draw = torch.Generator().manual_seed(seed)
-    constraint, matcher = Constraint(vocabulary, [make_plan_grammar()], 96), vocabulary.matcher(make_plan_grammar())
+    constraint, matcher = (
+        Constraint(vocabulary, [make_plan_grammar()], 96),
+        vocabulary.make_matcher(make_plan_grammar()),
+    )
     signs = [token for sign in SIGNS for token in vocabulary.tokens.tokenize_str(sign)]
     ids = torch.zeros((1, 1), dtype=torch.long)
     while True:
         logits = torch.randn((1, vocabulary.size), generator=draw)
         logits[0, signs] += bias
-        token = best_tokens(constraint(ids, logits))
+        token = pick_best_tokens(constraint(ids, logits))
         if constraint.rows[0].forced is not None or token == vocabulary.end:
             break
         allowed = np.unpackbits(np.frombuffer(matcher.compute_bitmask(), np.uint8), bitorder="little")
@@ -108,7 +111,7 @@ def test_a_draw_is_one_of_the_softmax_over_what_the_grammar_allows(vocabulary: V
     for row in constraint.rows:
         for token in vocabulary.tokens.tokenize_str(" Who wrote it? * Who is {"):
             row.take(token)
-    chosen = best_tokens(constraint(torch.zeros((rows, 1), dtype=torch.long), logits.expand(rows, -1)))
+    chosen = pick_best_tokens(constraint(torch.zeros((rows, 1), dtype=torch.long), logits.expand(rows, -1)))
     share = (logits[0, fitting] / temperature).softmax(0)[0]
     assert all(row.forced is None for row in constraint.rows)
     assert set(chosen.tolist()) == set(fitting)
@@ -119,7 +122,9 @@ def test_a_free_draw_is_one_of_the_softmax() -> None:
     torch.manual_seed(0)
     logits = torch.tensor([2.0, 1.0, 0.0, -1.0, 3.0])
     for temperature in (0.5, 1.0, 2.0):
-        shares = torch.bincount(best_tokens(add_noise(logits.expand(20_000, -1), temperature)), minlength=5) / 20_000
+        shares = (
+            torch.bincount(pick_best_tokens(add_noise(logits.expand(20_000, -1), temperature)), minlength=5) / 20_000
+        )
         assert torch.allclose(shares, (logits / temperature).softmax(0), atol=0.015)  # four standard deviations
     assert add_noise(logits, 0) is logits
 
@@ -221,7 +226,7 @@ def test_a_json_schema_is_kept_to_and_closed(vocabulary: Vocabulary, seed: int) 
 
 def test_a_grammar_that_cannot_be_used_is_refused_in_one_line(vocabulary: Vocabulary) -> None:
     with pytest.raises(ConfigError, match=r"no grammar to decode by: .*foo"):
-        vocabulary.matcher(Grammar('start: "a" foo', (), "", ""))
+        vocabulary.make_matcher(Grammar('start: "a" foo', (), "", ""))
 
 
 QUESTIONS = [
@@ -302,7 +307,7 @@ def test_a_trained_plan_is_one_that_the_decoder_can_write(vocabulary: Vocabulary
         '"1 + 1?" * Is {sum} even? + من أخرج الفيلم؟ * أين ولد {المخرج}؟',
     ):
         assert check(parse(text)) == ()
-        matcher = vocabulary.matcher(make_plan_grammar())
+        matcher = vocabulary.make_matcher(make_plan_grammar())
         assert matcher.consume_tokens(vocabulary.tokens.tokenize_str(f" {text}")) and matcher.is_accepting()
     assert "Founder" in read_function_words() and Path(base_folder("tiny")).is_dir()
 

@@ -53,11 +53,11 @@ def plain(toy_base: Path, adapter: Path) -> Engine:
 
 
 def test_probabilities_of_labels_sum_to_one_in_the_order_of_prompts(engine: Engine) -> None:
-    together = engine.label_probabilities(PROMPTS, ROUTES)
+    together = engine.judge_labels(PROMPTS, ROUTES)
     for prompt, probabilities in zip(PROMPTS, together, strict=True):
         assert tuple(probabilities) == ROUTES
         assert sum(probabilities.values()) == pytest.approx(1.0, abs=1e-6)
-        alone = engine.label_probabilities([prompt], ROUTES)[0]
+        alone = engine.judge_labels([prompt], ROUTES)[0]
         assert probabilities == pytest.approx(alone, abs=1e-4)  # padding does not count
 
 
@@ -69,9 +69,9 @@ def test_documents_of_one_question_are_judged_together_as_each_would_be_alone(en
     prompts = [task.render(RelevanceInput(question, "Tin Comet", text)) for text in texts] + PROMPTS
     packs, alone = pack(engine.tokenizer(prompts)["input_ids"], engine.model.pack_tokens)
     assert any(len(p.members) > 5 for p in packs) and sum(len(p.members) for p in packs) + len(alone) == len(prompts)
-    together = engine.label_probabilities(prompts, ("yes", "no"))
+    together = engine.judge_labels(prompts, ("yes", "no"))
     for prompt, probabilities in zip(prompts, together, strict=True):
-        assert probabilities == pytest.approx(engine.label_probabilities([prompt], ("yes", "no"))[0], abs=1e-4)
+        assert probabilities == pytest.approx(engine.judge_labels([prompt], ("yes", "no"))[0], abs=1e-4)
 
 
 def test_a_labels_probability_is_the_softmax_over_first_tokens_of_the_unmerged_adapter(
@@ -85,13 +85,13 @@ def test_a_labels_probability_is_the_softmax_over_first_tokens_of_the_unmerged_a
         logits = model(input_ids=ids).logits[0, -1]
     first = [engine.tokenizer(" " + label)["input_ids"][0] for label in ROUTES]
     expected = dict(zip(ROUTES, logits[first].softmax(-1).tolist(), strict=True))
-    assert engine.label_probabilities([PROMPTS[0]], ROUTES)[0] == pytest.approx(expected, abs=1e-4)
+    assert engine.judge_labels([PROMPTS[0]], ROUTES)[0] == pytest.approx(expected, abs=1e-4)
 
 
 def test_the_adapter_changes_what_the_base_says(engine: Engine, toy_base: Path) -> None:
     plain = Engine(toy_base, threads=1)
     assert plain.manifest is None and plain.base_digest == engine.base_digest
-    ours, theirs = (e.label_probabilities(PROMPTS[:1], ROUTES)[0] for e in (engine, plain))
+    ours, theirs = (e.judge_labels(PROMPTS[:1], ROUTES)[0] for e in (engine, plain))
     assert max(abs(ours[label] - theirs[label]) for label in ROUTES) > 1e-3
 
 
@@ -112,12 +112,12 @@ def test_sampling_follows_the_seed_of_torch(engine: Engine) -> None:
 def test_generation_ends_at_the_end_token_which_counts_and_is_not_text(engine: Engine) -> None:
     end = engine.tokenizer.eos_token_id
     words = engine.tokenizer(" Who is it?")["input_ids"]
-    assert engine._written([*words, end, *words]) == ("Who is it?", len(words) + 1, False)
-    assert engine._written(words) == ("Who is it?", len(words), False)
+    assert engine._decode([*words, end, *words]) == ("Who is it?", len(words) + 1, False)
+    assert engine._decode(words) == ("Who is it?", len(words), False)
 
 
 def test_a_batch_without_prompts_is_an_empty_answer(engine: Engine) -> None:
-    assert engine.label_probabilities([], ROUTES) == [] and engine.generate([]) == []
+    assert engine.judge_labels([], ROUTES) == [] and engine.generate([]) == []
 
 
 def test_a_prompt_that_leaves_no_room_is_an_invalid_request(engine: Engine) -> None:
@@ -145,7 +145,7 @@ class Passes:
 
     def __init__(self, engine: Engine, held: int = 0, begun: Callable[[], object] = print) -> None:
         self.made = 0
-        self.held, self.begun = held, begun
+        self.mask_scores, self.begun = held, begun
         self.go = threading.Event()
         self.owner, self.name = (
             (engine.model, "run") if isinstance(engine.model, OnnxModel) else (engine.model.model, "forward")
@@ -167,7 +167,7 @@ class Passes:
 
     def count(self) -> None:
         self.made += 1
-        if self.made == self.held:
+        if self.made == self.mask_scores:
             self.begun()
             self.go.wait()
 
@@ -323,7 +323,7 @@ def test_packs_hold_each_row_once_within_their_room_and_never_cost_more_than_row
     assert sorted(alone + [member for group in packs for member in group.members]) == list(range(len(rows)))
     for group in packs:
         assert len(group.ids) <= min(room, sum(len(rows[member]) for member in group.members))
-        starts, stops = zip(*group.spans(50), strict=True)
+        starts, stops = zip(*group.split_spans(50), strict=True)
         assert (0, *stops[:-1]) == starts and stops[-1] == len(group.ids)
         assert set(group.ends.tolist()) >= {stop - 1 for stop in stops}
 

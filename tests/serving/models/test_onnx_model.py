@@ -75,9 +75,7 @@ def test_an_architecture_writes_and_judges_as_it_does_on_transformers(
     for grammars in (None, [make_plan_grammar()] * len(prompts)):
         assert ours.generate(prompts, 0.0, 24, grammars) == theirs.generate(prompts, 0.0, 24, grammars)
     judged = [TASKS["relevance"].render(RelevanceInput(QUESTIONS[0], "Tin Comet", text)) for text in DOCUMENTS]
-    for left, right in zip(
-        *(e.label_probabilities(judged + prompts, ("yes", "no")) for e in (ours, theirs)), strict=True
-    ):
+    for left, right in zip(*(e.judge_labels(judged + prompts, ("yes", "no")) for e in (ours, theirs)), strict=True):
         assert left == pytest.approx(right, abs=1e-5)
 
 
@@ -90,8 +88,8 @@ def test_an_architecture_searches_as_it_does_on_transformers(config: PretrainedC
     for engine in (ours, theirs):
         engine.tokenizer.eos_token = engine.tokenizer.convert_ids_to_tokens(greedy[3])
     for width in (1, 2, 3):
-        found = ours.likeliest(prompts, width, 24)
-        assert found == theirs.likeliest(prompts, width, 24) and len(found[0]) == width
+        found = ours.search_beams(prompts, width, 24)
+        assert found == theirs.search_beams(prompts, width, 24) and len(found[0]) == width
 
 
 def test_what_a_base_has_for_chats_changes_no_plan(tmp_path: Path) -> None:
@@ -110,13 +108,13 @@ def test_the_embedded_base_plans_as_it_does_on_transformers() -> None:
     prompts = [TASKS["translate_bnf"].render(TranslateInput(question)) for question in QUESTIONS]
     grammars = [make_plan_grammar()] * len(prompts)
     assert ours.generate(prompts, 0.0, 40, grammars) == theirs.generate(prompts, 0.0, 40, grammars)
-    assert (likeliest := ours.likeliest(prompts, 4, 40)) == theirs.likeliest(prompts, 4, 40)
+    assert (likeliest := ours.search_beams(prompts, 4, 40)) == theirs.search_beams(prompts, 4, 40)
     assert len(likeliest[0]) == 4
     [times] = ours.tokenizer(" *", add_special_tokens=False)["input_ids"]
-    held = ours.likeliest(prompts, 4, 128, marks=Marks([times], [times]))
-    assert held == theirs.likeliest(prompts, 4, 128, marks=Marks([times], [times]))
+    held = ours.search_beams(prompts, 4, 128, marks=Marks([times], [times]))
+    assert held == theirs.search_beams(prompts, 4, 128, marks=Marks([times], [times]))
     assert [row.text.count(" * ") for row in held[0]] == [1] * 4
-    routed = [e.label_probabilities(prompts, TASKS["route"].labels) for e in (ours, theirs)]
+    routed = [e.judge_labels(prompts, TASKS["route"].labels) for e in (ours, theirs)]
     for left, right in zip(*routed, strict=True):
         assert left == pytest.approx(right, abs=1e-5)
 

@@ -36,21 +36,21 @@ def test_both_runtimes_judge_write_and_search_alike(base: Path) -> None:
     ours, theirs = (Engine(base, threads=1, runtime=runtime) for runtime in ("auto", "transformers"))
     assert isinstance(ours.model, OnnxModel) and isinstance(theirs.model, TransformersModel)
     assert ours.generate(PROMPTS, 0.0, 24) == theirs.generate(PROMPTS, 0.0, 24)
-    pairs = zip(*(e.label_probabilities(JUDGED + PROMPTS, ("yes", "no")) for e in (ours, theirs)), strict=True)
+    pairs = zip(*(e.judge_labels(JUDGED + PROMPTS, ("yes", "no")) for e in (ours, theirs)), strict=True)
     for one, other in pairs:
         assert one == pytest.approx(other, abs=1e-5)
     ids = ours.tokenizer(PROMPTS[0])["input_ids"]
     batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
     end = theirs.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0][3]
-    assert ours.model.likeliest(*batch, 8, end, 3, lambda: False) == theirs.model.likeliest(
+    assert ours.model.search_beams(*batch, 8, end, 3, lambda: False) == theirs.model.search_beams(
         *batch, 8, end, 3, lambda: False
     )
 
 
 def test_documents_are_judged_together_as_each_would_be_alone(engine: Engine) -> None:
-    together = engine.label_probabilities(JUDGED, ("yes", "no"))
+    together = engine.judge_labels(JUDGED, ("yes", "no"))
     for prompt, judged in zip(JUDGED, together, strict=True):
-        assert judged == pytest.approx(engine.label_probabilities([prompt], ("yes", "no"))[0], abs=1e-5)
+        assert judged == pytest.approx(engine.judge_labels([prompt], ("yes", "no"))[0], abs=1e-5)
 
 
 def test_prompts_are_answered_together_as_each_would_be_alone(engine: Engine) -> None:
@@ -64,7 +64,7 @@ def test_the_likeliest_text_is_no_less_likely_than_the_greedy_one(engine: Engine
     ids = engine.tokenizer(prompt)["input_ids"]
     batch = torch.tensor([ids]), torch.ones(1, len(ids), dtype=torch.long)
     greedy = engine.model.write(*batch, 8, 102, 0.0, None, lambda: False)[0]
-    found = engine.model.likeliest(*batch, 8, greedy[3], 4, lambda: False)[0]
+    found = engine.model.search_beams(*batch, 8, greedy[3], 4, lambda: False)[0]
 
     model = Engine(base, threads=1, runtime="transformers").model.model
 
@@ -104,4 +104,4 @@ def test_what_is_written_is_spelled_as_the_question_is(engine: Engine) -> None:
     prompt = TASKS["translate_bnf"].render(TranslateInput("Who wrote Ödegård's 🜁🜂 McCall?"))
     row = engine.tokenizer("ödegård's 🜁🜂 mccall is who?", add_special_tokens=False)["input_ids"]
     end = engine.tokenizer.eos_token_id
-    assert engine._written([*row, end, *row], prompt=prompt).text == "Ödegård's 🜁🜂 McCall is who?"
+    assert engine._decode([*row, end, *row], prompt=prompt).text == "Ödegård's 🜁🜂 McCall is who?"

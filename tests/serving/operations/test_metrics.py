@@ -9,7 +9,7 @@ import pytest
 from revelator.client import Client
 from revelator.errors import InvalidRequest, Overloaded, PlanError
 from revelator.trace import Node, Trace
-from serving.triton.inside.metrics import METRICS, samples
+from serving.triton.inside.metrics import METRICS, sample_trace
 from tests.serving.operations import metrics_page as metrics
 
 PLAN = "Who directed Lantern Row? * Where was {director} born?"
@@ -103,7 +103,7 @@ def test_what_a_leaf_took_from_another_is_not_counted_again():
         "4", "atomic", "q", detail={"reused_from": "9", "sources": [{"source": "g", "searches": 1, "ms": 1.0}]}
     )
     trace = Trace("q", "compile", nodes=[Node("2", "atomic", "q", detail={"calls": [call]}), shared, reused])
-    found = list(samples(trace))
+    found = list(sample_trace(trace))
     assert [s.value for s in found if s.name == "revelator_calls_total"] == [1]
     sources = [dict(s.labels)["source"] for s in found if s.name == "revelator_leaves_total"]
     assert sources == ["asked", "shared", "reused"]
@@ -119,6 +119,8 @@ def test_what_a_leaf_took_from_another_is_not_counted_again():
     ],
 )
 def test_a_plan_is_counted_by_how_it_became_valid(node, validity):
-    found = [s for s in samples(Trace("q", "auto", route="complex", nodes=[node])) if s.name == "revelator_plans_total"]
+    found = [
+        s for s in sample_trace(Trace("q", "auto", route="complex", nodes=[node])) if s.name == "revelator_plans_total"
+    ]
     assert [dict(s.labels)["validity"] for s in found] == [validity]
     assert all(s.name in METRICS for s in found)

@@ -130,7 +130,7 @@ def test_each_question_and_each_error_is_one_line_with_ids_code_and_times_and_wi
 def test_a_switch_asks_for_the_words_and_a_rotated_file_is_opened_anew(tmp_path):
     log = tmp_path / "events.jsonl"
     events = EventLog("executor", {"REVELATOR_EVENTS": str(log), "REVELATOR_LOG_QUESTIONS": "1"})
-    assert events.texts and not EventLog("executor", {"REVELATOR_EVENTS": str(log)}).texts
+    assert events.writes_texts and not EventLog("executor", {"REVELATOR_EVENTS": str(log)}).writes_texts
     events.write("question", question="Wer?\nWo?", plan=None)
     log.rename(tmp_path / "events.jsonl.1")
     events.write("question", code="OK")

@@ -23,10 +23,10 @@ from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.logic import compose
 from serving.retrieval.logical_search import (
     LogicalSettings,
-    positive_text,
+    compute_sparse_scores,
+    join_positive_terms,
     rank_logical,
     search_logical,
-    sparse_scores,
 )
 from tests.serving.retrieval.toy_encoder import WORDS, write_encoder
 
@@ -81,7 +81,7 @@ def test_every_kind_of_faiss_index_finds_what_comparing_with_all_vectors_finds(
     assert manifest["faiss"]["kind"] == kind
     hits = 0
     for query in ("red cat", "a song about the sea", "iron tower in the city"):
-        cosines = opened.vectors.matrix @ opened.encoder.queries([query])[0]  # type: ignore[union-attr]
+        cosines = opened.vectors.matrix @ opened.encoder.encode_queries([query])[0]  # type: ignore[union-attr]
         found = opened.search(query, 10)
         assert [p.score for p in found] == sorted((p.score for p in found), reverse=True)
         assert all(p.score == pytest.approx(float(cosines[int(p.id)]), abs=1e-5) for p in found)
@@ -278,13 +278,13 @@ def test_a_logical_query_finds_what_it_asks_for_and_not_what_it_excludes(index: 
 def test_the_score_is_the_composition_of_the_terms_scores(index: Index) -> None:
     query = '"cat" AND ("dog" OR NOT "fish")'
     found = rank_logical(index, query, 4)
-    vectors = index.encoder.queries(["cat", "dog", "fish"])
+    vectors = index.encoder.encode_queries(["cat", "dog", "fish"])
     cosines = np.maximum(vectors @ index.vectors.matrix.T, 0)  # type: ignore[union-attr]
     expected = compose(parse(query), dict(zip(("cat", "dog", "fish"), cosines, strict=True)))
     assert found.exact and found.scored == 4
     assert found.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
     bm25 = rank_logical(index, query, 4, LogicalSettings(source="bm25"))
-    columns = {term: sparse_scores(index, term) for term in ("cat", "dog", "fish")}
+    columns = {term: compute_sparse_scores(index, term) for term in ("cat", "dog", "fish")}
     expected = compose(parse(query), columns)
     assert bm25.scores.tolist() == pytest.approx(sorted(expected[expected > 0].tolist(), reverse=True))
 
@@ -313,7 +313,7 @@ def test_candidates_with_exact_scores_find_most_of_the_exact_answer(encoder: str
 
 
 def test_plain_similarity_of_the_positive_terms_can_be_added(index: Index) -> None:
-    assert positive_text(parse('"cat" AND NOT "dog" OR "fish"')) == "cat, fish"
+    assert join_positive_terms(parse('"cat" AND NOT "dog" OR "fish"')) == "cat, fish"
     found = search_logical(index, '"cat" AND NOT "dog"', 2, LogicalSettings(calibration="self", plain=0.5))
     assert found[0].id == "cat"
 

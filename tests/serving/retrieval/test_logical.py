@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from revelator.errors import DataError, InvalidRequest
 from revelator.plans.logic import And, Not, Or, Query, Term, holds, join_queries, move_negations_inwards, parse
-from serving.retrieval.dense import best_places
+from serving.retrieval.dense import find_best
 from serving.retrieval.index import combine_convexly, fuse_ranks
 from serving.retrieval.logic import SMALLEST, Operators, compose
 from serving.retrieval.logical_search import Calibration, calibrate_unlabelled, fit_calibration
@@ -109,8 +109,8 @@ def test_composing_holds_few_arrays_whatever_the_number_of_operands() -> None:
 
 
 def test_best_takes_equal_scores_in_order() -> None:
-    assert best_places(np.array([1.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 3, 2]
-    assert best_places(np.array([1.0]), 5).tolist() == [0]
+    assert find_best(np.array([1.0, 3.0, 2.0, 3.0]), 3).tolist() == [1, 3, 2]
+    assert find_best(np.array([1.0]), 5).tolist() == [0]
 
 
 def test_a_calibration_finds_the_threshold_between_two_groups() -> None:

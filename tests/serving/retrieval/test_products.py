@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from revelator.plans.logic import Query, parse, terms
-from serving.retrieval.dense import inner_products, nearest
+from serving.retrieval.dense import compute_products, find_nearest
 from serving.retrieval.logic import Operators, Score, compose, find_bounds, search_bounded
 from serving.retrieval.logical_search import Calibration
 from tests.serving.retrieval.test_logical import ALL, queries
@@ -94,7 +94,7 @@ def test_what_a_bound_leaves_out_scores_below_what_is_reached(
     scores = compose(query, {name: score(name, row) for name, row in zip(names, cosines, strict=True)}, operators)
     reached = float(np.sort(scores)[-10])
     for bound in find_bounds(query, names, cosines[:, :2000], reached, score, operators):
-        out = (bound.compared(cosines) < bound.limit(reached)).all(0)
+        out = (bound.select_rows(cosines) < bound.find_limit(reached)).all(0)
         assert (scores[out] < reached).all()
 
 
@@ -102,7 +102,7 @@ def test_a_conjunction_is_bounded_by_the_sum_of_its_terms() -> None:
     cosines = np.random.default_rng(0).normal(0, 0.05, (3, 20_000)).astype(np.float32)
     reached = float(np.sort(np.clip(cosines, 0, 1).prod(0))[-10])
     ways = find_bounds(CONJUNCTIONS[1], ["a", "b", "c"], cosines, reached, scored([None] * 4), Operators())
-    share = {bound.summed: bound.share(cosines, reached) for bound in ways}
+    share = {bound.summed: bound.measure_share(cosines, reached) for bound in ways}
     assert share[True] < 0.01 < share[False]
 
 
@@ -126,16 +126,16 @@ def test_the_nearest_of_all_vectors_are_those_of_a_sorted_product() -> None:
     rng = np.random.default_rng(0)
     matrix, queries = (rng.normal(size=(n, 24)).astype(np.float32) for n in (40_000, 5))
     matrix[20_000:] = matrix[:20_000]  # each twice
-    scores, places = nearest(matrix, queries, 30)
+    scores, places = find_nearest(matrix, queries, 30)
     expected = np.argsort(-(queries @ matrix[:20_000].T), axis=1, kind="stable")[:, :15]
     assert places[:, ::2].tolist() == expected.tolist()  # of equal ones the first comes first
     assert places[:, 1::2].tolist() == (expected + 20_000).tolist()
     assert np.allclose(scores, np.take_along_axis(queries @ matrix.T, places, 1), atol=1e-4)
-    assert (nearest(matrix[:7], queries, 10)[1] == -1).sum(1).tolist() == [3] * 5
+    assert (find_nearest(matrix[:7], queries, 10)[1] == -1).sum(1).tolist() == [3] * 5
     many = rng.normal(size=(150, 24)).astype(np.float32)
-    assert (nearest(matrix, many, 1)[1][:, 0] == np.argmax(many @ matrix.T, axis=1)).all()
+    assert (find_nearest(matrix, many, 1)[1][:, 0] == np.argmax(many @ matrix.T, axis=1)).all()
     queries[2, 0] = np.nan
-    assert (nearest(matrix, queries, 3)[1] == -1).all(1).tolist() == [False, False, True, False, False]
+    assert (find_nearest(matrix, queries, 3)[1] == -1).all(1).tolist() == [False, False, True, False, False]
 
 
 @pytest.mark.parametrize("join", [" OR ", " AND ", " AND NOT "])
@@ -158,6 +158,6 @@ def test_a_query_of_many_terms_is_composed_like_any_other(join: str) -> None:
 def test_a_product_in_blocks_is_the_product() -> None:
     rng = np.random.default_rng(0)
     matrix, vectors = (rng.normal(size=(n, 24)).astype(np.float32) for n in (1500, 4))
-    assert np.allclose(inner_products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
+    assert np.allclose(compute_products(matrix, vectors), vectors @ matrix.T, atol=1e-4)
     places = rng.integers(0, len(matrix), 1100)
-    assert np.allclose(inner_products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)
+    assert np.allclose(compute_products(matrix, vectors, places), vectors @ matrix[places].T, atol=1e-4)

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
-from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, query_terms
-from serving.retrieval.index_folder import PassageStore, PassageWriter, passage_line
+from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, extract_query_terms
+from serving.retrieval.index_folder import PassageStore, PassageWriter, encode_passage
 from serving.retrieval.words import detokenize
 
 ROWS = [
@@ -65,8 +65,8 @@ def test_a_query_without_a_known_term_finds_nothing(index: Index, query: str) ->
 
 
 def test_words_that_only_ask_are_left_out_unless_nothing_else_is_left() -> None:
-    assert query_terms("Who directed what?") == ["direct"]
-    assert query_terms("The Who") == ["who"]
+    assert extract_query_terms("Who directed what?") == ["direct"]
+    assert extract_query_terms("The Who") == ["who"]
 
 
 def test_k_beyond_the_corpus_gives_every_passage_that_shares_a_term(index: Index) -> None:
@@ -98,12 +98,12 @@ def test_equal_scores_keep_the_order_of_the_corpus(tmp_path: Path) -> None:
 def test_scores_are_those_of_bm25s_used_plainly(tmp_path: Path, index: Index) -> None:
     import bm25s
 
-    from serving.retrieval import terms
+    from serving.retrieval import extract_terms
 
-    words = [terms(r["title"]) * 2 + terms(r["text"]) for r in ROWS]
+    words = [extract_terms(r["title"]) * 2 + extract_terms(r["text"]) for r in ROWS]
     plain = bm25s.BM25(k1=1.2, b=0.75, method="lucene")
     plain.index(words, show_progress=False)
-    expected = plain.get_scores(terms("lighthouse keeper"))
+    expected = plain.get_scores(extract_terms("lighthouse keeper"))
     found = {p.id: p.score for p in index.search("lighthouse keeper", 4)}
     assert found == pytest.approx({r["id"]: s for r, s in zip(ROWS, expected, strict=True) if s > 0})
 
@@ -246,7 +246,7 @@ def test_the_store_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory,
     folder = tmp_path_factory.mktemp("store")
     with PassageWriter(folder) as writer:
         for i, text in enumerate(texts):
-            line = passage_line(Passage(str(i), "", text))
+            line = encode_passage(Passage(str(i), "", text))
             writer.add(line, np.array([len(line)], np.uint64))
     store = PassageStore(folder)
     assert [store[i].text for i in range(len(store))] == texts

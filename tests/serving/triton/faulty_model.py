@@ -4,7 +4,7 @@ import asyncio
 
 from revelator.errors import ServingError
 from serving.triton.inside.admission import Admission
-from serving.triton.inside.backend import parameters, response, send_last, strings, text
+from serving.triton.inside.backend import make_response, make_strings, read_parameters, read_text, send_last
 from serving.triton.inside.request_loop import RequestLoop
 from serving.triton.inside.telemetry import Telemetry
 
@@ -18,7 +18,7 @@ class Wordless(Exception):
 
 class TritonPythonModel:
     def initialize(self, args):
-        self.limit = int(parameters(args)["max_in_flight"])
+        self.limit = int(read_parameters(args)["max_in_flight"])
         self.streams = args["model_name"] == "streaming"
         self.loop = RequestLoop(self.open, Admission(self.limit), Telemetry(args["model_name"]))
 
@@ -41,7 +41,7 @@ class TritonPythonModel:
         return [self.loop.accept(request, self.begin) for request in requests]
 
     def begin(self, request):
-        question = text(request, "question")
+        question = read_text(request, "question")
         if question == "before it begins":
             raise SystemExit("a fault")
         if question == "no task":
@@ -52,7 +52,7 @@ class TritonPythonModel:
         if question == "an event that cannot be sent":
             yield object()
             return
-        yield response(event=strings("first"))
+        yield make_response(event=make_strings("first"))
         yield await self.answer(question)
 
     async def answer(self, question):
@@ -70,8 +70,12 @@ class TritonPythonModel:
             return object()
         if question == "together":
             await self.barrier.wait()
-        outputs = {"event": strings("last")} if self.streams else {"answer": strings("fine"), "trace": strings("{}")}
-        return response(**outputs)
+        outputs = (
+            {"event": make_strings("last")}
+            if self.streams
+            else {"answer": make_strings("fine"), "trace": make_strings("{}")}
+        )
+        return make_response(**outputs)
 
     def finalize(self):
         self.loop.close()

@@ -1,6 +1,6 @@
 """The executor's own process killed while it works on questions: each fails soon, typed, and later ones are answered.
 
-Triton 2.51 never answers what was inside a dead process; the clients look (`revelator.calls`).
+Triton 2.51 never answers what was inside a dead process; the clients send probes (`revelator.calls`).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def test_a_blocking_stream_fails_soon(serving, held):  # noqa: F811
 
 @pytest.mark.parametrize("model", ["executor", "executor_stream"])
 def test_a_model_that_is_unloaded_or_loaded_anew_answers_what_it_has_begun(serving, held, model):  # noqa: F811
-    """Clients look meanwhile: there is no model, and then another process that does not know the question."""
+    """Clients send probes meanwhile: there is no model, and then another process that does not know the question."""
 
     def ask(client: Client) -> object:
         if model == "executor":
@@ -117,7 +117,7 @@ def test_a_model_that_is_unloaded_or_loaded_anew_answers_what_it_has_begun(servi
         assert serving.endpoint.started[held].wait(WAIT)
         unloading = threads.submit(control.unload, serving.home, serving.url, model)
         wait_until(lambda: not control.is_ready(serving.url, model, 1))
-        time.sleep(3)  # several looks
+        time.sleep(3)  # several probes
         assert not pending.done()
         loading = ThreadPoolExecutor(1).submit(control.load, serving.home, serving.url, model, 1)
         time.sleep(3)

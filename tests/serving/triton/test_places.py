@@ -20,7 +20,7 @@ from revelator.wire import read_error
 from serving.triton import control
 from serving.triton.access import read_control_token
 from serving.triton.installation import find_installation
-from serving.triton.repository import templates
+from serving.triton.repository import find_templates
 from serving.triton.server import TritonServer, read_ports
 
 LIMIT = 2
@@ -90,7 +90,7 @@ def server(tmp_path_factory) -> Iterator[Server]:
     for model, like in MODELS.items():
         (version := work / "models" / model / "1").mkdir(parents=True)
         (version / "model.py").write_bytes(CODE.read_bytes())
-        config = (templates() / like / "config.pbtxt").read_text().replace('"64"', f'"{LIMIT}"')
+        config = (find_templates() / like / "config.pbtxt").read_text().replace('"64"', f'"{LIMIT}"')
         (version.parent / "config.pbtxt").write_text(config)
     log = work / "logs" / "events.jsonl"
     log.parent.mkdir()

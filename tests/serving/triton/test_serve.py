@@ -19,7 +19,7 @@ from revelator.errors import ConfigError
 from revelator.files import sha256_text
 from serving.deploy.deploy import deploy
 from serving.triton.running import find_running_server
-from serving.triton.server import Ports, error_lines, read_ports
+from serving.triton.server import Ports, read_error_lines, read_ports
 
 REVELATOR = str(Path(sys.executable).parent / "revelator")
 WAIT = 150.0  # a start takes 10 s of processor time; how busy the machine is must not decide
@@ -195,7 +195,7 @@ def test_ports_are_checked_before_the_server_starts(served):
         with pytest.raises(ConfigError, match=said):
             read_ports(text)
     free = read_ports("auto")
-    assert not free.taken() and isinstance(free, Ports)
+    assert not free.find_taken() and isinstance(free, Ports)
 
 
 def test_the_server_log_is_read_for_errors_without_the_noise_of_a_machine_that_lacks_a_gpu(tmp_path):
@@ -206,7 +206,7 @@ def test_the_server_log_is_read_for_errors_without_the_noise_of_a_machine_that_l
         'E1121 09:10:24.2 7 server.cc:241] "CudaDriverHelper has not been initialized."\n'
         "E1121 09:10:24.3 7 model.cc:6] \"failed to load 'x': no such file\"\n"
     )
-    assert error_lines(log) == ["failed: a fault", "failed to load 'x': no such file"]
+    assert read_error_lines(log) == ["failed: a fault", "failed to load 'x': no such file"]
     log.write_text("unrecognised option\nUsage: tritonserver\n")
-    assert error_lines(log) == ["unrecognised option", "Usage: tritonserver"]
-    assert error_lines(tmp_path / "none.log") == []
+    assert read_error_lines(log) == ["unrecognised option", "Usage: tritonserver"]
+    assert read_error_lines(tmp_path / "none.log") == []

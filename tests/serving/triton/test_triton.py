@@ -93,7 +93,7 @@ async def test_prompts_of_one_task_are_one_call_and_judged_as_in_process(world, 
     async with CountedModels(world.url, read_secret(world.home, INNER)) as models:
         judged = await RemoteRevelator(models).complete("relevance", prompts)
     assert models.calls == 1 and len(judged) == 10
-    folder = repository.repository(world.home) / "revelator" / "1" / "adapter"
+    folder = repository.repository_folder(world.home) / "revelator" / "1" / "adapter"
     expected = complete(Engine(base, folder), "relevance", prompts)
     assert [c.text for c in judged] == [c.text for c in expected]
     assert [c.tokens_in for c in judged] == [c.tokens_in for c in expected]
@@ -216,7 +216,7 @@ def test_a_retriever_that_is_unloaded_makes_questions_unavailable_until_it_is_ba
 def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brought_back(client, world, model):
     said: list[str] = []
     watch = Watchdog(world.home, world.pid, world.url, repository.MODELS, said.append)
-    watch.look()
+    watch.check_processes()
     assert said == []
     processes = [p for p in psutil.Process(world.pid).children() if p.status() != psutil.STATUS_ZOMBIE]
     mine = [p for p in processes if any(f"/{model}/" in argument for argument in p.cmdline())]
@@ -226,7 +226,7 @@ def test_a_model_whose_process_died_makes_questions_unavailable_until_it_is_brou
         with pytest.raises(Unavailable, match=model):
             client.ask(FAST, strategy="single")
     finally:
-        watch.look()
+        watch.check_processes()
     assert said == [f"{model}: its process died; loading it again", f"{model} version 1: ready"]
     assert client.ask(FAST, strategy="single").answers == ("Orland",)
 

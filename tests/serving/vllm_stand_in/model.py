@@ -14,7 +14,7 @@ import torch
 import triton_python_backend_utils as pb_utils
 
 from revelator.plans.grammar import Grammar
-from serving.models.engine import Engine, never
+from serving.models.engine import Engine, never_cancelled
 
 KNOWN = {"temperature", "max_tokens", "lora_name", "structured_outputs", "logprobs", "allowed_token_ids", "seed"}
 
@@ -65,7 +65,7 @@ class TritonPythonModel:
     def choose(self, engine, prompt, sampling):
         assert sampling["max_tokens"] == 1
         batch = engine.tokenizer.pad({"input_ids": engine.tokenizer([prompt])["input_ids"]}, return_tensors="pt")
-        logits = engine.model.ends(batch["input_ids"], batch["attention_mask"], never)[0]
+        logits = engine.model.read_ends(batch["input_ids"], batch["attention_mask"], never_cancelled)[0]
         allowed = torch.full_like(logits, -torch.inf)
         allowed[sampling["allowed_token_ids"]] = logits[sampling["allowed_token_ids"]]
         values, tokens = allowed.log_softmax(-1).topk(sampling["logprobs"])

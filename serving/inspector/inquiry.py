@@ -29,16 +29,17 @@ class Stream(Protocol):
 
 @dataclass(frozen=True)
 class Server:
-    """One that questions can be put to. `look` says which version of each model it serves, or raises Unavailable."""
+    """One that questions can be put to. `list_models` returns the version of each model that it serves, or raises
+    Unavailable."""
 
     name: str
     stream: Stream
-    look: Callable[[], Awaitable[dict[str, str]]]
+    list_models: Callable[[], Awaitable[dict[str, str]]]
 
     async def describe(self) -> dict[str, Any]:
         """What the page shows of it."""
         try:
-            return {"name": self.name, "models": await self.look(), "error": None}
+            return {"name": self.name, "models": await self.list_models(), "error": None}
         except RevelatorError as error:
             return {"name": self.name, "models": {}, "error": str(error)}
 
