@@ -124,7 +124,7 @@ def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator
 
 
 def _resume_from(engine: Engine, folder: Path) -> Engine:
-    def prepared(prepare: Preparer, first: int = 0) -> Iterator[PreparedChunk]:
+    def resume(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
         while chunk := _read_chunk(folder, first):
             yield chunk
             first += 1
@@ -132,7 +132,7 @@ def _resume_from(engine: Engine, folder: Path) -> Engine:
             _write_chunk(folder, made)
             yield made
 
-    return prepared
+    return resume
 
 
 def _write_chunk(folder: Path, prepared: PreparedChunk) -> None:

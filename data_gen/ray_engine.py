@@ -95,9 +95,9 @@ def _make_dataset(prepare: Preparer, first: int) -> Dataset:
     context.target_max_block_size = 1  # byte: every chunk stays a block, and a task, of its own
     context.enable_progress_bars = False  # the build shows its own
 
-    def prepared(row: dict[str, bytes]) -> dict[str, bytes]:
+    def prepare_row(row: dict[str, bytes]) -> dict[str, bytes]:
         chunk = pickle.loads(row["chunk"])
         return {"prepared": pickle.dumps(chunk if isinstance(chunk, RevelatorError) else prepare(chunk))}
 
     chunks = read_datasource(_Chunks(prepare.config, first), override_num_blocks=1, num_cpus=READING)
-    return chunks.map(prepared, num_cpus=PREPARING)
+    return chunks.map(prepare_row, num_cpus=PREPARING)

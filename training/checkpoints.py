@@ -63,10 +63,9 @@ def _is_whole(checkpoint: Path) -> bool:
     )
 
 
-def identify_run(config: Settings, places: set[str] = PLACES, **digests: str) -> dict:
-    """Describes what two runs must share to continue from one checkpoint: fields, and digests of what they read. The
-    digests stand for the fields that are `places`."""
-    return {"config": config.model_dump(mode="json", exclude=MOVABLE | places), **digests}
+def identify_run(config: Settings, **digests: str) -> dict:
+    """Describes what two runs must share to continue from one checkpoint: fields, and digests of what they read."""
+    return {"config": config.model_dump(mode="json", exclude=MOVABLE | PLACES), **digests}
 
 
 def record_run(work: Path, run_id: str, identity: dict) -> None:

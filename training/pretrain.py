@@ -180,7 +180,11 @@ def _start_model(config: PretrainConfig, base: Path | None, tokenizer: PreTraine
     """The model that the run begins with, in fp32."""
     if config.starts_from_minilm:
         return start_from_minilm(tokenizer)
-    return AutoModelForCausalLM.from_pretrained(base, dtype=torch.float32) if base else make_small_llama(tokenizer)
+    if not base:
+        return make_small_llama(tokenizer)
+    return AutoModelForCausalLM.from_pretrained(
+        base, dtype=torch.float32, trust_remote_code=False, use_safetensors=True
+    )
 
 
 def _describe(config: PretrainConfig, trained: Trained) -> dict[str, Any]:

@@ -66,7 +66,6 @@ from revelator.reading import (
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
 from training.checkpoints import (
-    PLACES,
     find_checkpoint,
     find_interrupted_run,
     flatten,
@@ -128,7 +127,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
     minilm = fetch_minilm(config.minilm)
     train_rows, dev_rows = read_sources(config)
     digests = {path.name: sha256_file(path) for path in config.rows}
-    identity = identify_run(config, PLACES | {"rows"}, **digests)
+    identity = identify_run(config.model_copy(update={"rows": ()}), **digests)  # the digests stand for the files
     uri = registry.connect()
     with lock_work(config.work, "writer"), disk_errors(config.work), registry.store_errors():
         run_id = find_interrupted_run(config.work, identity) if resume else None

@@ -33,33 +33,33 @@ def substitute_names(question: AnnotatedQuestion, pool: Sequence[str], rng: Rand
     new = dict(zip([name.casefold() for name in names], rng.sample(pool, len(names)), strict=True))
     pattern = re.compile(rf"(?<!\w)(?:{'|'.join(re.escape(name) for name in names)})(?!\w)", re.IGNORECASE)
 
-    def renamed(text: str) -> str:
+    def rename(text: str) -> str:
         return pattern.sub(lambda match: new[match[0].casefold()], text)
 
-    expression = _rename_plan(question.expression, renamed)
+    expression = _rename_plan(question.expression, rename)
     if expression is None:
         return None
     return replace(
         question,
-        question=renamed(question.question),
+        question=rename(question.question),
         expression=expression,
-        parts=tuple(map(renamed, question.parts)),
+        parts=tuple(map(rename, question.parts)),
         steps=tuple(
-            AnnotatedStep(renamed(step.question), tuple(map(renamed, step.answers)), renamed(step.title))
+            AnnotatedStep(rename(step.question), tuple(map(rename, step.answers)), rename(step.title))
             for step in question.steps
         ),
-        answers=tuple(map(renamed, question.answers)),
+        answers=tuple(map(rename, question.answers)),
         passages=(),
-        entities=tuple(map(renamed, question.entities)),
-        tree=render(rewrite_tree(parse(question.tree), renamed)) if question.tree else "",
+        entities=tuple(map(rename, question.entities)),
+        tree=render(rewrite_tree(parse(question.tree), rename)) if question.tree else "",
     )
 
 
-def _rename_plan(text: str, renamed: Callable[[str], str]) -> str | None:
+def _rename_plan(text: str, rename: Callable[[str], str]) -> str | None:
     if not text:
         return ""
     before = plans.parse(text)
-    after = _map_texts(before, renamed)
+    after = _map_texts(before, rename)
     try:
         same = plans.to_letters(after) == plans.to_letters(before) and not plans.check(after)
     except ExpressionError:
@@ -67,12 +67,12 @@ def _rename_plan(text: str, renamed: Callable[[str], str]) -> str | None:
     return plans.render(after) if same and plans.bind(after) == plans.bind(before) else None
 
 
-def _map_texts(expression: plans.Expression, renamed: Callable[[str], str]) -> plans.Expression:
+def _map_texts(expression: plans.Expression, rename: Callable[[str], str]) -> plans.Expression:
     if isinstance(expression, plans.Atomic):
-        return plans.Atomic(renamed(expression.text))
+        return plans.Atomic(rename(expression.text))
     if isinstance(expression, plans.Dependent):
-        return plans.Dependent(_map_texts(expression.left, renamed), _map_texts(expression.right, renamed))
-    return plans.Sequence(tuple(_map_texts(item, renamed) for item in expression.items))
+        return plans.Dependent(_map_texts(expression.left, rename), _map_texts(expression.right, rename))
+    return plans.Sequence(tuple(_map_texts(item, rename) for item in expression.items))
 
 
 def load_names(path: Path) -> list[str]:

@@ -18,7 +18,7 @@ _BOUND = re.compile(
     re.IGNORECASE,
 )
 _LISTED = re.compile(r",|\band\b|\bor\b", re.IGNORECASE)
-# of what is left of a condition when bounds, values and relations are cut out, as `key_of` folds it ("isn t")
+# of what is left of a condition when bounds, values and relations are cut out, as `fold_label` folds it ("isn t")
 _NEGATION = re.compile(
     r"\b(?:not|never|no|non|neither|without|lack\w*|exclud\w+|except|besides|other than|unlike|cannot|[a-z]+n t)\b"
 )

@@ -6,6 +6,7 @@ The model here answers with its version and process id, and notes each start of 
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -241,4 +242,5 @@ def test_a_version_whose_files_changed_is_loaded_again_while_the_old_process_ans
     with probe.asked_all_the_time("1") as answers:
         probe.load()
     assert probe.started() == ["1"] and set(answers) == {"1"}
-    assert not any(path.name != "model.cpython-311.pyc" for path in probe.folder.glob("*/__pycache__/*"))
+    own = f"model.{sys.implementation.cache_tag}.pyc"
+    assert not any(path.name != own for path in probe.folder.glob("*/__pycache__/*"))
