@@ -373,17 +373,19 @@ def load_checkpoint(folder: Path, model: ReaderModel, optimizer: torch.optim.Ada
 def judge(
     model: ReaderModel, tokenizer: ReadingTokenizer, rows: dict[str, list[ReadingRow]]
 ) -> tuple[dict[str, ReadingScores], Calibration]:
-    """Scores of dev by file, and the calibration that is fitted on all of it."""
+    """Scores of dev by file, and the calibration. It is fitted on the files that have rows with an answer and rows
+    without one: the others would teach it to tell files from each other."""
     every = [row for each in rows.values() for row in each]
     reader = Reader(tokenizer, make_forward(model), Calibration())
     outcomes = reader.read_all([(row.question, [(row.title, row.passage)]) for row in every])
     margins = [(outcome.kind_margin, outcome.span_margin) for outcome in outcomes]
-    is_answerable = [row.is_answerable for row in every]
+    both = [len({row.is_answerable for row in each}) == 2 for each in rows.values() for _ in each]
     calibration = Calibration()
-    if len(set(is_answerable)) == 2:
-        calibration = calibrate(margins, is_answerable)
+    if any(both):
+        pairs = [(pair, row.is_answerable) for pair, row, is_used in zip(margins, every, both, strict=True) if is_used]
+        calibration = calibrate(*zip(*pairs, strict=True))
     else:
-        console.print("dev has only rows with an answer, or none: whether a passage answers is not calibrated")
+        console.print("no dev file has rows with and without an answer: whether a passage answers is not calibrated")
     found = iter(
         replace(each, probability=calibration.probability(*pair)) for each, pair in zip(outcomes, margins, strict=True)
     )

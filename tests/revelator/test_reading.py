@@ -168,6 +168,13 @@ def test_calibration_recovers_the_probabilities_of_its_rows() -> None:
     assert (found.kind, found.span, found.bias) == pytest.approx((0.8, 0.3, -0.5), abs=0.06)
 
 
+def test_a_larger_margin_never_makes_an_answer_less_likely() -> None:
+    found = calibrate(
+        [(-2.0, 1.0), (-1.0, 3.0), (1.0, -1.0), (2.0, -2.0), (0.5, 0.5)], [True, True, False, False, True]
+    )
+    assert found.kind == 0.0 and found.span > 0.0
+
+
 def test_calibration_of_separable_rows_stays_finite() -> None:
     found = calibrate([(10.0, 10.0)] * 5 + [(-10.0, -10.0)] * 5, [True] * 5 + [False] * 5)
     assert all(map(math.isfinite, (found.kind, found.span, found.bias)))
