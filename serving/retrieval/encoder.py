@@ -79,10 +79,11 @@ def import_sentence_transformers() -> Any:
     if find_spec("sentence_transformers") is None:
         hint = "pip install 'revelator[dense]'"
         raise ArtifactError("the package sentence-transformers is not installed", hint=hint)
+    import sentence_transformers
     from transformers.utils import logging
 
     logging.disable_progress_bar()
-    return import_sentence_transformers
+    return sentence_transformers
 
 
 def find_model_folder(name: str) -> Path:
