@@ -1,7 +1,8 @@
 """Admission: which requests are accepted, and when each may start work.
 
 At most `limit` requests are in flight, and a request that could not be answered within its deadline is refused at once.
-Of those in flight as many work as keep the cores busy; the others wait for their turn, first come, first served. If
+Of those in flight as many work as keep the cores busy; the others wait for their turn, first come, first served. Cores
+count as busy from 80 % of their time on: the one process of the planning model is saturated before two cores are. If
 all worked at once each would take as long as all of them, and throughput would fall: on two cores, 8 questions at a
 time were answered at 4.2 a second, 32 at a time at 3.5.
 
@@ -37,7 +38,7 @@ MARGIN, LEAST_MARGIN, MOST_MARGIN = 2.0, 1.0, 6.0  # of a request's own time; at
 WAIT_MARGIN = 1.6  # of the wait for others: where many ask, they fill whatever a moment's estimate leaves
 SHORTEST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0  # bounds of the wait that a refused client is given
 A_CORE = 3  # requests at work for each core, at least
-IDLE, BUSY = 0.85, 0.95  # shares of the cores' time: below the first more are let to work, above the second fewer
+IDLE, BUSY = 0.6, 0.8  # shares of the cores' time: below the first more are let to work, above the second fewer
 LOOK_SECONDS = 0.25  # between looks at the cores
 
 
