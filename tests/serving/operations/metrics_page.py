@@ -43,3 +43,19 @@ def when(url: str, is_so: Callable[[Page], bool], seconds: float = 60.0) -> Page
         )
         time.sleep(0.05)
     return page
+
+
+def settled(url: str, is_so: Callable[[Page], bool] = lambda page: True) -> Page:
+    """The page once it is so and two sendings have changed nothing of ours: Triton takes one sample after the other, so
+    a page may show a question in part."""
+
+    def ours(page: Page) -> Page:
+        return {key: value for key, value in page.items() if key[0].startswith("revelator_")}
+
+    page = when(url, is_so)
+    while True:
+        time.sleep(1.2)
+        later = read(url)
+        if ours(later) == ours(page):
+            return later
+        page = later
