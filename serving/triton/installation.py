@@ -44,7 +44,6 @@ class Installation:
             "PATH": os.pathsep.join(filter(None, [own, base.get("PATH")])),
             "LD_LIBRARY_PATH": os.pathsep.join(libraries),
             "OMP_WAIT_POLICY": base.get("OMP_WAIT_POLICY", "PASSIVE"),  # threads that wait leave the cores to others
-            "MALLOC_ARENA_MAX": base.get("MALLOC_ARENA_MAX", "2"),  # or glibc keeps much of hostile requests
             "PYTHONDONTWRITEBYTECODE": "1",  # a version folder holds what was deployed and nothing else
             "PYTHONUNBUFFERED": "1",
         }

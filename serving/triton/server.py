@@ -177,6 +177,7 @@ class TritonServer:
             "strict-readiness": "false",  # what probes hear: a load, or one that failed, is no reason to end a server
             "allow-http": "false",
             "grpc-port": self.ports.grpc,
+            "grpc-infer-allocation-pool-size": 0,  # one kept for reuse holds the memory of its largest message
             "metrics-address": self._metrics[0],
             "metrics-port": self._metrics[1],
             "backend-config": f"python,shm-region-prefix-name={self.regions}",

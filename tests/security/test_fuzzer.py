@@ -45,7 +45,7 @@ GONE = re.compile(r"failed to connect|Socket closed|Connection reset|recvmsg")  
 PLAIN = re.compile(rb"(Invalid HTTP request received\.|Not Found|Method Not Allowed|Unsupported upgrade request\.)?")
 PARTS = 4  # of the attack: memory is read after each
 GROWTH, NOISE = 1.1, 4 << 20  # of a process' memory: a tenth of the first half's most, or what an allocator rounds to
-SLACK = 128 << 20  # what glibc keeps of Triton's requests; it grows ever slower: 126, 156, 169, 183 MB in 12,000
+SLACK = 32 << 20  # of tritonserver, whose allocator keeps the peak that large requests have reached
 STATES = "revelator_in_flight"
 
 

@@ -1,10 +1,10 @@
 """Admission: which requests are accepted, and when each may start work.
 
 At most `limit` requests are in flight, and a request that could not be answered within its deadline is refused at once.
-Of those in flight as many work as keep the cores busy; the others wait for their turn, first come, first served. Cores
-count as busy from 80 % of their time on: the one process of the planning model is saturated before two cores are. If
+Of those in flight as many work as keep the cores busy; the others wait for their turn, first come, first served. If
 all worked at once each would take as long as all of them, and throughput would fall: on two cores, 8 questions at a
-time were answered at 4.2 a second, 32 at a time at 3.5.
+time were answered at 4.2 a second, 32 at a time at 3.5. Cores count as busy from 80 % of their time on, because the one
+process of the planning model is saturated before two cores are.
 
 The estimate is Little's law over the requests that worked lately. They took `t` seconds each while `n` worked, so n / t
 are done a second: a request with w others before it waits for w * t / n, and then takes `t`. Requests differ, and
