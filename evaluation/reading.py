@@ -32,7 +32,8 @@ def reading(file: Path, folder: Path | None, only_dev: bool, minilm: str | None,
     from revelator.reading import load_rows
     from revelator.reading_scores import score_outcomes
     from serving.models.reader import load_reader
-    from training.reader import is_dev, read_dev_part
+    from training.reader import read_dev_part
+    from training.reading_examples import is_dev
 
     folder = folder or home / "readers" / "reader"
     reader = load_reader(folder, minilm)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import gzip
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -338,45 +338,6 @@ def _choose(outcomes: list[Outcome]) -> Outcome:
 def _log_sum(values: np.ndarray) -> float:
     top = float(values.max())
     return top + math.log(float(np.exp(values.astype(np.float64) - top).sum()))
-
-
-def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]) -> Calibration:
-    """The logistic regression of `answerable` on kind and span margins. A margin whose weight would be negative counts
-    for nothing: a larger margin never makes an answer less likely.
-
-    Raises DataError for margins that are no numbers and for rows of one class.
-    """
-    x, y = np.array(list(margins), float).reshape(-1, 2), np.array(list(answerable), float)
-    if not np.isfinite(x).all():
-        count = int((~np.isfinite(x)).any(1).sum())
-        raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
-    if len(set(y.tolist())) < 2:
-        raise DataError("calibration needs rows with an answer and rows without one")
-    design = np.c_[np.clip(x, -50, 50), np.ones(len(x))]
-    weights = np.array([1.0, 1.0, 1.0])
-    while True:
-        used = weights > 0
-        used[2] = True  # the bias
-        weights = np.zeros(3)
-        weights[used] = _fit_logistic(design[:, used], y)
-        if (weights[:2] >= 0).all():
-            return Calibration(*map(float, weights))
-
-
-def _fit_logistic(design: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Weights of the columns, the last of which is constant, by Newton's method with a slight prior on the others."""
-    width = design.shape[1]
-    weights, prior = np.full(width, 0.1), np.diag([1e-2] * (width - 1) + [1e-6])
-    weights[-1] = 0.0
-    for _ in range(100):
-        p = 1 / (1 + np.exp(-np.clip(design @ weights, -30, 30)))
-        slope = design.T @ (p - y) + prior @ weights
-        curvature = design.T @ (design * (p * (1 - p))[:, None]) + prior
-        step = np.linalg.solve(curvature, slope)
-        weights = weights - step / max(1.0, float(np.abs(step).max()))
-        if np.abs(step).max() < 1e-8:
-            break
-    return weights
 
 
 # A trained reader's folder

@@ -8,8 +8,6 @@ Design notes, each with its number (2 cores with AVX512-BF16, beside other work)
   answer share the probability (the loss is that of their sum), which is how distant answers are learnt, too. The tags
   O, B and I of each token are learnt beside them, tokens in and out of answers weighing alike.
 * The order of windows is drawn from the seed, so that a resumed run ends where the killed one would have.
-* Dev is chosen by the hash of the article's title (of the passage where there is none), so that no article is read in
-  training and on dev, whichever set it comes from.
 """
 
 from __future__ import annotations
@@ -17,9 +15,9 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from itertools import islice
 from pathlib import Path
 from random import Random
@@ -36,8 +34,8 @@ from transformers import BertConfig, BertModel
 
 from revelator import registry
 from revelator.artifact import disk_errors
-from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_file, sha256_folder, sha256_text, staged_folder, write_bytes, write_json
+from revelator.errors import ConfigError
+from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
     BEGIN,
@@ -47,24 +45,18 @@ from revelator.reading import (
     KINDS,
     LIST,
     MANIFEST,
-    NO,
-    NONE,
     OUTSIDE,
     READER,
     SETTINGS,
-    SPAN,
     START,
-    YES,
     Calibration,
     Reader,
     ReadingRow,
     ReadingTokenizer,
-    Window,
-    calibrate,
-    load_rows,
     pad_windows,
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
+from training.calibration import calibrate
 from training.checkpoints import (
     find_checkpoint,
     find_interrupted_run,
@@ -77,6 +69,7 @@ from training.checkpoints import (
     remove_run,
 )
 from training.config import ReaderConfig, load_config
+from training.reading_examples import Example, draw_batches, make_examples, read_sources
 from training.tracking import find_commit, list_packages, open_tracked_run
 
 STATE = "state.safetensors"
@@ -106,15 +99,6 @@ class ReaderModel(torch.nn.Module):
 
     def trained(self) -> dict[str, torch.nn.Parameter]:
         return {name: value for name, value in self.named_parameters() if value.requires_grad}
-
-
-@dataclass(frozen=True)
-class Example:
-    """A window and what is right of it: its kind, and the first and last tokens of its answers."""
-
-    window: Window
-    kind: int
-    spans: tuple[tuple[int, int], ...] = ()
 
 
 def train(config: ReaderConfig, *, resume: bool) -> dict:
@@ -153,86 +137,6 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         "tracking_uri": uri,
         "figures": {name: score.to_json() for name, score in figures.items()},
     }
-
-
-# Rows
-
-
-def read_sources(config: ReaderConfig) -> tuple[dict[str, list[ReadingRow]], dict[str, list[ReadingRow]]]:
-    """Training and dev rows by the names of their files."""
-    training: dict[str, list[ReadingRow]] = {}
-    dev: dict[str, list[ReadingRow]] = {}
-    for path in config.rows:
-        name, rows = name_source(path), load_rows(path)
-        if name in training:
-            raise ConfigError(f"two files are called {name}", where="rows", hint="rename one: shares go by names")
-        held = [row for row in rows if is_dev(row, config.dev_part)]
-        training[name] = [row for row in rows if not is_dev(row, config.dev_part)]
-        dev[name] = sorted(held, key=lambda row: sha256_text(row.id + row.question))[: config.dev_rows]
-        if not training[name]:
-            raise DataError("every row of this file is of the dev part", where=str(path), hint="give more articles")
-    if unknown := sorted(config.shares.keys() - training.keys()):
-        message = f"shares of files that are not read: {', '.join(unknown)}"
-        raise ConfigError(message, where="shares", hint=f"files: {', '.join(training)}")
-    if not any(dev.values()):
-        raise DataError("no row is of the dev part", where="dev_part", hint="give more articles, or a smaller dev_part")
-    return training, dev
-
-
-def name_source(path: Path) -> str:
-    return path.name.partition(".")[0]
-
-
-def is_dev(row: ReadingRow, part: int) -> bool:
-    """Whether a row's article is one of the `part`-th of articles that dev has."""
-    article = " ".join((row.title or row.passage).casefold().split())
-    return int(sha256_text(article)[:8], 16) % part == 0
-
-
-def make_examples(row: ReadingRow, tokenizer: ReadingTokenizer) -> list[Example]:
-    """The windows of a row. One that does not hold a whole answer, though the passage has one, has none."""
-    examples = []
-    for window in tokenizer.cut(row.question, row.title, row.passage):
-        spans = tuple(filter(None, (locate(window, answer.start, answer.end) for answer in row.answers)))
-        if row.verdict:
-            examples.append(Example(window, YES if row.verdict == "yes" else NO))
-        elif not spans:
-            examples.append(Example(window, NONE))
-        else:
-            examples.append(Example(window, LIST if row.all_of else SPAN, spans))
-    return examples
-
-
-def locate(window: Window, start: int, end: int) -> tuple[int, int] | None:
-    """First and last token, counted within the window, of characters `start` to `end`; None if it lacks a part."""
-    offsets = window.offsets
-    inside = np.flatnonzero((offsets[:, 1] > start) & (offsets[:, 0] < end))
-    if not len(inside) or offsets[0, 0] > start or offsets[-1, 1] < end:
-        return None
-    return window.first + int(inside[0]), window.first + int(inside[-1])
-
-
-def draw_batches(
-    sources: Sequence[tuple[float, Sequence[Example]]], tokens: int, random: Random
-) -> Iterator[list[Example]]:
-    """Batches without end, of similar lengths each; a source is drawn by its share, and used up before it comes again.
-
-    A share counts windows: with shares of 1, a file of twice the windows is drawn twice as often."""
-    weights = [share * len(examples) for share, examples in sources]
-    waiting: list[list[Example]] = [[] for _ in sources]
-    while True:
-        pool = []
-        for source in random.choices(range(len(sources)), weights, k=512):
-            if not waiting[source]:
-                waiting[source] = random.sample(list(sources[source][1]), len(sources[source][1]))
-            pool.append(waiting[source].pop())
-        batches: list[list[Example]] = [[]]
-        for example in sorted(pool, key=lambda each: len(each.window.ids)):
-            if batches[-1] and (len(batches[-1]) + 1) * len(example.window.ids) > tokens:
-                batches.append([])
-            batches[-1].append(example)
-        random.shuffle(batches)
-        yield from batches
 
 
 # Steps

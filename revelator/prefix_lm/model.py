@@ -199,11 +199,9 @@ AutoModelForCausalLM.register(PrefixLMConfig, PrefixLMForCausalLM)
 
 def start_from_minilm(tokenizer: PreTrainedTokenizerFast) -> PrefixLMForCausalLM:
     """MiniLM as a prefix language model that has learnt nothing yet; the tokenizer is its own. Raises ArtifactError."""
-    config = PrefixLMConfig(
-        hidden_size=384,
-        intermediate_size=1536,
-        num_hidden_layers=6,
-        num_attention_heads=12,
+    minilm = fetch_minilm()
+    config = PrefixLMConfig.from_pretrained(
+        minilm,
         hidden_dropout_prob=0.0,
         attention_probs_dropout_prob=0.0,
         pad_token_id=tokenizer.pad_token_id,
@@ -212,7 +210,7 @@ def start_from_minilm(tokenizer: PreTrainedTokenizerFast) -> PrefixLMForCausalLM
         embeddings_from=DIGESTS[WEIGHTS],
     )
     model = PrefixLMForCausalLM(config)
-    published = load_file(fetch_minilm() / WEIGHTS)
+    published = load_file(minilm / WEIGHTS)
     with torch.no_grad():
         for name, value in model.encoder.named_parameters():
             value.copy_(published[name])

@@ -28,7 +28,8 @@ from serving.models.reader import load_reader
 from training import reader
 from training.checkpoints import find_checkpoint
 from training.config import ReaderConfig
-from training.reader import compute_loss, draw_batches, is_dev, make_examples, schedule_rate
+from training.reader import compute_loss, schedule_rate
+from training.reading_examples import draw_batches, is_dev, make_examples, read_sources
 
 TOKENS = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=128, stride=20)
 NAMES = ("Ama Oyelaran", "Tobias Lindqvist", "Mei Watanabe", "Rosa Quispe")
@@ -190,7 +191,7 @@ def test_a_share_of_a_file_that_is_not_read_is_named(trained: tuple[ReaderConfig
 
 def test_two_files_of_one_name_are_refused(rows: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="two files are called towns"):
-        reader.read_sources(ReaderConfig(**SETTINGS, rows=(rows, rows), out=tmp_path / "out"))
+        read_sources(ReaderConfig(**SETTINGS, rows=(rows, rows), out=tmp_path / "out"))
 
 
 def test_rows_that_all_have_an_answer_can_be_learnt_without_calibration() -> None:
@@ -206,4 +207,4 @@ def test_rows_of_one_article_leave_nothing_to_train_or_to_judge(rows: Path, tmp_
     title = next(f"T{n}" for n in range(99) if is_dev(ReadingRow("1", "Q", "P", f"T{n}"), 3))
     path.write_text(ReadingRow("1", "Q", "P", title).to_json() + "\n")
     with pytest.raises(DataError, match="of the dev part"):
-        reader.read_sources(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))
+        read_sources(ReaderConfig(**SETTINGS, rows=(path,), out=tmp_path / "out"))
