@@ -67,7 +67,7 @@ class Outcomes:
         """A second of the cores that asking has left."""
         return self.goodput / (1 - self.asking)
 
-    def measure_asking(self, began: float, used: float) -> None:
+    def record_asking(self, began: float, used: float) -> None:
         """Since `began` (time.perf_counter), when this process had used `used` seconds of the cores."""
         cores = len(os.sched_getaffinity(0))
         self.asking = (time.process_time() - used) / (time.perf_counter() - began) / cores
@@ -117,26 +117,26 @@ class Asker:
     async def ask(self, question: str, outcomes: Outcomes) -> str:
         """The outcome: of the answer, or the error's name."""
         if question not in self._requests:
-            self._requests[question] = self._request(question)
+            self._requests[question] = self._serialize(question)
         began = time.perf_counter()
         try:
             answer = await self._infer(self._requests[question])
         except grpc.aio.AioRpcError as error:
-            took, name = (time.perf_counter() - began) * 1000, error_name(error.details() or "")
+            took, name = (time.perf_counter() - began) * 1000, read_error_name(error.details() or "")
             if name == "Overloaded":
                 outcomes.refused.append(took)
             else:
                 outcomes.others[name] += 1
             return name
         took = time.perf_counter() - began
-        name = outcome(answer)
+        name = read_outcome(answer)
         if name == "complete" and took * 1000 <= self._deadline_ms:
             outcomes.in_time.append(took)
         else:
             outcomes.others["late" if name == "complete" else name] += 1
         return name
 
-    def _request(self, question: str) -> bytes:
+    def _serialize(self, question: str) -> bytes:
         request = service_pb2.ModelInferRequest(model_name="executor")
         request.parameters["deadline_ms"].int64_param = self._deadline_ms
         for name, value in (("question", question), ("options", "")):
@@ -144,25 +144,25 @@ class Asker:
         return request.SerializeToString()
 
 
-def outcome(answer: bytes) -> str:
+def read_outcome(answer: bytes) -> str:
     read = service_pb2.ModelInferResponse.FromString(answer)
     texts = dict(zip((output.name for output in read.outputs), read.raw_output_contents, strict=True))
     return json.loads(texts["trace"][4:])["outcome"]  # after the length of the string
 
 
-def error_name(details: str) -> str:
+def read_error_name(details: str) -> str:
     try:
         return json.loads(details)["error"]
     except ValueError:
         return details[:60]
 
 
-async def answerable(asker: Asker, questions: list[str]) -> list[str]:
+async def find_answerable(asker: Asker, questions: list[str]) -> list[str]:
     """Those of the questions whose answer is complete when nothing else is asked."""
     return [question for question in questions if await asker.ask(question, Outcomes()) == "complete"]
 
 
-async def steady(asker: Asker, questions: Iterator[str], clients: int, seconds: float) -> Outcomes:
+async def ask_steadily(asker: Asker, questions: Iterator[str], clients: int, seconds: float) -> Outcomes:
     outcomes, began, used = Outcomes(), time.perf_counter(), time.process_time()
 
     async def client() -> None:
@@ -171,11 +171,11 @@ async def steady(asker: Asker, questions: Iterator[str], clients: int, seconds: 
 
     await asyncio.gather(*(client() for _ in range(clients)))
     outcomes.seconds = time.perf_counter() - began
-    outcomes.measure_asking(began, used)
+    outcomes.record_asking(began, used)
     return outcomes
 
 
-async def offered(asker: Asker, questions: Iterator[str], arrivals: list[float]) -> Outcomes:
+async def offer(asker: Asker, questions: Iterator[str], arrivals: list[float]) -> Outcomes:
     """A question at each of the moments, in seconds from now, whatever becomes of the others."""
     outcomes, began, used = Outcomes(), time.perf_counter(), time.process_time()
 
@@ -190,11 +190,11 @@ async def offered(asker: Asker, questions: Iterator[str], arrivals: list[float])
             await asyncio.sleep(max(0.0, began + arrival - time.perf_counter()))
             tasks.create_task(put(next(questions)))
     outcomes.seconds = max(outcomes.seconds, arrivals[-1])
-    outcomes.measure_asking(began, used)
+    outcomes.record_asking(began, used)
     return outcomes
 
 
-def moments(rate: float, seconds: float, chance: random.Random) -> list[float]:
+def draw_moments(rate: float, seconds: float, chance: random.Random) -> list[float]:
     found = [chance.expovariate(rate)]
     while found[-1] < seconds:
         found.append(found[-1] + chance.expovariate(rate))
@@ -205,10 +205,10 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
     chance, met = random.Random(given.seed), True
     chance.shuffle(asked)
     async with Asker(url, given.deadline_ms) as asker:
-        known = await answerable(asker, asked[:TRIED])
+        known = await find_answerable(asker, asked[:TRIED])
         questions = cycle(known)
         print(f"{len(known)} of {len(asked[:TRIED])} questions are complete when asked alone", flush=True)
-        full = await steady(asker, questions, given.clients, given.seconds / 2)
+        full = await ask_steadily(asker, questions, given.clients, given.seconds / 2)
         print(f"capacity {full.goodput:.2f} questions/s, n = {full.admitted}, {given.clients} at a time, ", end="")
         print(f"asking {full.asking:.1%}", flush=True)
         print(
@@ -217,8 +217,8 @@ async def measure(url: str, asked: list[str], given: argparse.Namespace) -> bool
         )
         print(" refused p50, p99 ms | longest | other outcomes |\n|---|---|---|---|---|---|---|---|---|---|---|")
         for times in given.times:
-            arrivals = moments(times * full.goodput, given.seconds, chance)
-            found = await offered(asker, questions, arrivals)
+            arrivals = draw_moments(times * full.goodput, given.seconds, chance)
+            found = await offer(asker, questions, arrivals)
             share, kept = len(found.in_time) / found.admitted, found.goodput_of_server / full.goodput_of_server
             refused = sorted(found.refused) or [0.0, 0.0]
             p50, p95 = (quantile(found.in_time, q) for q in (0.5, 0.95))

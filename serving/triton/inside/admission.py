@@ -65,7 +65,7 @@ class Pace:
 
     def begin(self) -> Work:
         self._advance()
-        predicted = self._margin * self._mean()[0] if self._answers else None
+        predicted = self._margin * self._compute_mean()[0] if self._answers else None
         work = Work(self._now, self._passed, predicted)
         self._at_work.add(work)
         return work
@@ -74,7 +74,7 @@ class Pace:
         """`answered`: it was done to its end. Else it counts as far as it took longer than is usual."""
         self._advance()
         took = self._now - work.began
-        counted = took if answered else self._overdue(work)
+        counted = took if answered else self._measure_overdue(work)
         self._at_work.discard(work)
         if counted > 0:
             self._answers = DECAY * self._answers + answered
@@ -92,20 +92,20 @@ class Pace:
         the time of one.
         """
         self._advance()
-        seconds, beside = self._mean()
+        seconds, beside = self._compute_mean()
         share = max(1.0, min(before, at_once - 1) / beside)
         wait = max(0, before - at_once + 1) * seconds / min(beside, at_once)
         return self._margin * seconds * share + WAIT_MARGIN * wait
 
-    def seconds_of(self, answers: float) -> float:
-        """Until so many requests have been answered."""
+    def estimate_answers(self, answers: float) -> float:
+        """Seconds until so many requests have been answered."""
         self._advance()
-        seconds, beside = self._mean()
+        seconds, beside = self._compute_mean()
         return answers * seconds / beside
 
-    def _mean(self) -> tuple[float, float]:
+    def _compute_mean(self) -> tuple[float, float]:
         """Seconds that a request is at work, and how many are meanwhile."""
-        overdue = sum(map(self._overdue, self._at_work))
+        overdue = sum(map(self._measure_overdue, self._at_work))
         seconds = self._seconds + overdue
         beside = (self._beside + overdue * len(self._at_work)) / seconds if seconds else 1.0
         return seconds / max(self._answers, 1.0), max(beside, 1.0)
@@ -115,8 +115,8 @@ class Pace:
         self._passed += len(self._at_work) * (now - self._now)
         self._now = now
 
-    def _overdue(self, work: Work) -> float:
-        """Seconds for which a request has been at work beyond what is usual: all, while nothing is."""
+    def _measure_overdue(self, work: Work) -> float:
+        """Seconds for which a request has been at work beyond what is usual; all of them while nothing was answered."""
         usual = OVERDUE * self._seconds / self._answers if self._answers else 0.0
         return max(0.0, self._now - work.began - usual)
 
@@ -146,16 +146,16 @@ class Admission:
         with self._lock:
             count = len(self._requests)
             if count >= self.limit:
-                raise _refusal(f"{count} requests are in flight already", self._pace.seconds_of(1))
+                raise _make_refusal(f"{count} requests are in flight already", self._pace.estimate_answers(1))
             due = self._pace.estimate(count, self._at_once)
             if count and due > seconds:
                 self._is_short = True
                 message = f"with {count} in flight it would take up to {due:.1f} s, and {seconds:.3g} s are allowed"
-                raise _refusal(message, self._pace.seconds_of(count * (1 - seconds / due)))
+                raise _make_refusal(message, self._pace.estimate_answers(count * (1 - seconds / due)))
             self._requests.add(request)
 
     def end(self, request: Hashable) -> None:
-        """Gives the place back."""
+        """Gives the request's place back."""
         with self._lock:
             self._requests.discard(request)
 
@@ -202,7 +202,7 @@ class Admission:
             self._withheld += fewer
 
 
-def _refusal(message: str, seconds: float) -> Overloaded:
+def _make_refusal(message: str, seconds: float) -> Overloaded:
     after = round(min(max(1000 * seconds, SHORTEST_WAIT_MS), LONGEST_WAIT_MS))
     hint = "ask again after retry_after_ms, allow more time (deadline_ms), or serve on more machines"
     return Overloaded(message, hint=hint, retry_after_ms=after)
