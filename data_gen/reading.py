@@ -26,7 +26,8 @@ def reading(files: tuple[str, ...], out: Path, held_out: str | None, corpus: str
     """Make rows for reading (question, passage, answers) of published sets.
 
     FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
-    context, and, with --corpus, questions and answers alone (Natural Questions, TriviaQA).
+    context, annotated questions (of `data world`), and, with --corpus, questions and answers alone (Natural Questions,
+    TriviaQA).
 
     \b
     Example:

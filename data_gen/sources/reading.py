@@ -2,12 +2,15 @@
 
 Recognised by the fields of a row:
 
-* `passage` and `answers`: rows for reading already (SQuAD 2.0, MultiSpanQA, PolicyQA).
+* `passage` and `answers`: rows for reading already (SQuAD 2.0, MultiSpanQA, PolicyQA). Another passage of the article
+  gives a row without an answer: a passage about the right thing that does not answer is what retrieval brings most.
 * `paragraph_text` and `original_nq_answers`: QED.
 * `paragraphs` and `question_decomposition`: MuSiQue. Each step is a question with its answers of earlier steps filled
   in; its passage is the supporting paragraph, and another paragraph of the question gives a row without an answer.
 * `context` and `supporting_facts`: HotpotQA and 2WikiMultiHopQA. Questions of yes and no have all supporting paragraphs
   as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
+* `steps` and `passages`: our own annotated questions. Each step is a question, its passage that which states its
+  answers; another passage of the question gives a row without an answer.
 * `question` and `answer` alone (Natural Questions, TriviaQA): the passage is found by BM25 in a corpus; the best of its
   first `DEPTH` that says an answer is taken (distant supervision).
 """
@@ -40,27 +43,48 @@ def convert(rows: Sequence[Mapping[str, Any]], corpus: Corpus | None, dropped: C
     if rows and {"question", "answer"} == rows[0].keys() & KNOWN:
         yield from _read_distant(rows, corpus) if corpus else ()
         return
+    articles: dict[str, dict[str, None]] = {}
+    for row in rows:
+        if isinstance(row.get("passage"), str) and row.get("title"):
+            articles.setdefault(row["title"], {})[row["passage"]] = None
     for row in rows:
         try:
-            yield from _read_published(row)
+            yield from _read_published(row, articles)
         except (KeyError, TypeError, ValueError, IndexError, AttributeError):
             dropped["not a row of the file's kind"] += 1
 
 
-def _read_published(row: Mapping[str, Any]) -> list[ReadingRow]:
+def _read_published(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]]) -> list[ReadingRow]:
+    if "steps" in row and "passages" in row:
+        return list(_read_annotated(row))
     if "original_nq_answers" in row:
         return [_read_qed(row)]
     if "question_decomposition" in row:
         return list(_read_musique(row))
     if "supporting_facts" in row:
         return list(_read_hotpot(row))
-    return [_read_row(row)]
+    return list(_read_row(row, articles))
 
 
-def _read_row(row: Mapping[str, Any]) -> ReadingRow:
+def _read_annotated(row: Mapping[str, Any]) -> Iterator[ReadingRow]:
+    passages = {passage["title"]: passage["text"] for passage in row["passages"]}
+    for number, step in enumerate(row["steps"]):
+        title, identity = step["title"], f"{row['id']}-{number}"
+        found = [find_answers(passages[title], [answer])[:1] for answer in step["answers"]] if title in passages else []
+        if found and all(found):
+            answers = tuple(sorted({one for each in found for one in each}, key=lambda answer: answer.start))
+            yield ReadingRow(identity, step["question"], passages[title], title, answers, all_of=len(answers) > 1)
+            others = [each for each in passages.items() if each[0] != title]
+            yield from _without_answer(identity, step["question"], step["answers"], others)
+
+
+def _read_row(row: Mapping[str, Any], articles: Mapping[str, Iterable[str]]) -> Iterator[ReadingRow]:
     answers = tuple(Answer(answer["text"], answer["start"]) for answer in row["answers"])
     all_of, verdict = bool(row.get("all_of")), row.get("verdict", "")
-    return ReadingRow(row["id"], row["question"], row["passage"], row["title"], answers, all_of, verdict)
+    yield ReadingRow(row["id"], row["question"], row["passage"], row["title"], answers, all_of, verdict)
+    if answers:
+        others = [(row["title"], text) for text in articles.get(row["title"], ()) if text != row["passage"]]
+        yield from _without_answer(row["id"], row["question"], [answer.text for answer in answers], others)
 
 
 def _read_qed(row: Mapping[str, Any]) -> ReadingRow:

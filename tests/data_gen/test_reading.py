@@ -94,6 +94,27 @@ def test_a_question_without_a_passage_takes_one_of_the_corpus_that_says_the_answ
     assert rows_of(SINGLE | {"answer": "Rosa Quispe"}, corpus=Bm25(CORPUS)) == []
 
 
+def test_another_passage_of_the_article_is_read_without_an_answer() -> None:
+    asked = {"id": "s1", "question": "Who rules Sarnath?", "title": "Sarnath", "passage": "Ivo Marek rules it."}
+    other = {"id": "s2", "question": "How many rivers?", "title": "Sarnath", "passage": "It has two rivers."}
+    answered, silent, unanswerable = rows_of(
+        asked | {"answers": [{"text": "Ivo Marek", "start": 0}]}, other | {"answers": []}
+    )
+    assert (said(answered), answered.passage) == (["Ivo Marek"], asked["passage"])
+    assert (silent.question, said(silent), silent.passage) == (asked["question"], [], other["passage"])
+    assert unanswerable.id == "s2"
+
+
+def test_each_step_of_an_annotated_question_is_a_row_with_the_passage_that_states_its_answers() -> None:
+    step = {"question": "Who founded Velm?", "answers": ["Mei Watanabe", "Ama Oyelaran"], "title": "Velm"}
+    passages = [{"title": "Velm", "text": QED["paragraph_text"]}, {"title": "Obra", "text": "Obra has two rivers."}]
+    unread = {"question": "Who rules Sarnath?", "answers": ["Ivo Marek"], "title": "Sarnath"}
+    answered, silent = rows_of({"id": "a", "steps": [step, unread], "passages": passages})
+    assert said(answered) == ["Ama Oyelaran", "Mei Watanabe"]
+    assert answered.all_of
+    assert (said(silent), silent.title) == ([], "Obra")
+
+
 def test_a_step_that_refers_to_none_is_left_out() -> None:
     assert word_step("Who rules #3?", ["Sarnath"]) is None
 
