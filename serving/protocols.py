@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol, get_args
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, Protocol, get_args
 
 from revelator.tasks import Step
 from revelator.trace import Passage
@@ -43,13 +44,28 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found."""
+    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found.
+
+    A reader that marks its answer in a passage says which `document` (its id) it is, and the `probability` that the
+    passages answer the question; None where it knows none. `reason` says why there is no answer.
+    """
 
     sentence: str
     answers: tuple[str, ...]
     tokens_in: int = 0
     tokens_out: int = 0
     method: str = ""
+    document: str = ""
+    probability: float | None = None
+    reason: str = ""
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), ensure_ascii=False)
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> Reading:
+        value: dict[str, Any] = json.loads(text)
+        return cls(**{**value, "answers": tuple(value["answers"])})
 
 
 class Revelator(Protocol):

@@ -1,8 +1,5 @@
 """Triton model `generator`: answers from passages, from earlier answers, or from the question alone."""
 
-import json
-from dataclasses import asdict
-
 from serving.triton.inside.admission import Admission
 from serving.triton.inside.backend import SecretCheck, make_response, make_strings, read_parameters, read_text
 from serving.triton.inside.generator import READING_BYTES, ReadingService
@@ -28,7 +25,7 @@ class TritonPythonModel:
 
     async def answer(self, body):
         reading = await self.readings.answer(body)
-        return make_response(reading=make_strings(json.dumps(asdict(reading), ensure_ascii=False)))
+        return make_response(reading=make_strings(reading.to_json()))
 
     def finalize(self):
         self.loop.close()

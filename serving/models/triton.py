@@ -174,5 +174,4 @@ class RemoteGenerator:
         text = json.dumps(asdict(request), ensure_ascii=False)
         async with self._guard():
             result = await self._models.infer("generator", request=make_strings([text]))
-        value: dict[str, Any] = json.loads(result.as_numpy("reading")[0])
-        return Reading(**{**value, "answers": tuple(value["answers"])})
+        return Reading.from_json(result.as_numpy("reading")[0])

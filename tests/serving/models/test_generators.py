@@ -15,7 +15,7 @@ from revelator.errors import ConfigError, DeadlineExceeded, ServingError, Unavai
 from revelator.tasks import Step
 from revelator.trace import Passage
 from serving.models.generators import EmbeddedGenerator, EndpointGenerator, build_messages, read_reply
-from serving.protocols import GenerateRequest
+from serving.protocols import GenerateRequest, Reading
 from tests.chat_server import Reply, Server, cuts, fails, running, says
 
 GOOD = '{"sentence": "Marlow Vint directed Copper Rain.", "answers": ["Marlow Vint"]}'
@@ -210,6 +210,25 @@ def test_a_document_can_not_leave_its_place_in_the_prompt(text: str) -> None:
     assert user.count("<data>") == user.count("</data>") == 1
     inside = user.split("<data>\n")[1].split("\n</data>")[0]
     assert json.loads(inside) == [{"title": "t", "text": forged}]
+
+
+TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
+
+
+@given(
+    st.builds(
+        Reading,
+        TEXTS,
+        st.lists(TEXTS, max_size=3).map(tuple),
+        tokens_in=st.integers(0),
+        method=TEXTS,
+        document=TEXTS,
+        probability=st.none() | st.floats(0, 1),
+        reason=TEXTS,
+    )
+)
+def test_a_reading_comes_back_from_its_wire_form_as_it_was(reading: Reading) -> None:
+    assert Reading.from_json(reading.to_json().encode()) == reading
 
 
 @pytest.mark.parametrize("mode", ["direct", "read", "merge"])
