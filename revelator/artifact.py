@@ -22,7 +22,9 @@ from revelator.tasks import prompt_hash
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-EMBEDDED_BASE = Path(__file__).resolve().parents[1] / "training" / "bases" / "tiny"
+_TRAINING = Path(__file__).resolve().parents[1] / "training"
+EMBEDDED_BASE = _TRAINING / "bases" / "tiny"
+EMBEDDED_READER = _TRAINING / "readers" / "minilm"
 WEIGHTS = "*.safetensors"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"

@@ -22,7 +22,7 @@ from revelator.trace import Trace
 from serving.executor import Executor
 from serving.executor.evidence import Models
 from serving.knowledge.config import open_sources
-from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -196,18 +196,23 @@ async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Service
 def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
     revelator: Revelator = AbsentService()
     retriever: Retriever = AbsentService()
-    generator: Generator = EmbeddedGenerator()
     if needs_revelator(config):
         revelator = _open_revelator(config, stack, shared)
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
-    if config.generator:
-        endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
-        stack.push_async_callback(endpoint.close)
-        generator = endpoint
-    return AblatedRevelator(revelator, config.ablation), retriever, generator
+    return AblatedRevelator(revelator, config.ablation), retriever, _open_generator(config, stack)
+
+
+def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
+    if config.generator is None:
+        from serving.models.embedded import EmbeddedGenerator
+
+        return EmbeddedGenerator()
+    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+    stack.push_async_callback(endpoint.close)
+    return endpoint
 
 
 def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:
