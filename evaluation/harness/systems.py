@@ -19,8 +19,8 @@ from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Executor
 from serving.executor.evidence import Models
+from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
