@@ -93,8 +93,8 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
     and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, what it
-    counts by stands in no leaf of a plan (the executor compares the answers with it), and a text that keeps more names is
-    a worse one: of 393 such questions of a world each gold plan leaves a name out.
+    counts by stands in no leaf of a plan (the executor compares with it), and a text that keeps more names is a worse
+    one: of 393 such questions of a world each gold plan leaves a name out.
     """
     language = task.language
     assert language is not None
