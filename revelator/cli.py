@@ -98,6 +98,7 @@ COMMANDS: dict[str, Command | Group] = {
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
+        "make": Command("serving.commands.plan:make", "Which route and plan does the model give a question?"),
         "run": Command("serving.commands.plan:run", "What does each node of a plan answer?"),
         "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),

@@ -13,7 +13,6 @@ from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
-from evaluation.options import find_adapter
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
@@ -22,6 +21,7 @@ from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
+from serving.models.adapters import find_adapter
 from serving.models.generators import EmbeddedGenerator, EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
