@@ -39,6 +39,7 @@ class Group(NamedTuple):
 # fmt: off
 COMMANDS: dict[str, Command | Group] = {
     "demo": Command("evaluation.demo:demo", "What does the whole way look like, from data to six answers?"),
+    "doctor": Command("serving.commands.doctor:doctor", "What can this machine do, and what lacks?"),
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
@@ -98,6 +99,7 @@ COMMANDS: dict[str, Command | Group] = {
       'revelator plan parse "Who directed UHF? * When was {director} born?"', {
         "parse": Command("revelator.plans.commands:parse", "Which plan does a text spell?"),
         "check": Command("revelator.plans.commands:check", "Can a plan be executed, and if not, why?"),
+        "make": Command("serving.commands.plan:make", "Which route and plan does the model give a question?"),
         "run": Command("serving.commands.plan:run", "What does each node of a plan answer?"),
         "grammar": Command("revelator.plans.commands:grammar", "Which texts are plans of a language?"),
     }),

@@ -29,7 +29,8 @@ STATED_VERSION = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Pinned questions; `files` holds the sha256 of each file by the path that was given."""
+    """Pinned questions; `files` holds the sha256 of each file by the path that was given. `pool` are all questions of
+    the files, of which `questions` are chosen."""
 
     name: str
     format: str
@@ -38,6 +39,7 @@ class Benchmark:
     has_list_answers: bool
     questions: tuple[BenchmarkQuestion, ...]
     files: dict[str, str]
+    pool: tuple[BenchmarkQuestion, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Describes the benchmark for a run's record."""
@@ -81,7 +83,7 @@ def open_benchmark(
     if how.states_version:
         for path in paths:
             _require_version(path, wanted)
-    questions = _merge_duplicates(question for path in paths for question in how.read(path))
+    pool = questions = _merge_duplicates(question for path in paths for question in how.read(path))
     if split:
         questions = [q for q in questions if q.gold.split == split]
     if kinds:
@@ -99,7 +101,8 @@ def open_benchmark(
         questions = [q for q in questions if q.id in chosen]
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(paths), hint=LEFT_BY)
-    return Benchmark(name or format, format, wanted, how.normaliser, how.has_list_answers, tuple(questions), files)
+    chosen, about = tuple(questions), (name or format, format, wanted, how.normaliser, how.has_list_answers)
+    return Benchmark(*about, chosen, files, tuple(pool))
 
 
 def _digest_file(path: str) -> str:

@@ -14,13 +14,14 @@ from rich.console import Console
 from data_gen.config import load_config
 from data_gen.sources.formats import READERS
 from data_gen.tables import tabulate_counts, tabulate_dropped
-from evaluation.options import AS_JSON, FOLDER, THREADS, Adapter, open_engine
+from evaluation.options import AS_JSON, FOLDER, THREADS
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
 from revelator.plans import parse, to_letters
 from revelator.rows import read_manifest
+from serving.models.adapters import Adapter, open_engine
 from serving.protocols import DECODINGS, Decoding
 
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
@@ -118,7 +119,7 @@ def make_round(
     from evaluation.self_training import rounds
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
-    from serving.executor import Executor
+    from serving.executor.executor import Executor
     from serving.models.embedded import EmbeddedGenerator
     from serving.models.engine import Engine
     from serving.models.local import LocalRevelator

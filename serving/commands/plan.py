@@ -1,21 +1,116 @@
-"""`revelator plan run`: a tree of atomic operators, or a plan, over knowledge sources in this process."""
+"""`revelator plan make` and `plan run`: plans of questions, and what a plan answers, in this process."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 from rich.console import Console
+from rich.progress import track
 
-from revelator.errors import DataError, PlanError
+from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
 from revelator.plans import bnf, checking
 from revelator.plans.art import Art, parse
+from revelator.plans.language import LANGUAGES
+from revelator.registry import CHAMPION, NAME, home_folder
+from revelator.terminal import mask_controls
 from revelator.trace import Trace
+from serving.protocols import DECODINGS, Decoding
+
+if TYPE_CHECKING:
+    from serving.models.adapters import Adapter
+    from serving.models.planning import PlannedQuestion
 
 FILE = click.Path(path_type=Path, dir_okay=False)
+FOLDER = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("path", metavar="[FILE]", default="-", type=FILE)
+@click.option("--model", metavar="MODEL", help="`base`, a folder, a version number, `latest` or an alias.")
+@click.option("--base", help="Overrides the base that the adapter's manifest names.")
+@click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
+@click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
+@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
+@click.option("--name", default=NAME, show_default=True, help="Registered model.")
+@click.option("--home", type=FOLDER, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
+@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a question.")
+def make(
+    path: Path,
+    model: str | None,
+    base: str | None,
+    language: str,
+    decoding: Decoding,
+    threads: int | None,
+    name: str,
+    home: Path,
+    tracking_uri: str | None,
+    as_json: bool,
+) -> None:
+    """Plan questions, without a server: one question a line of FILE, or of standard input (`-`).
+
+    MODEL is the champion of the registry unless given, or, where there is none, the embedded base. Each question gets
+    its route, with the probability of each, and a plan, also where its route needs none.
+
+    \b
+    Exit status: 0 all plans valid, 1 some not, or a question refused, 2 wrong usage.
+
+    \b
+    Examples:
+      echo "When was the director of UHF born?" | revelator plan make
+      revelator plan make questions.txt --model base --json > plans.jsonl
+      revelator plan make questions.txt --model runs/adapters/mine --language art
+    """
+    from serving.models.adapters import find_adapter, open_engine
+    from serving.models.planning import plan_questions
+
+    questions = _read(path).splitlines()
+    if not questions:
+        raise DataError("there is no question", where=str(path), hint="give one question a line")
+    chosen = find_adapter(model, home, name, tracking_uri) if model else _find_champion(home, name, tracking_uri)
+    engine = open_engine(chosen, base, threads)
+    planned = plan_questions(engine, questions, LANGUAGES[language], decoding)
+    shown = Console(stderr=True)
+    sound = True
+    for one in track(planned, "planning", len(questions), console=shown, transient=True, disable=not shown.is_terminal):
+        sound = sound and one.valid
+        click.echo(json.dumps(asdict(one), ensure_ascii=False) if as_json else _describe(one))
+    sys.exit(0 if sound else 1)
+
+
+def _find_champion(home: Path, name: str, tracking_uri: str | None) -> Adapter:
+    from revelator import registry
+    from serving.models.adapters import Adapter, fetch_version
+
+    try:
+        registry.connect(tracking_uri, home, must_exist=True)
+        version = registry.resolve(name, CHAMPION)
+    except (ArtifactError, ConfigError):
+        click.echo("no version is champion: the embedded base plans", err=True)
+        return Adapter(None)
+    return fetch_version(version, home)
+
+
+def _describe(planned: PlannedQuestion) -> str:
+    if planned.error:
+        return mask_controls(f"{planned.question}\n  error: {planned.error}\n")
+    routes = sorted(planned.probabilities.items(), key=lambda item: -item[1])
+    verdict = "valid" if planned.valid else f"invalid: {planned.diagnostics[0]['message']}"
+    lines = [
+        planned.question,
+        f"  route  {', '.join(f'{label} {share:.2f}' for label, share in routes)}",
+        f"  plan   {planned.plan}",
+        f"  {verdict}{f' · {planned.letters}' if planned.letters else ''}",
+    ]
+    if planned.degraded:
+        lines.append("  the model could not close a plan: the question stands for it")
+    return mask_controls("\n".join([*lines, ""]))
 
 
 @click.command()

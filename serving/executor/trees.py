@@ -37,12 +37,12 @@ from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
+from serving.executor.operations import needs_judgement
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
-from serving.merge import needs_judgement
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
