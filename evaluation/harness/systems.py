@@ -24,6 +24,7 @@ from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
+from serving.models.embedded import EmbeddedGenerator
 from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
@@ -223,8 +224,6 @@ def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModel
 
 def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
     if config.generator is None:
-        from serving.models.embedded import EmbeddedGenerator
-
         return EmbeddedGenerator()
     endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
     stack.push_async_callback(endpoint.close)

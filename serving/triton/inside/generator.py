@@ -8,6 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from revelator.config import find_first_fault
 from revelator.errors import InvalidRequest
+from serving.models.embedded import EmbeddedGenerator
 from serving.models.generators import EndpointGenerator
 from serving.protocols import GenerateRequest, Generator, Reading
 from serving.triton.repository import EMBEDDED
@@ -26,8 +27,6 @@ class ReadingService:
     async def open(self, stack: AsyncExitStack) -> None:
         self._generator: Generator
         if self.endpoint == EMBEDDED:
-            from serving.models.embedded import EmbeddedGenerator  # with torch and ONNX Runtime
-
             self._generator = EmbeddedGenerator()
         else:
             self._generator = generator = EndpointGenerator(self.endpoint, self.model)
