@@ -153,7 +153,7 @@ def score_predictions(
 async def _open_and_ask(
     config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
 ) -> None:
-    async with open_system(config, shared=shared) as ask:
+    async with open_system(config, shared) as ask:
         await ask_and_score(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
 
 
