@@ -29,30 +29,8 @@ Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
 
 
-def read_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """Reads the questions that the configuration names. Raises ConfigError, ArtifactError and DataError."""
-    ids: Sequence[str] = ()
-    if config.ids:
-        try:
-            ids = Path(config.ids).read_text(encoding="utf-8").split()
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", where=config.ids) from error
-    return open_benchmark(
-        config.format,
-        config.path,
-        version=config.version,
-        pinned=config.sha256,
-        split=config.split,
-        kinds=config.kinds,
-        ids=ids,
-        sample=config.sample,
-        name=config.name,
-        dev_of=config.dev_of,
-    )
-
-
 def prepare_run(
-    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = read_benchmark
+    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = open_benchmark
 ) -> tuple[Run, Benchmark]:
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
     run."""
