@@ -39,7 +39,7 @@ from revelator.limits import count_stages
 from revelator.plans import Expression, bind, check, leaves, parse
 from revelator.trace import Node
 from serving import pauses
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 

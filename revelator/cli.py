@@ -39,6 +39,7 @@ class Group(NamedTuple):
 # fmt: off
 COMMANDS: dict[str, Command | Group] = {
     "demo": Command("evaluation.demo:demo", "What does the whole way look like, from data to six answers?"),
+    "doctor": Command("serving.commands.doctor:doctor", "What can this machine do, and what lacks?"),
     "ask": Command("serving.commands.ask:ask", "What does a running server answer, by which plan and passages?"),
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),

@@ -79,7 +79,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     home = (home or home_folder()).resolve()
     uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
     if uri.startswith(("http://", "https://")):
-        _reach(uri)
+        reach(uri)
     elif must_exist and uri.startswith(_SQLITE):
         require_existing(Path(uri.removeprefix(_SQLITE)))
     with store_errors(uri), disk_errors(home):
@@ -98,7 +98,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     return uri
 
 
-def _reach(uri: str) -> None:
+def reach(uri: str) -> None:
     """Checks that a server answers; even an error page is an answer."""
     try:
         urllib.request.urlopen(f"{uri.rstrip('/')}/health", timeout=REACH_SECONDS).close()

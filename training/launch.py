@@ -77,6 +77,10 @@ def _environment(home: Path, tracking_uri: str | None) -> dict[str, str]:
         environment["MLFLOW_TRACKING_URI"] = tracking_uri
     environment.setdefault("PYTHONWARNINGS", "ignore::FutureWarning,ignore::UserWarning")
     environment.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # threads that spin while they wait take cores from others
+    # glibc keeps what a tensor leaves for the next one. Given back to the kernel and asked for again page by page, it
+    # costs half of the processor's time: a step of the reader took 3.4 s, and takes 2.1 s (6.8 GB where it was 4.6).
+    environment.setdefault("MALLOC_MMAP_MAX_", "0")
+    environment.setdefault("MALLOC_TRIM_THRESHOLD_", str(2**34))
     return environment
 
 

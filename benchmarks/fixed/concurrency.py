@@ -11,7 +11,7 @@ from fixed import LIMITS, FixedServices, run_sequentially
 from revelator.limits import count_stages
 from revelator.plans import parse
 from revelator.trace import Passage
-from serving.executor import Executor
+from serving.executor.executor import Executor
 
 LEVELS = (1, 16, 64)
 

@@ -30,7 +30,8 @@ STATED_VERSION = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
 @dataclass(frozen=True)
 class Benchmark:
-    """Pinned questions; `files` holds the sha256 of each file by the path that was given."""
+    """Pinned questions; `files` holds the sha256 of each file by the path that was given. `pool` are all questions of
+    the files, of which `questions` are chosen."""
 
     name: str
     format: str
@@ -39,6 +40,7 @@ class Benchmark:
     has_list_answers: bool
     questions: tuple[BenchmarkQuestion, ...]
     files: dict[str, str]
+    pool: tuple[BenchmarkQuestion, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         """Describes the benchmark for a run's record."""
@@ -66,15 +68,15 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
     if how.states_version:
         for path in config.path:
             _require_version(path, version)
-    questions = _merge_duplicates(question for path in config.path for question in how.read(path))
+    pool = _merge_duplicates(question for path in config.path for question in how.read(path))
     if config.dev_of:
         read_manifest(Path(config.dev_of))  # its files are as they were built
         files[config.dev_of] = sha256_file(Path(config.dev_of) / "manifest.json")
-    questions = _select_questions(config, questions)
+    questions = _select_questions(config, pool)
     if not questions:
         raise DataError("no question is left to ask", where=", ".join(config.path), hint=LEFT_BY)
-    name = config.name or config.format
-    return Benchmark(name, config.format, version, how.normaliser, how.has_list_answers, tuple(questions), files)
+    about = config.name or config.format, config.format, version, how.normaliser, how.has_list_answers
+    return Benchmark(*about, tuple(questions), files, tuple(pool))
 
 
 def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:

@@ -84,7 +84,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
         raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=hint)
     command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
     chosen = {name: settings for name, settings in runs.items() if not names or name in names}
-    prepared = {name: (settings, *prepare_run(settings, command, read)) for name, settings in chosen.items()}
+    prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
     console, shared = Console(stderr=True), SharedModels()
     for name, (settings, run, benchmark) in prepared.items():
         about = f"{run.name} on {len(run.ids):,} questions of {benchmark.name}"

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, field_validator, model_validator
 
+from evaluation.harness.bounds import Bound
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.limits import Strategy
 from serving.protocols import Decoding
@@ -64,18 +65,20 @@ class RankingConfig(Strict):
 
 
 class SystemConfig(Strict):
-    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), or a file of `predictions`. For
-    the benchmark itlr it is a `ranking`."""
+    """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), a `bound`, which is told the
+    gold plan or the gold passages (`evaluation.harness.bounds`), or a file of `predictions`. For the benchmark itlr it
+    is a `ranking`."""
 
     strategy: Strategy | None = None
     baseline: str | None = None
+    bound: Bound | None = None
     predictions: FilePath | None = None
     ranking: RankingConfig | None = None
 
     @model_validator(mode="after")
     def _names_one_system(self) -> SystemConfig:
         if sum(value is not None for value in vars(self).values()) != 1:
-            raise ValueError("name one of strategy, baseline, predictions, ranking")
+            raise ValueError("name one of strategy, baseline, bound, predictions, ranking")
         return self
 
     @property
@@ -137,6 +140,7 @@ class RunConfig(Strict):
     its base, `index`, and the embedded reader or `generator`. With `url`, the run asks a running Triton; a baseline
     asks the inner models, with the token in the server's home folder `home`.
 
+    `index: closed` searches the passages that the questions themselves bring, gold and distractors, and no others.
     `corpora` are the files from which the index must have been built. `limits` are those of `revelator.limits.Limits`.
     """
 

@@ -14,12 +14,13 @@ from rich.progress import Progress
 from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
 from evaluation.harness.benchmarks import Benchmark, open_benchmark, read_predictions
+from evaluation.harness.closed_corpus import CLOSED, build_closed_index
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
 from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
 from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
-from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, open_system
+from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, needs_index, open_system
 from evaluation.rows import lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
 from revelator.trace import Trace, join_answers
@@ -31,11 +32,11 @@ COMPILES = ("auto", "compile")
 
 def prepare_run(
     config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = open_benchmark
-) -> tuple[Run, Benchmark]:
+) -> tuple[RunConfig, Run, Benchmark]:
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
-    run."""
+    run. Builds a closed index; the configuration that is returned names it."""
     if config.system.ranking:
-        return _prepare_ranking(config, config.system.ranking, command)
+        return config, *_prepare_ranking(config, config.system.ranking, command)
     given = bool(config.system.predictions)
     if not given:
         check_system(config)
@@ -45,8 +46,10 @@ def prepare_run(
     ids = tuple(question.id for question in benchmark.questions)
     if given:
         read_predictions(Path(str(config.system.predictions)), ids)
+    elif config.index == CLOSED and needs_index(config):
+        config = config.model_copy(update={"index": str(build_closed_index(benchmark.pool, Path(config.home)))})
     about: dict[str, Any] = {} if given else describe_system(config)
-    return _describe_run(config, command, benchmark, ids, about), benchmark
+    return config, _describe_run(config, command, benchmark, ids, about), benchmark
 
 
 def _describe_run(
@@ -131,7 +134,8 @@ def score_predictions(
 async def _open_and_ask(
     config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
 ) -> None:
-    async with open_system(config, shared) as ask:
+    golds = {question.gold.question: question.gold for question in todo}
+    async with open_system(config, shared, golds) as ask:
         await ask_and_score(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
 
 

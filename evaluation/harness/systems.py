@@ -3,14 +3,16 @@ a question to its trace."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_gen.questions import AnnotatedQuestion
 from evaluation.baselines.methods import BASELINES, run_baseline
 from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
+from evaluation.harness.bounds import answer_by_gold_plan, answer_from_gold_passages
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient
@@ -18,8 +20,8 @@ from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Executor
 from serving.executor.evidence import Models
+from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
 from serving.models.generators import EmbeddedGenerator, EndpointGenerator
@@ -43,12 +45,16 @@ CLIENT_SECONDS = 120.0
 
 
 def needs_revelator(config: RunConfig) -> bool:
+    if config.system.bound:
+        return config.system.bound == "gold-plan"
     if config.system.baseline:
         return BASELINES[config.system.baseline].revelator
     return config.system.strategy not in WITHOUT_REVELATOR
 
 
 def needs_index(config: RunConfig) -> bool:
+    if config.system.bound:
+        return config.system.bound == "gold-plan"
     return BASELINES[config.system.baseline].searches if config.system.baseline else config.system.strategy != "direct"
 
 
@@ -62,6 +68,8 @@ def check_system(config: RunConfig) -> None:
     check_ablation(config.ablation, name, served=bool(config.url))
     read_limits(config)
     if config.url:
+        if system.bound:
+            raise ConfigError("a bound is measured in this process", where="url", hint="leave `url` out")
         if given := [key for key in ("index", "generator", "sources", "base") if getattr(config, key)]:
             message = f"{', '.join(given)}: a running server has its own"
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
@@ -150,9 +158,11 @@ def _open_engine(base: str, adapter: Path | None, threads: int | None) -> Engine
 
 
 @asynccontextmanager
-async def open_system(config: RunConfig, shared: SharedModels | None = None) -> AsyncIterator[Ask]:
+async def open_system(
+    config: RunConfig, shared: SharedModels | None = None, golds: Mapping[str, AnnotatedQuestion] | None = None
+) -> AsyncIterator[Ask]:
     """Opens everything that a checked configuration needs until the block ends. The next run can take what `shared` has
-    opened."""
+    opened. A bound is told the `golds` of its questions, by their text."""
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, read_limits(config)
@@ -163,6 +173,12 @@ async def open_system(config: RunConfig, shared: SharedModels | None = None) -> 
         if config.system.baseline:
             models = Models(*services)
             yield lambda question: run_baseline(name, question, models, limits)
+        elif config.system.bound == "gold-passages":
+            models, known = Models(*services), golds or {}
+            yield lambda question: answer_from_gold_passages(models, limits, known[question])
+        elif config.system.bound == "gold-plan":
+            executor, known = Executor(*services, limits), golds or {}
+            yield lambda question: answer_by_gold_plan(executor, known[question])
         else:
             yield _open_executor(config, services, stack, limits, shared)
 

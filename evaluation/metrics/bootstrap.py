@@ -46,7 +46,7 @@ def bootstrap(
     if groups is None:
         [found] = bootstrap_columns(rows[:, None], level=level, resamples=resamples, seed=seed)
         return found
-    names, member = np.unique(np.asarray(groups), return_inverse=True)
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
     if len(member) != len(rows):
         raise ValueError(f"{len(rows)} values and {len(member)} groups")
     if not len(rows):

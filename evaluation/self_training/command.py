@@ -119,7 +119,7 @@ def make_round(
     from evaluation.self_training import rounds
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
-    from serving.executor import Executor
+    from serving.executor.executor import Executor
     from serving.models.engine import Engine
     from serving.models.generators import EmbeddedGenerator
     from serving.models.local import LocalRevelator

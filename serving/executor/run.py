@@ -13,11 +13,19 @@ from revelator.limits import Limits
 from revelator.tasks import Step
 from revelator.trace import Kind, Node
 from serving.executor.evidence import Models, answer_from_documents, copy_answer
-from serving.executor.operations import find_branches, make_parts
+from serving.executor.operations import (
+    Member,
+    Merged,
+    Part,
+    compute,
+    find_branches,
+    make_parts,
+    needs_judgement,
+    size_of,
+)
 from serving.executor.recording import Recorder
 from serving.executor.scheduler import PlanRun
 from serving.knowledge.sources import Sources
-from serving.merge import Member, Merged, Part, compute, needs_judgement, size_of
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
 

@@ -22,9 +22,8 @@ from revelator.plans.bnf import substituted_size
 from revelator.trace import Node
 from serving.executor.choices import NOTHING_CHOSEN, Choice, EndedCall, choose, wants_all
 from serving.executor.evidence import copy_answer
-from serving.executor.operations import compute_leaf, find_chains_through
+from serving.executor.operations import compute_leaf, find_chains_through, is_operation
 from serving.executor.recording import PlanNodes, Recorder
-from serving.merge import is_operation
 
 log = logging.getLogger(__name__)
 

@@ -16,11 +16,11 @@ from revelator.plans.art import Filter
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
 from serving.executor.evidence import Models
+from serving.executor.operations import Member, Part, asks_count, compute, needs_judgement, size_of
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
 from serving.knowledge.operators import OVERLAP, PASSAGES, Query, compute_overlap
 from serving.knowledge.sources import Gathered, Sources
-from serving.merge import Member, Part, asks_count, compute, needs_judgement, size_of
 from serving.pauses import offload
 from serving.protocols import GenerateRequest
 

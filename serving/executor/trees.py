@@ -36,12 +36,12 @@ from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
 from serving.executor.evidence import Models, copy_answer
+from serving.executor.operations import needs_judgement
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
-from serving.merge import needs_judgement
 from serving.models.reading.question import ask
 from serving.models.reading.text import tokenise
 from serving.pauses import offload

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class Stream(Protocol):
-    """`revelator.client.AsyncClient.stream` and `serving.executor.Executor.stream`."""
+    """`revelator.client.AsyncClient.stream` and `serving.executor.executor.Executor.stream`."""
 
     def __call__(self, question: str, **options: Unpack[Options]) -> AsyncGenerator[Event, None]: ...
 

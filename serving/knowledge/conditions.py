@@ -6,9 +6,9 @@ import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
+from serving.executor.operations import parse_date, parse_quantity
 from serving.knowledge.labels import fold_label, is_alike
 from serving.retrieval import STOP_WORDS
-from serving.values import parse_date, parse_quantity
 
 _OTHER = re.compile(r"^\s*+(?:is |are |that (?:is|are) )?(?:other than|not|except|besides)\s++(.+)$", re.IGNORECASE)
 _BOUND = re.compile(

@@ -11,7 +11,7 @@ from functools import partial
 from revelator.errors import ConfigError
 from revelator.plans.names import collect_words, find_name_words
 from revelator.tasks import TASKS, Task
-from serving.merge.counting import OF_SEVERAL
+from serving.executor.operations.counting import OF_SEVERAL
 from serving.models.engine import MAX_NEW_TOKENS, Engine, GeneratedText, never_cancelled
 from serving.protocols import DECODINGS, Completion, Decoding
 
@@ -93,8 +93,8 @@ def choose_plan(task: Task, question: str, texts: Sequence[str]) -> int | None:
 
     What a small model gets wrong first is a long or odd name: a syllable goes, or the whole leaf that asks about it;
     and it asks again what it has asked. Such a text is rarely its only likely one. Where a question counts, what it
-    counts by stands in no leaf of a plan (`serving.merge.counting` compares with it), and a text that keeps more names
-    is a worse one: of 393 such questions of a world each gold plan leaves a name out.
+    counts by stands in no leaf of a plan (the executor compares with it), and a text that keeps more names is a worse
+    one: of 393 such questions of a world each gold plan leaves a name out.
     """
     language = task.language
     assert language is not None

@@ -13,7 +13,7 @@ from evaluation.harness.systems import choose_strategy, open_system, read_limits
 from revelator.errors import ConfigError
 from revelator.limits import Limits
 from revelator.trace import Trace
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 from serving.retrieval import Index
 from tests.serving.executor.world import Toy

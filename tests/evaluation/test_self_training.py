@@ -21,7 +21,7 @@ from revelator.errors import ConfigError, RevelatorError
 from revelator.plans import parse, to_letters
 from revelator.rows import stream_rows
 from revelator.tasks import TASKS, TranslateInput
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.models.engine import Engine
 from serving.models.generators import EmbeddedGenerator
 from serving.protocols import Completion

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from revelator.errors import DeadlineExceeded, InvalidRequest, Overloaded, ServingError, Unavailable
 from revelator.trace import Passage
 from serving.batching import BatchedRevelator, Call, take_turns
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.protocols import Completion
 from serving.retrieval import Index, IndexSettings, LocalRetriever, build_index
 from serving.triton.inside.retriever import Search, search

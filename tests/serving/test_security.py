@@ -16,8 +16,8 @@ from revelator.limits import Limits
 from revelator.plans.art import Art, Relate, Search, parse, render
 from revelator.tasks import TASKS, RelevanceInput
 from revelator.trace import Passage
-from serving.executor import Executor
 from serving.executor.evidence import Models
+from serving.executor.executor import Executor
 from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.trees import NoModel, run_tree, run_tree_alone

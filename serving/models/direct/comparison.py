@@ -6,8 +6,8 @@ import re
 import unicodedata
 from fractions import Fraction
 
+from serving.executor.operations import parse_date, parse_quantity
 from serving.models.direct.numbers import NUMBER, number
-from serving.values import parse_date, parse_quantity
 
 MORE = frozenset(
     "larger bigger greater higher more longer largest biggest greatest highest longest most taller tallest heavier"  # noqa: SIM905

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
+from serving.executor.operations import parse_quantity
 from serving.models.direct.comparison import EARLY, LATE, LESS, MORE
 from serving.models.direct.numbers import NUMBER, number
-from serving.values import parse_quantity
 
 _VERBS = (
     "is|was|are|were|has|had|have|came|comes|weighs|weighed|measures|measured|stands|costs|cost|rises|lies|opened|began"

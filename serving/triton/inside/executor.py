@@ -18,7 +18,7 @@ from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.files import sha256_text
 from revelator.limits import Limits
 from revelator.trace import Event, Trace
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.releases import Traffic, current_choice
 from serving.models.routing import RoutedRevelator

@@ -6,7 +6,7 @@ import pytest
 
 from revelator.errors import Unavailable
 from revelator.trace import Passage
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.guard import Guard
 from tests.serving.executor.world import Toy
 

@@ -8,7 +8,7 @@ import pytest
 from revelator.errors import ExpressionError, InvalidRequest, PlanError, TaskOutputError, Unavailable
 from revelator.limits import Limits
 from revelator.plans.art import Art, Relate, render
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.knowledge.sources import Sources, TextSource
 
 

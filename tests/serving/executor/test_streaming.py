@@ -13,7 +13,7 @@ from revelator.errors import PlanError, Unavailable
 from revelator.limits import Limits
 from revelator.plans import render
 from revelator.trace import Event, Replay, Trace, replay
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from tests.serving.executor.test_plan_laws import plans
 from tests.serving.executor.test_stopping import pass_time
 from tests.serving.executor.world import Toy

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from revelator.plans.art import Art, Filter, Relate, Search, render
 from revelator.trace import Trace, Usage
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.executor.trees import NoModel, run_tree_alone
 from serving.knowledge.graph import GraphSource
 from serving.knowledge.graph_store import GraphStore, build_graph

@@ -10,7 +10,7 @@ from revelator.client import Client
 from revelator.errors import ConfigError, ExpressionError, PlanError
 from revelator.plans.art import Art, Relate, Search, render
 from revelator.trace import replay
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.executor.trees import NoModel
 from serving.knowledge.sources import Sources
 from serving.triton.repository import Settings, lay_out, read_parameters

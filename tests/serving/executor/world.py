@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from revelator.limits import Limits
 from revelator.trace import Passage
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.protocols import Completion, GenerateRequest, Reading
 
 

@@ -22,7 +22,7 @@ from revelator.plans.json_decoding import make_art_grammar, make_json_grammar
 from revelator.plans.names import collect_words, read_function_words
 from revelator.tasks import TASKS, TranslateInput
 from revelator.trace import Passage
-from serving.executor import Executor
+from serving.executor.executor import Executor
 from serving.models.decoding import Constraint, Vocabulary, add_noise, pick_best_tokens
 from serving.models.engine import Engine
 from serving.models.local import LocalRevelator, complete

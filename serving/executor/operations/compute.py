@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
-from serving.merge.candidates import candidates
-from serving.merge.comparison import comparison, lifetimes, superlative
-from serving.merge.counting import count
-from serving.merge.parts import MOST_CHARACTERS, Merged, Part, size_of
-from serving.merge.sameness import same
-from serving.merge.sets import common
-from serving.merge.wording import NEGATED, VALUE_ASKED, YES_NO, order
+from serving.executor.operations.arithmetic import asks_arithmetic, asks_difference, difference, total
+from serving.executor.operations.candidates import candidates
+from serving.executor.operations.comparison import comparison, lifetimes, superlative
+from serving.executor.operations.counting import count
+from serving.executor.operations.parts import MOST_CHARACTERS, Merged, Part, size_of
+from serving.executor.operations.sameness import same
+from serving.executor.operations.sets import common
+from serving.executor.operations.wording import NEGATED, VALUE_ASKED, YES_NO, order
 
 
 def compute(question: str, parts: Sequence[Part]) -> Merged | None:

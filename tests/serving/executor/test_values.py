@@ -4,7 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.values import Date, Quantity, country, is_value, normalise, number_text, parse_date, parse_quantity
+from serving.executor.operations import (
+    Date,
+    Quantity,
+    country,
+    is_value,
+    normalise,
+    number_text,
+    parse_date,
+    parse_quantity,
+)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ def normalise(text: str) -> str:
 
 @cache
 def _countries() -> dict[str, str]:
-    rows = files("serving.values").joinpath("countries.tsv").read_text(encoding="utf-8").splitlines()
+    rows = files("serving.executor.operations").joinpath("countries.tsv").read_text(encoding="utf-8").splitlines()
     return {form: row.split("\t")[0] for row in rows for form in row.split("\t")}
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.merge.parts import Merged, Part
-from serving.values import normalise
+from serving.executor.operations.parts import Merged, Part
+from serving.executor.operations.text import normalise
 
 
 def common(parts: Sequence[Part]) -> Merged | None:

@@ -6,8 +6,11 @@ import math
 import re
 from collections.abc import Sequence
 
-from serving.merge.parts import MOST_COMPARED, Merged, Part
-from serving.values import Date, country, is_value, normalise, parse_date, parse_quantity
+from serving.executor.operations.dates import Date, parse_date
+from serving.executor.operations.parts import MOST_COMPARED, Merged, Part
+from serving.executor.operations.quantities import parse_quantity
+from serving.executor.operations.text import country, normalise
+from serving.executor.operations.whole import is_value
 
 _SAME = re.compile(r"\b(same|alike|identical|equal)\b")
 _ASKED = re.compile(rf"{_SAME.pattern}|\b(share[sd]?|common)\b")

@@ -1,5 +1,5 @@
 """Operations over a plan's answers: the chains that lead to a value, and the parts that code computes with
-(`serving.merge`).
+(`serving.executor.operations`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from typing import Protocol
 
 from revelator.plans import Atomic, Dependent, Expression, leaves
 from serving.executor.choices import Choice, EndedCall, wants_all
-from serving.merge import Member, Merged, Part, compute_within, size_of
+from serving.executor.operations.parts import Member, Merged, Part, size_of
+from serving.executor.operations.within import compute_within
 from serving.pauses import offload
 
 

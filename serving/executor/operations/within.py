@@ -12,15 +12,16 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
-from serving.merge.arithmetic import asks_arithmetic, asks_difference, difference, total
-from serving.merge.comparison import extreme
-from serving.merge.compute import compute
-from serving.merge.counting import count_meeting
-from serving.merge.parts import MOST_CHARACTERS, Merged, Part, size_of
-from serving.merge.sameness import same
-from serving.merge.sets import selects, within
-from serving.merge.wording import NEGATED, YES_NO, order
-from serving.values import is_value, normalise
+from serving.executor.operations.arithmetic import asks_arithmetic, asks_difference, difference, total
+from serving.executor.operations.comparison import extreme
+from serving.executor.operations.compute import compute
+from serving.executor.operations.counting import count_meeting
+from serving.executor.operations.parts import MOST_CHARACTERS, Merged, Part, size_of
+from serving.executor.operations.sameness import same
+from serving.executor.operations.sets import selects, within
+from serving.executor.operations.text import normalise
+from serving.executor.operations.whole import is_value
+from serving.executor.operations.wording import NEGATED, YES_NO, order
 
 _GIVES_NAMES = re.compile(r"\s*(who|whom|whose|where|(?:which|what) (?!year|date|day|month|is|was|are|were))\b", re.I)
 _COUNT = re.compile(r"\bhow many (of )?(?:the |these |those )?\{(\w+)\}(.*)", re.IGNORECASE)

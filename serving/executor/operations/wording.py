@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from serving.values import NUMBER_WORDS
+from serving.executor.operations.quantities import NUMBER_WORDS
 
 YES_NO = re.compile(
     r"^\s*(?:[\w\s]{,30}[,:?]\s)?(is|are|was|were|do|does|did|has|have|had|can|could|will|would)\b(?! you\b)",

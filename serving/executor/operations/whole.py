@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-from serving.values.dates import is_month
-from serving.values.quantities import NUMBER_WORDS, SCALES, unit
-from serving.values.text import plain
+from serving.executor.operations.dates import is_month
+from serving.executor.operations.quantities import NUMBER_WORDS, SCALES, unit
+from serving.executor.operations.text import plain
 
 _AROUND = (
     "c ca circa about around approximately roughly nearly almost over minus of and in to on the year years old ago "

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from serving.merge import Member, Part, compute
-from serving.merge.candidates import candidates
+from serving.executor.operations import Member, Part, compute
+from serving.executor.operations.candidates import candidates
 
 
 def part(question: str, *answers: str, **lineage: str) -> Part:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from serving.merge.candidates import is_described
-from serving.merge.parts import MOST_COMPARED, Member, Merged, Part
-from serving.merge.wording import AGE, VALUE_ASKED, YES_NO
-from serving.values import Date, is_value, parse_date, parse_quantity
+from serving.executor.operations.candidates import is_described
+from serving.executor.operations.dates import Date, parse_date
+from serving.executor.operations.parts import MOST_COMPARED, Member, Merged, Part
+from serving.executor.operations.quantities import parse_quantity
+from serving.executor.operations.whole import is_value
+from serving.executor.operations.wording import AGE, VALUE_ASKED, YES_NO
 
 
 def lifetimes(parts: Sequence[Part]) -> list[Part] | None:

@@ -6,8 +6,8 @@ import math
 import re
 from dataclasses import dataclass
 
-from serving.values.dates import parse_date
-from serving.values.text import plain
+from serving.executor.operations.dates import parse_date
+from serving.executor.operations.text import plain
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from serving.merge.arithmetic import total
-from serving.merge.parts import Merged, Part
-from serving.values import is_value, normalise, parse_date, parse_quantity
+from serving.executor.operations.arithmetic import total
+from serving.executor.operations.dates import parse_date
+from serving.executor.operations.parts import Merged, Part
+from serving.executor.operations.quantities import parse_quantity
+from serving.executor.operations.text import normalise
+from serving.executor.operations.whole import is_value
 
 OF_SEVERAL = re.compile(r"\bhow many of\b", re.IGNORECASE)  # asks how many members of a fan-out meet a condition
 

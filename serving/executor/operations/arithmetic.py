@@ -7,9 +7,11 @@ import re
 from collections.abc import Sequence
 from datetime import date as day
 
-from serving.merge.parts import Merged
-from serving.merge.wording import DIFFERENCE
-from serving.values import Date, is_value, number_text, parse_date, parse_quantity, unit
+from serving.executor.operations.dates import Date, parse_date
+from serving.executor.operations.parts import Merged
+from serving.executor.operations.quantities import number_text, parse_quantity, unit
+from serving.executor.operations.whole import is_value
+from serving.executor.operations.wording import DIFFERENCE
 
 _SUM = re.compile(r"\b(total|altogether|combined|together|in all|sum)\b", re.IGNORECASE)
 _AVERAGE = re.compile(r"^(?=\s*(?:what|how)\b).*\b(average|mean)\b", re.IGNORECASE)

@@ -1,0 +1,273 @@
+"""`revelator doctor`: what this machine and this installation have, what each part is for, and how to get what lacks.
+
+Runs in the lightest installation: packages are looked up, not imported.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Literal
+
+import click
+from packaging.requirements import Requirement
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from revelator import registry
+from revelator.errors import ConfigError, RevelatorError
+from revelator.registry import home_folder
+from serving.triton.installation import find_installation
+from serving.triton.server import Ports
+
+FOLDER = click.Path(path_type=Path)
+GIGABYTE = 10**9
+LEAST_DISK = 5 * GIGABYTE  # an index of 200,000 passages, a base and three served versions
+COMMAND_SECONDS = 10.0
+
+EXTRAS = {  # what each extra lets one do
+    "data": "worlds and instruction sets: `revelator data`",
+    "train": "fine-tuning, readers, MLflow: `revelator train`",
+    "serve": "indexes, deploys, the inspector: `revelator index`, `serve`, `inspect`",
+    "eval": "benchmarks, gate, reports: `revelator eval`, `model`, `demo`",
+    "server": "the Triton server as a wheel",
+    "dense": "search by meaning: `revelator index build --kind dense`",
+    "ray": "instruction sets on a cluster: `revelator data build --engine ray`",
+    "gpu": "4-bit bases (QLoRA) on a GPU",
+}
+CPU_FLAGS = {"avx2": "AVX2", "avx512f": "AVX-512", "avx512_bf16": "AVX512-BF16", "amx_bf16": "AMX"}
+MARKS = {"ok": "[green]ok[/]", "absent": "[yellow]absent[/]", "fault": "[red]fault[/]"}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One part: `absent` parts are optional, a `fault` must be mended before what it is for can work."""
+
+    name: str
+    state: Literal["ok", "absent", "fault"]
+    found: str
+    purpose: str
+    remedy: str = ""
+
+
+@click.command()
+@click.option("--home", type=FOLDER, default=home_folder, help="Home folder.  [env: REVELATOR_HOME; default: runs]")
+@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@click.option("--need", multiple=True, metavar="NAME", help="A part that must be there. Can be given more than once.")
+@click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
+def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], as_json: bool) -> None:
+    """Look at this machine and installation: what is there, what it is for, how to get what lacks.
+
+    \b
+    Exit status: 0 nothing is at fault and all that is needed is there, 1 otherwise, 2 wrong usage.
+
+    \b
+    Examples:
+      revelator doctor
+      revelator doctor --need train --need gpu --json
+    """
+    findings = list(examine(home, tracking_uri))
+    names = [finding.name for finding in findings]
+    if unknown := sorted(set(need) - set(names)):
+        raise click.UsageError(f"--need {unknown[0]}: parts are {', '.join(names)}")
+    missing = [each for each in findings if each.state == "fault" or (each.name in need and each.state == "absent")]
+    if as_json:
+        click.echo(json.dumps({"ok": not missing, "findings": [asdict(each) for each in findings]}))
+    else:
+        _print(findings)
+        for each in missing:
+            click.echo(f"{each.name}: {each.remedy or each.found}", err=True)
+    sys.exit(1 if missing else 0)
+
+
+def examine(home: Path, tracking_uri: str | None) -> Iterator[Finding]:
+    """Examines one part after the other."""
+    yield _examine_python()
+    yield from _examine_extras()
+    yield _examine_cpu()
+    yield from _examine_gpu()
+    yield _examine_package("vllm", "vllm", "large bases at high throughput, as an endpoint", "pip install vllm")
+    yield from _examine_triton()
+    yield _examine_disk(home)
+    yield _examine_tracking(home, tracking_uri)
+    yield _examine_ports()
+
+
+def _examine_python() -> Finding:
+    found = f"{platform.python_version()} at {sys.executable}"
+    fits = (3, 11) <= sys.version_info < (3, 13)
+    remedy = "" if fits else "install Python 3.11 or 3.12: Triton's wheel carries stubs for these"
+    return Finding("python", "ok" if fits else "fault", found, "everything", remedy)
+
+
+def _examine_extras() -> Iterator[Finding]:
+    """Whether what each extra brings is installed, in a version that it allows."""
+    wanted = [Requirement(line) for line in importlib.metadata.requires("revelator") or ()]
+    for extra, purpose in EXTRAS.items():
+        own = [each for each in wanted if each.marker and each.marker.evaluate({"extra": extra})]
+        lacking, wrong = [], []
+        for requirement in own:
+            try:
+                version = importlib.metadata.version(requirement.name)
+            except importlib.metadata.PackageNotFoundError:
+                lacking.append(requirement.name)
+                continue
+            if requirement.name != "revelator" and not requirement.specifier.contains(version, prereleases=True):
+                wrong.append(f"{requirement.name} {version}, not {requirement.specifier}")
+        remedy = f"pip install 'revelator[{extra}]'"
+        if wrong:
+            yield Finding(extra, "fault", "; ".join(wrong), purpose, remedy)
+        elif lacking:
+            yield Finding(extra, "absent", f"without {', '.join(lacking)}", purpose, remedy)
+        else:
+            yield Finding(extra, "ok", f"{len(own)} packages", purpose)
+
+
+def _examine_cpu() -> Finding:
+    flags = _read_fields("/proc/cpuinfo", "flags").split()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIGABYTE
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    features = [name for flag, name in CPU_FLAGS.items() if flag in flags]
+    found = f"{cores} cores, {memory:.0f} GB, {', '.join(features) or platform.machine()}"
+    has_half = {"avx512_bf16", "amx_bf16"} & set(flags)
+    purpose = "training in bf16 and int8 products" if has_half else "training (in fp32: `precision: fp32`)"
+    return Finding("cpu", "ok", found, purpose)
+
+
+def _read_fields(path: str, key: str) -> str:
+    try:
+        lines = Path(path).read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return ""
+    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == key), "")
+
+
+def _examine_gpu() -> Iterator[Finding]:
+    """The cards by NVIDIA's own program, then what uses them."""
+    purpose = "bases above a billion parameters, training and serving"
+    fields = "name,memory.total,memory.free,driver_version,compute_cap"
+    said = _run("nvidia-smi", f"--query-gpu={fields}", "--format=csv,noheader,nounits")
+    cards = [[value.strip() for value in line.split(",")] for line in (said or "").splitlines()]
+    cards = [card for card in cards if len(card) == len(fields.split(","))]
+    if not cards:
+        yield Finding("gpus", "absent", "no NVIDIA card answers `nvidia-smi`", purpose, "install the driver, or go on")
+    else:
+        shown = [
+            f"{name}, {int(free) / 1024:.0f} of {int(total) / 1024:.0f} GiB free" for name, total, free, *_ in cards
+        ]
+        driver, capability = cards[0][3:]
+        yield Finding("gpus", "ok", f"{'; '.join(shown)}; driver {driver}, compute {capability}", purpose)
+    yield _examine_cuda(bool(cards))
+    bits, faiss = "4-bit bases (QLoRA)", "vectors searched on a card"
+    yield _examine_package("bitsandbytes", "bitsandbytes", bits, "pip install 'revelator[gpu]'")
+    yield _examine_package("faiss-gpu", "faiss-gpu-cu12", faiss, "pip install faiss-gpu-cu12 in place of faiss-cpu")
+
+
+def _examine_cuda(has_card: bool) -> Finding:
+    purpose = "torch on the cards"
+    try:
+        version = importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return Finding("cuda", "absent", "no torch", purpose, "pip install 'revelator[train]'")
+    if not has_card:
+        return Finding("cuda", "absent", f"torch {version}, no card", purpose, "nothing: torch runs on the CPU")
+    answer = _run(sys.executable, "-c", "import torch; print(torch.version.cuda, torch.cuda.is_available())") or ""
+    cuda, _, works = answer.strip().partition(" ")
+    if works != "True":
+        remedy = "install the torch build of your driver's CUDA: https://pytorch.org/get-started"
+        return Finding("cuda", "fault", f"torch {version} does not see the card", purpose, remedy)
+    return Finding("cuda", "ok", f"torch {version}, CUDA {cuda}", purpose)
+
+
+def _examine_package(name: str, distribution: str, purpose: str, remedy: str) -> Finding:
+    try:
+        return Finding(name, "ok", importlib.metadata.version(distribution), purpose)
+    except importlib.metadata.PackageNotFoundError:
+        return Finding(name, "absent", "not installed", purpose, remedy)
+
+
+def _examine_triton() -> Iterator[Finding]:
+    """The server and the backends that it carries."""
+    purpose = "serving over gRPC: `revelator serve`"
+    with tempfile.TemporaryDirectory() as work:
+        try:
+            installation = find_installation(Path(work))
+        except ConfigError as error:
+            is_absent = error.message.startswith("no Triton")
+            yield Finding("triton", "absent" if is_absent else "fault", error.message, purpose, error.hint or "")
+            return
+        backends = sorted(folder.name for folder in installation.backends.iterdir() if folder.is_dir())
+    yield Finding("triton", "ok", f"{installation.binary}, backends: {', '.join(backends)}", purpose)
+    has_vllm = "vllm" in backends
+    found, remedy = "in the server" if has_vllm else "not in this server", "use NVIDIA's image with the vLLM backend"
+    state: Literal["ok", "absent"] = "ok" if has_vllm else "absent"
+    yield Finding("triton-vllm", state, found, "adapters on vLLM behind Triton", "" if has_vllm else remedy)
+
+
+def _examine_disk(home: Path) -> Finding:
+    place = next(folder for folder in (home.resolve(), *home.resolve().parents) if folder.exists())
+    free = shutil.disk_usage(place).free
+    found = f"{free / GIGABYTE:.0f} GB free at {place}"
+    purpose = "sets, adapters, indexes, served versions"
+    if not os.access(place, os.W_OK):
+        return Finding("disk", "fault", f"{place} cannot be written", purpose, "name another --home")
+    if free < LEAST_DISK:
+        remedy = f"free {LEAST_DISK // GIGABYTE} GB, or name another --home"
+        return Finding("disk", "fault", found, purpose, remedy)
+    return Finding("disk", "ok", found, purpose)
+
+
+def _examine_tracking(home: Path, tracking_uri: str | None) -> Finding:
+    purpose = "runs and the registry of versions"
+    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
+    if uri.startswith(("http://", "https://")):
+        try:
+            registry.reach(uri)
+        except RevelatorError as error:
+            return Finding("tracking", "fault", error.message, purpose, error.hint or "")
+        return Finding("tracking", "ok", uri, purpose)
+    store = home / "mlflow.db"
+    found = uri or (str(store) if store.exists() else f"{store}, made by the first training")
+    return Finding("tracking", "ok", found, purpose)
+
+
+def _examine_ports() -> Finding:
+    purpose = "Triton's HTTP, gRPC and metrics"
+    if taken := Ports().find_taken():
+        found = f"taken: {', '.join(map(str, taken))}; `revelator serve` takes others"
+        return Finding("ports", "ok", found, purpose)
+    return Finding("ports", "ok", f"free: {', '.join(map(str, asdict(Ports()).values()))}", purpose)
+
+
+def _run(*command: str) -> str | None:
+    """What a program writes; None where it is absent, fails, or takes too long."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout
+
+
+def _print(findings: list[Finding]) -> None:
+    """A line a part; of one that is not ok, what it is for and how to get it."""
+    console, width = Console(highlight=False), max(len(each.name) for each in findings)
+    for each in findings:
+        lines = [escape(each.found)]
+        if each.state != "ok":
+            lines += [f"[dim]for[/]  {escape(each.purpose)}", f"[dim]how[/]  {escape(each.remedy)}"]
+        row = Table.grid(padding=(0, 1))
+        row.add_column(width=6)
+        row.add_column(width=width)
+        row.add_column(overflow="fold")
+        row.add_row(MARKS[each.state], each.name, "\n".join(lines))
+        console.print(row)

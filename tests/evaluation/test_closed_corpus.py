@@ -1,0 +1,84 @@
+"""Closed corpora and bounds: every gold passage can be found, and what a bound is told is gold."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from evaluation.harness.command import evaluate
+from evaluation.harness.folder import QuestionRow, read_questions, read_run
+from revelator.errors import DataError
+from serving.retrieval.index import Index
+
+PARAGRAPHS = {
+    "Lantern Row": "Lantern Row is a film directed by Ines Calloway.",
+    "Ines Calloway": "Ines Calloway was born in Port Velm.",
+    "Sarnath": "Sarnath is a town on the river Obra.",
+}
+MUSIQUE = {
+    "id": "2hop__1_2",
+    "question": "Where was the director of Lantern Row born?",
+    "answer": "Port Velm",
+    "answer_aliases": [],
+    "answerable": True,
+    "paragraphs": [
+        {"idx": n, "title": title, "paragraph_text": text, "is_supporting": title != "Sarnath"}
+        for n, (title, text) in enumerate(PARAGRAPHS.items())
+    ],
+    "question_decomposition": [
+        {"id": 1, "question": "Who directed Lantern Row?", "answer": "Ines Calloway", "paragraph_support_idx": 0},
+        {"id": 2, "question": "Where was #1 born?", "answer": "Port Velm", "paragraph_support_idx": 1},
+    ],
+}
+
+
+def run(folder: Path, *rows: dict[str, Any], sample: int | None = None, **system: str) -> list[QuestionRow]:
+    (folder / "musique.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    benchmark = {"format": "musique", "path": str(folder / "musique.jsonl"), "sample": sample}
+    made = {
+        "benchmark": benchmark,
+        "system": system,
+        "index": "closed",
+        "adapter": "base",
+        "home": str(folder / "home"),
+    }
+    (folder / "run.yaml").write_text(yaml.safe_dump(made))
+    out = folder / "-".join(system.values())
+    CliRunner().invoke(evaluate, [str(folder / "run.yaml"), "--out", str(out)], catch_exceptions=False)
+    return read_questions(out)
+
+
+def test_a_closed_index_holds_each_passage_of_all_questions_once(tmp_path: Path) -> None:
+    other = MUSIQUE | {"id": "2hop__3_4", "question": "Where was Lantern Row's director born?"}
+    rows = run(tmp_path, MUSIQUE, other, sample=1, baseline="naive-5")
+    assert len(rows) == 1
+    index = Index.open(Path(read_run(tmp_path / "naive-5").index["folder"]))
+    found = index.search("Lantern Row, Ines Calloway or Sarnath", k=10)
+    assert sorted((passage.title, passage.text) for passage in found) == sorted(PARAGRAPHS.items())
+    assert rows[0].scores["recall@5"] == 1
+
+
+def test_the_bounds_are_told_what_is_gold(tmp_path: Path) -> None:
+    [planned] = run(tmp_path, MUSIQUE, bound="gold-plan")
+    assert planned.plan == planned.gold_plan == "Who directed Lantern Row? * Where was {director} born?"
+    [read] = run(tmp_path, MUSIQUE, bound="gold-passages")
+    assert {p["title"] for p in read.trace["nodes"][0]["documents"]} == {"Lantern Row", "Ines Calloway"}
+    assert read.cost.retrievals == 0 and read.cost.generator_calls == 1
+
+
+def test_a_question_without_gold_is_refused_alone(tmp_path: Path) -> None:
+    plain = {name: MUSIQUE[name] for name in ("id", "question", "answer", "paragraphs")}
+    plain["paragraphs"] = [paragraph | {"is_supporting": False} for paragraph in MUSIQUE["paragraphs"]]
+    [row] = run(tmp_path, plain, bound="gold-passages")
+    assert (row.status, row.error) == ("error", "InvalidRequest: this question has no gold passages")
+
+
+def test_questions_without_passages_have_no_closed_corpus(tmp_path: Path) -> None:
+    plain = {name: MUSIQUE[name] for name in ("id", "question", "answer")}
+    with pytest.raises(DataError, match="without passages"):
+        run(tmp_path, plain, baseline="naive-5")
