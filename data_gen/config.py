@@ -88,11 +88,13 @@ class TaskConfig(Strict):
 
 class AugmentConfig(Strict):
     """Copies of training questions under other names, so that structure and not names is learnt; `reworded` is the
-    part of those with several hops that are also asked in other words (data_gen.augment.rewording)."""
+    part of those with several hops that are also asked in other words (data_gen.augment.rewording), `noise` the part
+    that is typed carelessly (data_gen.augment.noise)."""
 
     copies: Annotated[int, Field(ge=1)] = 1
     names: FilePath  # one name a line, or JSON lines with a `title`; either may be gzipped
     reworded: Share = 0.0
+    noise: Share = 0.0
     tasks: tuple[str, ...] = ("route", "decompose", "refine", "translate_bnf", "translate_art")
 
 

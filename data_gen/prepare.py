@@ -15,6 +15,7 @@ from pathlib import Path
 import pyarrow
 
 from data_gen.annotate.validation import find_fault
+from data_gen.augment.noise import add_noise
 from data_gen.augment.rewording import reword
 from data_gen.augment.substitution import load_names, substitute_names
 from data_gen.config import AugmentConfig, SetConfig, SourceConfig
@@ -145,15 +146,17 @@ class Preparer:
         return replace(candidate, others=others)
 
     def _make_copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
-        """Training questions under other names, some of them in other words."""
+        """Training questions under other names, some of them in other words, some typed carelessly."""
         rng = random.Random(f"{self.config.seed}:{question.id}")
         for number in range(augment.copies if question.split == "train" else 0):
             copy = substitute_names(question, self.names, rng)
             if copy is None:
                 return
             copy = replace(copy, id=f"{question.id}/names{number}")
-            words = f"words:{self.config.seed}:{copy.id}"
-            yield reword(copy, random.Random(words)) if hash_fraction(words) < augment.reworded else copy
+            for change, name, share in ((reword, "words", augment.reworded), (add_noise, "noise", augment.noise)):
+                place = f"{name}:{self.config.seed}:{copy.id}"
+                copy = change(copy, random.Random(place)) if hash_fraction(place) < share else copy
+            yield copy
 
     def _make_candidate(
         self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
