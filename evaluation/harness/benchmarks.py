@@ -164,7 +164,7 @@ def _read_pairs(text: str, path: Path) -> list[tuple[str, Any]]:
     except ValueError:  # not one object, but one a line
         whole = None
     found = next((value for key, value in whole if key == "answer" and _is_pairs(value)), whole) if whole else None
-    if _is_pairs(found) and "id" not in dict(found):
+    if isinstance(found, list) and _is_pairs(found) and "id" not in dict(found):
         return [(str(id), value) for id, value in found]
     return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
