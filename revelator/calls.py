@@ -138,7 +138,7 @@ class OpenCalls:
         """Finds the calls to probe for, by model."""
         found: dict[str, list[Call]] = {}
         before = time.monotonic() - PROBE_AFTER
-        for call in sorted(self._calls.copy(), key=lambda call: call.began):
+        for call in sorted(self._calls, key=lambda call: call.began):
             calls = found.setdefault(call.model, [])
             if call.began <= before and call.model not in self._unprobed and len(calls) < MOST_CALLS:
                 calls.append(call)

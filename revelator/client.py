@@ -16,16 +16,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator
-from concurrent.futures import Future
-from contextlib import aclosing, closing, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Generator
+from concurrent.futures import CancelledError, Future
+from contextlib import aclosing, suppress
 from contextvars import Context
-from queue import Empty, SimpleQueue
-from typing import Any, Unpack
+from typing import Any, TypeVar, Unpack
 
 import grpc
-import tritonclient.grpc as grpc_client
 import tritonclient.grpc.aio as aio_client
 from tritonclient.utils import InferenceServerException
 
@@ -41,7 +38,7 @@ from revelator.calls import (
     make_death_error,
 )
 from revelator.endpoints import Tls, make_channel_arguments
-from revelator.errors import DeadlineExceeded, ServingError, Unavailable
+from revelator.errors import Cancelled, RevelatorError
 from revelator.trace import Event
 from revelator.wire import (
     DAY,
@@ -59,203 +56,19 @@ DEFAULT_URL = "127.0.0.1:8001"
 STREAM_MODEL = "executor_stream"
 LARGE_BYTES = 200_000  # of a trace: beyond it an asynchronous client reads it beside the event loop
 
-Arrived = tuple[grpc_client.InferResult | None, InferenceServerException | None]
+Result = TypeVar("Result")
 
 __all__ = ["DEFAULT_URL", "Answer", "AsyncClient", "Client", "Options"]
 
 
-class Client:
-    """Blocking client of the server at `url` (gRPC, host:port). `timeout` is in seconds and bounds each call; `tls`
-    where the server speaks it (default: as the environment says, `revelator.endpoints`).
-
-    A question that met a server which was full or not there is put again, at most `retries` times and within the
-    timeout (`revelator.calls`). `submit` puts a question once.
-    """
-
-    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
-        self.url = url
-        self.timeout = check_bounds("timeout", timeout, DAY)
-        self.retries = retries
-        self.tls = tls
-        self._client = self._connect()  # of calls that block: another thread can end them by closing it alone
-        self._submitting = self._connect()
-        self._calls = OpenCalls()
-        self._prober: threading.Thread | None = None
-        self._lock = threading.Lock()  # of `_prober`
-
-    def _connect(self) -> grpc_client.InferenceServerClient:
-        client = grpc_client.InferenceServerClient(**make_channel_arguments(self.url, self.tls))
-        _trace(client)
-        return client
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self.close()
-
-    def close(self) -> None:
-        self._client.close()
-        self._submitting.close()
-
-    def ask(self, question: str, **options: Unpack[Options]) -> Answer:
-        """Answers one question."""
-        request = build_request(question, self.timeout, **options)
-        attempts = Attempts(self.retries, request["client_timeout"])
-        while True:
-            try:
-                with spans.span("ask", "client"):
-                    return read_answer(self._infer(request))
-            except InferenceServerException as error:
-                found = read_failure(error, self.url, request["client_timeout"])
-                time.sleep(attempts.pause(found))
-            except Unavailable as error:
-                time.sleep(attempts.pause(error))
-            request["client_timeout"] = attempts.seconds
-
-    def _infer(self, request: dict[str, Any]) -> Any:
-        client = self._client
-        call = self._begin(MODEL, lambda: self._abandon(client))
-        try:
-            return client.infer(**add_call_id(request, call))
-        except InferenceServerException:
-            if client is not self._client:
-                raise make_death_error(self.url) from None
-            raise
-        finally:
-            self._calls.finish(call)
-
-    def _abandon(self, client: grpc_client.InferenceServerClient) -> None:
-        """Ends all calls that block on `client`: they were put to the process that died."""
-        if client is self._client:
-            self._client = self._connect()
-            client.close()
-
-    def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
-        """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
-        return self._submit(build_request(question, self.timeout, **options))
-
-    def _submit(self, request: dict[str, Any]) -> Future[Answer]:
-        future: Future[Answer] = Future()
-        timeout = request["client_timeout"]
-
-        def done(result: Any, error: InferenceServerException | None) -> None:
-            self._calls.finish(call)
-            if not future.set_running_or_notify_cancel():
-                return
-            if call.died:
-                future.set_exception(make_death_error(self.url))
-            elif error is not None:
-                future.set_exception(read_failure(error, self.url, timeout))
-            else:
-                future.set_result(read_answer(result))
-
-        call = self._begin(MODEL, lambda: sent.cancel())
-        try:
-            sent = self._submitting.async_infer(callback=done, **add_call_id(request, call))
-        except BaseException:
-            self._calls.finish(call)
-            raise
-        future.add_done_callback(lambda future: sent.cancel() if future.cancelled() else None)
-        return future
-
-    def _begin(self, model: str, end: Callable[[], object]) -> Call:
-        call = self._calls.begin(model, end)
-        with self._lock:
-            if self._prober is None:
-                self._prober = threading.Thread(target=self._probe_while_calls_wait, name="probes", daemon=True)
-                self._prober.start()
-        return call
-
-    def _probe_while_calls_wait(self) -> None:
-        while True:
-            time.sleep(PROBE_EVERY)
-            with self._lock:
-                if not self._calls:
-                    self._prober = None
-                    return
-            for model, calls in self._calls.find_due().items():
-                try:
-                    self._calls.take_answer(calls, self._probe(model, calls))
-                except InferenceServerException as error:
-                    self._calls.take_failure(calls, error)
-                except ValueError:  # the client is closed: its calls end with that
-                    return
-
-    def _probe(self, model: str, calls: list[Call]) -> str:
-        probe = build_probe(model, calls)
-        if model == MODEL:
-            return self._submitting.infer(**probe, client_timeout=PROBE_TIMEOUT).as_numpy("answer")[0].decode()
-        arrived: SimpleQueue[Arrived] = SimpleQueue()
-        self._submitting.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=PROBE_TIMEOUT)
-        try:
-            self._submitting.async_stream_infer(**probe)
-            result, error = _next(arrived, PROBE_TIMEOUT)
-        finally:
-            self._submitting.stop_stream()
-        if result is None:
-            raise error or InferenceServerException("no answer to a probe")
-        return result.as_numpy("event")[0].decode()
-
-    def stream(self, question: str, **options: Unpack[Options]) -> Generator[Event, None, None]:
-        """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
-
-        Closing the generator (or leaving the loop that alone holds it) cancels the work on the server. The question is
-        sent again only while no event has come.
-        """
-        request = build_request(question, self.timeout, **options)
-        attempts = Attempts(self.retries, request["client_timeout"])
-        begun = False
-        while True:
-            try:
-                with closing(self._events(request)) as events:
-                    for event in events:
-                        begun = True
-                        yield event
-                return
-            except ServingError as error:
-                if begun:
-                    raise
-                time.sleep(attempts.pause(error))
-            request["client_timeout"] = attempts.seconds
-
-    def _events(self, request: dict[str, Any]) -> Generator[Event, None, None]:
-        """One attempt, on a channel of its own: tritonclient has one stream a client."""
-        timeout = request["client_timeout"]
-        asked = {name: value for name, value in request.items() if name != "client_timeout"}
-        arrived: SimpleQueue[Arrived] = SimpleQueue()
-        client = self._connect()
-        client.start_stream(lambda result, error: arrived.put((result, error)), stream_timeout=timeout)
-        call = self._begin(STREAM_MODEL, lambda: arrived.put((None, InferenceServerException("it died"))))
-        ended = False
-        try:
-            client.async_stream_infer(**add_call_id(asked, call))
-            while not ended:
-                result, error = _next(arrived, timeout)
-                if call.died:
-                    raise make_death_error(self.url)
-                if error is not None:
-                    ended = True
-                    raise read_failure(error, self.url, timeout)
-                event = read_event(result)
-                ended = event.kind == "finished"
-                yield event
-        finally:
-            self._calls.finish(call)
-            # A stream that has its last event is left to end: Triton before 25.04 can crash when it is cancelled then.
-            client.stop_stream(cancel_requests=not ended)
-            client.close()
-
-
-def _next(arrived: SimpleQueue[Arrived], timeout: float) -> Arrived:
-    try:
-        return arrived.get(timeout=timeout + 1)  # tritonclient says nothing of a stream that the server just ended
-    except Empty:
-        raise DeadlineExceeded(f"no event within {timeout:g} s") from None
-
-
 class AsyncClient:
-    """The same for asyncio. Cancelling the task that awaits an answer cancels the work on the server."""
+    """Client of the server at `url` (gRPC, host:port) for asyncio. `timeout` is in seconds and bounds each call; `tls`
+    where the server speaks it (default: as the environment says, `revelator.endpoints`). Cancelling the task that
+    awaits an answer cancels the work on the server.
+
+    A question that met a server which was full or not there is sent again, at most `retries` times and within the
+    timeout (`revelator.calls`).
+    """
 
     def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
         self.url = url
@@ -285,13 +98,17 @@ class AsyncClient:
         while True:
             try:
                 with spans.span("ask", "client"):
-                    return await _read_answer(await self._infer(request))
-            except InferenceServerException as error:
-                found = read_failure(error, self.url, request["client_timeout"])
-                await asyncio.sleep(attempts.pause(found))
-            except Unavailable as error:
+                    return await self.ask_once(request)
+            except RevelatorError as error:
                 await asyncio.sleep(attempts.pause(error))
             request["client_timeout"] = attempts.seconds
+
+    async def ask_once(self, request: dict[str, Any]) -> Answer:
+        """Sends a request of `revelator.wire.build_request`, without a retry."""
+        try:
+            return await _read_answer(await self._infer(request))
+        except InferenceServerException as error:
+            raise read_failure(error, self.url, request["client_timeout"]) from error
 
     async def _infer(self, request: dict[str, Any]) -> Any:
         try:
@@ -354,7 +171,7 @@ class AsyncClient:
                         begun = True
                         yield event
                 return
-            except ServingError as error:
+            except RevelatorError as error:
                 if begun:
                     raise
                 await asyncio.sleep(attempts.pause(error))
@@ -387,6 +204,85 @@ class AsyncClient:
                 with suppress(grpc.RpcError):
                     _ = [answer async for answer in answers]
             answers.cancel()
+
+
+class Client:
+    """The same for programs that block: an `AsyncClient` whose event loop runs in a thread of its own. Several threads
+    may use one client at the same time. `submit` sends a question once, whatever `retries` says."""
+
+    def __init__(self, url: str = DEFAULT_URL, timeout: float = 60.0, retries: int = 0, tls: Tls | None = None) -> None:
+        async def connect() -> AsyncClient:
+            return AsyncClient(url, timeout, retries, tls)
+
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="revelator client", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._wait(connect())
+        except BaseException:
+            self._end_loop()
+            raise
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Ends the client's calls and its thread."""
+        if not self._loop.is_closed():
+            self._wait(self._end_calls())
+            self._end_loop()
+
+    def ask(self, question: str, **options: Unpack[Options]) -> Answer:
+        """Answers one question."""
+        return self._wait(self._client.ask(question, **options))
+
+    def submit(self, question: str, **options: Unpack[Options]) -> Future[Answer]:
+        """Like `ask`, without waiting. Cancelling the future cancels the work on the server."""
+        request = build_request(question, self._client.timeout, **options)
+        return asyncio.run_coroutine_threadsafe(self._client.ask_once(request), self._loop)
+
+    def stream(self, question: str, **options: Unpack[Options]) -> Generator[Event, None, None]:
+        """The events of one question, each when it happens; the last is `finished`. Raises what `ask` raises.
+
+        Closing the generator (or leaving the loop that alone holds it) cancels the work on the server. The question is
+        sent again only while no event has come.
+        """
+        events = self._client.stream(question, **options)
+
+        async def wait_for_event() -> Event | None:
+            return await anext(events, None)
+
+        try:
+            while event := self._wait(wait_for_event()):
+                yield event
+        finally:
+            if not self._loop.is_closed():
+                asyncio.run_coroutine_threadsafe(events.aclose(), self._loop)
+
+    def _wait(self, work: Coroutine[Any, Any, Result]) -> Result:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except CancelledError:
+            raise Cancelled("the client was closed before there was an answer", where=self._client.url) from None
+        except BaseException:  # Ctrl-C among them
+            future.cancel()
+            raise
+
+    async def _end_calls(self) -> None:
+        await self._client.close()
+        calls = asyncio.all_tasks() - {asyncio.current_task()}
+        for call in calls:
+            call.cancel()
+        await asyncio.gather(*calls, return_exceptions=True)
+
+    def _end_loop(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
 
 
 def _trace(client: Any) -> None:

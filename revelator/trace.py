@@ -11,7 +11,7 @@ client that keeps a `Replay` sees the trace grow, and after `finished` holds the
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
@@ -120,6 +120,15 @@ class Node:
             "usage": {name: getattr(self.usage, name) for name in _USAGE_FIELDS},
             "detail": _copy(self.detail),
         }
+
+    def list_calls(self) -> Iterator[dict[str, Any]]:
+        """Yields `task`, `count` and `ms` of the node's own calls; of a tree over knowledge sources also each source's
+        searches."""
+        yield from self.detail.get("calls", ())
+        if not {"reused_from", "shared_from"} & self.detail.keys():
+            for report in self.detail.get("sources", ()):
+                if "searches" in report and "ms" in report:
+                    yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}
 
 
 def _copy(value: Any) -> Any:

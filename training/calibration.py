@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 import numpy as np
-from scipy.optimize import minimize
 
+from revelator.calibration import fit_logistic
 from revelator.errors import DataError
 from revelator.reading import Calibration
 
-PRIOR = 1e-2  # on the squares of the weights, so that separable rows leave them finite
+PRIOR = 1e-2  # keeps the weights of separable rows finite
 
 
 def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]) -> Calibration:
@@ -25,11 +25,5 @@ def calibrate(margins: Iterable[tuple[float, float]], answerable: Iterable[bool]
         raise DataError(f"{count} of {len(x)} margins are no numbers: nothing can be calibrated on them")
     if len(set(y.tolist())) < 2:
         raise DataError("calibration needs rows with an answer and rows without one")
-    x, sign = np.clip(x, -50, 50), 2 * y - 1
-
-    def compute_loss(weights: np.ndarray) -> float:
-        logits = sign * (x @ weights[:2] + weights[2])
-        return float(np.logaddexp(0, -logits).sum() + PRIOR / 2 * (weights[:2] ** 2).sum())
-
-    fitted = minimize(compute_loss, np.array([0.1, 0.1, 0.0]), bounds=[(0, None), (0, None), (None, None)])
-    return Calibration(*map(float, fitted.x))
+    (kind, span), bias = fit_logistic(np.clip(x, -50, 50), y, PRIOR)
+    return Calibration(float(kind), float(span), bias)

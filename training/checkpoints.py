@@ -6,12 +6,14 @@ import json
 import shutil
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Any
 
 from revelator.errors import ConfigError
 from revelator.files import hold_lock, sha256_folder, write_json
 from training.config import Settings
 
 MARKER = "whole.json"
+STATE = "state.pt"
 BEST = "best"  # the adapter of the best dev score so far
 RUN = "run.json"
 MOVABLE = {
@@ -25,6 +27,24 @@ MOVABLE = {
 PLACES = {"base", "set_folder", "adapter", "world", "sets", "text", "minilm"}  # what lies there is known by its digest
 
 
+def save_state(work: Path, step: int, state: dict[str, Any]) -> None:
+    """Writes the checkpoint of a step for a stage with a loop of its own, and keeps the one before it."""
+    import torch
+
+    folder = work / f"checkpoint-{step}"
+    folder.mkdir(exist_ok=True)
+    torch.save(state, folder / STATE)
+    mark_whole(folder)
+    for older in sorted(work.glob("checkpoint-*"), key=_step_of)[:-2]:
+        shutil.rmtree(older)
+
+
+def load_state(checkpoint: Path) -> dict[str, Any]:
+    import torch
+
+    return torch.load(checkpoint / STATE, weights_only=True)
+
+
 def mark_whole(checkpoint: Path) -> None:
     write_json(checkpoint / MARKER, sha256_folder(checkpoint, leave_out=frozenset({MARKER})))
 
@@ -36,12 +56,6 @@ def find_checkpoint(work: Path) -> Path | None:
             return checkpoint
         shutil.rmtree(checkpoint)
     return None
-
-
-def remove_older_checkpoints(work: Path, keep: int) -> None:
-    """Removes all but the latest `keep` checkpoints."""
-    for checkpoint in sorted(work.glob("checkpoint-*"), key=_step_of)[:-keep]:
-        shutil.rmtree(checkpoint)
 
 
 def remove_run(work: Path) -> None:

@@ -6,7 +6,7 @@ import json
 import tempfile
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,34 +33,20 @@ FOLDER = click.Path(path_type=Path)
 RECORD = "merged.json"  # what a merged model was made from; written last
 
 
-class TrainingInputs(Protocol):
-    """What a stage has read, for its adapter's folder and MLflow."""
-
-    @property
-    def base_digest(self) -> str: ...
-    @property
-    def manifest(self) -> dict[str, Any]: ...
-    @property
-    def tokenizer(self) -> PreTrainedTokenizerBase: ...
-
-
 def use_lasting_names(adapter_config: Any, base: str) -> None:
     """Makes PEFT's configuration equal in every process and on every machine."""
     adapter_config.base_model_name_or_path = make_lasting_name(base)
     adapter_config.target_modules = sorted(adapter_config.target_modules)  # a set has another order in each process
 
 
-def complete_adapter(folder: Path, config: Run, inputs: TrainingInputs, run_id: str) -> AdapterManifest:
+def complete_adapter(
+    folder: Path, config: Run, tokenizer: PreTrainedTokenizerBase, *, base_digest: str, data_digest: str, run_id: str
+) -> AdapterManifest:
     """Writes what lies beside the weights of an adapter, its manifest last."""
-    inputs.tokenizer.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     write_bytes(folder / "config.yaml", config.to_yaml().encode())
-    return write_manifest(
-        folder,
-        base_name=make_lasting_name(config.base),
-        base_digest=inputs.base_digest,
-        data_digest=inputs.manifest["digest"],
-        run_id=run_id,
-    )
+    base = make_lasting_name(config.base)
+    return write_manifest(folder, base_name=base, base_digest=base_digest, data_digest=data_digest, run_id=run_id)
 
 
 def register_version(config: Run, manifest: AdapterManifest) -> int:

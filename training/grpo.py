@@ -52,22 +52,18 @@ from training.rewards import (
     read_answers,
     valid,
 )
-from training.stage import MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
+from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import draw_rows, tokenise
 from training.tracking import Report
 
 ROWS_LOOKED_AT = 100  # rows of a task by which it is decided whether a reward fits it
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Everything that a training reads, checked; `order` indexes `rows`, one prompt a group of rollouts."""
+@dataclass(frozen=True, kw_only=True)
+class GrpoInputs(Inputs):
+    """Adds adapter, answers and rows; `order` indexes `rows`, one prompt a group of rollouts."""
 
-    base: Path
     adapter: Path
-    base_digest: str
-    manifest: dict
-    tokenizer: PreTrainedTokenizerBase
     answers: Answers
     rows: list[Row]
     order: list[int]
@@ -85,7 +81,7 @@ class Inputs:
         )
 
 
-def read_inputs(config: GrpoConfig) -> Inputs:
+def read_inputs(config: GrpoConfig) -> GrpoInputs:
     """Reads base, adapter, set and world. Raises an error of revelator.errors for whatever does not fit."""
     needed = {"--set": config.set_folder, "--out": config.out, "--adapter": config.adapter}
     if missing := [option for option, value in needed.items() if value is None]:
@@ -107,16 +103,16 @@ def read_inputs(config: GrpoConfig) -> Inputs:
     dev, _ = select_short_prompts(sample_rows(dev, config.evaluation.rows_per_task), tokenizer, config.max_prompt)
     check_base(base, tokenizer, longest=longest + config.max_new_tokens, highest=0)
     prompts = config.steps * config.global_batch // config.completions
-    return Inputs(
-        base,
-        config.adapter,
-        before.base_digest,
-        manifest,
-        tokenizer,
-        answers,
-        rows,
-        draw_rows([row.task for row in rows], config.tasks, prompts, Random(config.seed)),
-        dev,
+    return GrpoInputs(
+        base=base,
+        base_digest=before.base_digest,
+        manifest=manifest,
+        tokenizer=tokenizer,
+        adapter=config.adapter,
+        answers=answers,
+        rows=rows,
+        order=draw_rows([row.task for row in rows], config.tasks, prompts, Random(config.seed)),
+        dev=dev,
     )
 
 
@@ -160,7 +156,7 @@ def digest_inputs(config: GrpoConfig) -> dict[str, str]:
     return digests
 
 
-def make_trainer(config: GrpoConfig, inputs: Inputs, report: Report) -> GRPOTrainer:
+def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: Report) -> GRPOTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
     chosen = [inputs.rows[i] for i in inputs.order]

@@ -48,17 +48,16 @@ from training.checkpoints import (
     find_checkpoint,
     find_interrupted_run,
     identify_run,
+    load_state,
     lock_work,
-    mark_whole,
     record_run,
-    remove_older_checkpoints,
     remove_run,
+    save_state,
 )
 from training.config import PretrainConfig
 from training.mixture import WIDTHS, WeightedTokens, batch_rows, learn_tokenizer, mix_rows, read_articles
 
 LEARNING_RATE = 2e-3
-STATE = "state.pt"
 TOKENIZER = "tokenizer"  # in the folder of checkpoints
 
 console = Console(stderr=True)
@@ -213,17 +212,11 @@ class Trained:
     seconds: float = 0.0
 
     def save(self, work: Path) -> None:
-        """Writes a checkpoint into `work` and keeps the previous one."""
         state: dict[str, Any] = {"model": self.model.state_dict(), "steppers": [s.state_dict() for s in self.steppers]}
-        state |= {"step": self.step, "tokens": self.tokens, "seconds": self.seconds}
-        folder = work / f"checkpoint-{self.step}"
-        folder.mkdir(exist_ok=True)
-        torch.save(state, folder / STATE)
-        mark_whole(folder)
-        remove_older_checkpoints(work, keep=2)
+        save_state(work, self.step, state | {"step": self.step, "tokens": self.tokens, "seconds": self.seconds})
 
     def load(self, checkpoint: Path) -> None:
-        state = torch.load(checkpoint / STATE, weights_only=True)
+        state = load_state(checkpoint)
         self.model.load_state_dict(state["model"])
         for stepper, saved in zip(self.steppers, state["steppers"], strict=True):
             stepper.load_state_dict(saved)

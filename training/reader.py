@@ -60,20 +60,17 @@ from training.calibration import calibrate
 from training.checkpoints import (
     find_checkpoint,
     find_interrupted_run,
-    flatten,
     identify_run,
+    load_state,
     lock_work,
-    mark_whole,
     record_run,
-    remove_older_checkpoints,
     remove_run,
+    save_state,
 )
 from training.config import ReaderConfig, load_config
 from training.reading_examples import Example, draw_batches, make_examples, read_sources
-from training.tracking import find_commit, list_packages, open_tracked_run
+from training.tracking import log_configuration, open_tracked_run
 
-STATE = "state.safetensors"
-PROGRESS = "progress.json"
 HEAD_RATE = 5.0  # times the learning rate, for the scores that begin from nothing
 WARMUP = 0.05
 IGNORED = -100
@@ -121,7 +118,9 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
         with open_tracked_run(run_id, config.out.name) as run:
             record_run(config.work, run, identity)
             if run_id is None:
-                _log_inputs(config, digests, train_rows, dev_rows)
+                counts = {f"train.{name}": len(rows) for name, rows in train_rows.items()}
+                counts |= {f"dev.{name}": len(rows) for name, rows in dev_rows.items()}
+                log_configuration(config, counts, {f"digest.{name}": digest for name, digest in digests.items()})
             torch.manual_seed(config.seed)
             model = load_model(minilm, config.layers)
             tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
@@ -163,7 +162,10 @@ def _run_steps(
     done = 0
     if checkpoint:
         console.print(f"going on from {checkpoint}", highlight=False, soft_wrap=True)
-        done = load_checkpoint(checkpoint, model, optimizer)
+        state = load_state(checkpoint)
+        model.load_state_dict(state["model"], strict=False)  # it has no embeddings: they stay as published
+        optimizer.load_state_dict(state["optimizer"])
+        done = state["step"]
         for _ in range(done):
             next(stream)
     model.train()
@@ -181,7 +183,8 @@ def _run_steps(
             console.print(f"step {step}/{config.steps}  loss {smooth:.3f}  {speed:.2f} s a step", highlight=False)
             mlflow.log_metrics({"train/loss": smooth, "train/rate": optimizer.param_groups[0]["lr"]}, step=step)
         if step % config.save_every == 0 and step < config.steps:
-            save_checkpoint(config.work, model, optimizer, step)
+            trained = {name: value.detach() for name, value in model.trained().items()}
+            save_state(config.work, step, {"model": trained, "optimizer": optimizer.state_dict(), "step": step})
 
 
 def make_optimizer(model: ReaderModel, rate: float) -> torch.optim.AdamW:
@@ -240,35 +243,6 @@ def _tag_loss(scores: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
     losses = cross_entropy(scores[known], tags[known], reduction="none")
     inside = tags[known] > 0
     return (losses[inside].mean() + losses[~inside].mean()) / 2 if not inside.all() else losses.mean()
-
-
-# Checkpoints
-
-
-def save_checkpoint(work: Path, model: ReaderModel, optimizer: torch.optim.AdamW, step: int) -> None:
-    """Weights and AdamW's moments as safetensors; the marker comes last, and the checkpoint before stays."""
-    names = {id(value): name for name, value in model.trained().items()}
-    tensors = {name: value.detach() for name, value in model.trained().items()}
-    for value, state in optimizer.state.items():
-        for moment in ("exp_avg", "exp_avg_sq"):
-            tensors[f"{moment}:{names[id(value)]}"] = state[moment]
-    folder = work / f"checkpoint-{step}"
-    folder.mkdir(exist_ok=True)
-    save_file({name: value.contiguous() for name, value in tensors.items()}, folder / STATE)
-    write_json(folder / PROGRESS, {"step": step})
-    mark_whole(folder)
-    remove_older_checkpoints(work, keep=2)
-
-
-@torch.no_grad()
-def load_checkpoint(folder: Path, model: ReaderModel, optimizer: torch.optim.AdamW) -> int:
-    """The step that it was written after."""
-    tensors, step = load_file(folder / STATE), int(folder.name.rpartition("-")[2])
-    for name, value in model.trained().items():
-        value.copy_(tensors[name])
-        moments = {moment: tensors[f"{moment}:{name}"].clone() for moment in ("exp_avg", "exp_avg_sq")}
-        optimizer.state[value] = {"step": torch.tensor(float(step)), **moments}
-    return step
 
 
 # Dev and the reader's folder
@@ -368,17 +342,6 @@ def _write_card(config: ReaderConfig, figures: dict) -> str:
         shown = " | ".join("–" if value is None else f"{value:.3f}" for value in values)
         lines.append(f"| {name} | {score['n']} | {shown} |")
     return "\n".join([*lines, ""])
-
-
-def _log_inputs(config: ReaderConfig, digests: dict[str, str], train_rows: dict, dev_rows: dict) -> None:
-    mlflow.log_params(flatten(config.model_dump(mode="json")))
-    mlflow.log_params({f"digest.{name}": digest for name, digest in digests.items()})
-    for split, rows in (("train", train_rows), ("dev", dev_rows)):
-        mlflow.log_params({f"rows.{split}.{name}": len(each) for name, each in rows.items()})
-    mlflow.log_text(config.to_yaml(), "config.yaml")
-    mlflow.log_text(list_packages(), "environment.txt")
-    if commit := find_commit():
-        mlflow.set_tag("mlflow.source.git.commit", commit)
 
 
 def _flat(figures: dict[str, ReadingScores]) -> dict[str, float]:

@@ -31,7 +31,6 @@ from datasets import Dataset
 from peft import LoraConfig
 from torch.distributed.tensor import DTensor
 from torch.nn.functional import cross_entropy
-from transformers import PreTrainedTokenizerBase
 from transformers.trainer_callback import PrinterCallback
 from trl import SFTConfig, SFTTrainer
 
@@ -44,7 +43,7 @@ from training.base_model import check_base, choose_precision, load_base, load_to
 from training.checkpoints import BEST
 from training.config import TrainConfig
 from training.export import use_lasting_names
-from training.stage import MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
+from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import (
     IGNORED,
     TokenRow,
@@ -61,14 +60,10 @@ from training.tracking import Report
 SCORE = "score.json"
 
 
-@dataclass(frozen=True)
-class Inputs:
-    """Everything that a training reads, checked."""
+@dataclass(frozen=True, kw_only=True)
+class SftInputs(Inputs):
+    """Adds the tokens, the order in which they are shown, and dev rows."""
 
-    base: Path
-    base_digest: str
-    manifest: dict
-    tokenizer: PreTrainedTokenizerBase
     tokens: TokenTable
     order: list[int]
     dev: list[TokenRow]
@@ -93,7 +88,7 @@ class Inputs:
         return text
 
 
-def read_inputs(config: TrainConfig) -> Inputs:
+def read_inputs(config: TrainConfig) -> SftInputs:
     """Reads base, set and tokens. Raises an error of revelator.errors for whatever does not fit."""
     if config.set_folder is None or config.out is None:
         raise ConfigError("set_folder and out must be given", hint="run `revelator train`, or write both in the file")
@@ -115,10 +110,20 @@ def read_inputs(config: TrainConfig) -> Inputs:
     order = order_rows(
         tokens.tasks, tokens.lengths, drawn_as, batch_size=config.global_batch, steps=config.steps, seed=config.seed
     )
-    return Inputs(base, digest, manifest, tokenizer, tokens, order, judged, lost, len(dev) - len(judged))
+    return SftInputs(
+        base=base,
+        base_digest=digest,
+        manifest=manifest,
+        tokenizer=tokenizer,
+        tokens=tokens,
+        order=order,
+        dev=judged,
+        lost=lost,
+        lost_dev=len(dev) - len(judged),
+    )
 
 
-def make_trainer(config: TrainConfig, inputs: Inputs, report: Report) -> TaskTrainer:
+def make_trainer(config: TrainConfig, inputs: SftInputs, report: Report) -> TaskTrainer:
     dtype = choose_precision(config)
     trainer = TaskTrainer(
         dev=inputs.dev,

@@ -6,17 +6,25 @@ appears by one rename when the training is over.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import mlflow
 import torch
 import transformers
 from accelerate import PartialState
 from rich.console import Console
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import (
+    PreTrainedTokenizerBase,
+    Trainer,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
 
 from revelator import registry
 from revelator.artifact import MANIFEST, AdapterManifest, disk_errors, verify_files
@@ -31,38 +39,45 @@ from training.checkpoints import (
     remove_run,
 )
 from training.config import Run, load_config
-from training.export import TrainingInputs, complete_adapter, register_version
-from training.tracking import Report, log_inputs, open_tracked_run
+from training.export import complete_adapter, register_version
+from training.tracking import Report, log_configuration, log_data_set, open_tracked_run
 
 console = Console(stderr=True)
 
 
-class StageInputs(TrainingInputs, Protocol):
+@dataclass(frozen=True, kw_only=True)
+class Inputs(ABC):
+    """What a stage has read and checked: base, manifest of the instruction set, tokenizer, and what its own class
+    adds."""
+
+    base: Path
+    base_digest: str
+    manifest: dict[str, Any]
+    tokenizer: PreTrainedTokenizerBase
+
     @property
+    @abstractmethod
     def counts(self) -> dict[str, int]:
         """Rows by what became of them, for MLflow."""
 
+    @abstractmethod
     def describe(self, config: Any) -> str:
         """Describes the training for the terminal."""
 
 
-C = TypeVar("C", bound=Run)
-I = TypeVar("I", bound=StageInputs)  # noqa: E741
-T = TypeVar("T", bound=Trainer)
-
-
 @dataclass(frozen=True)
-class Stage(Generic[C, I, T]):
-    """What differs between the stages.
+class Stage:
+    """What differs between the stages, as functions of a configuration C, its inputs I and its trainer T.
 
-    `read_inputs` reads and checks everything; it raises an error of revelator.errors. `digest_inputs` gives digests of
-    what is read beside base and set. `save_weights` writes the adapter into a folder and returns figures of it.
+    `read_inputs` (C → I) reads and checks everything; it raises an error of revelator.errors. `digest_inputs` gives
+    digests of what is read beside base and set. `make_trainer` takes C, I and a `Report`. `save_weights` (T, C, folder)
+    writes the adapter into the folder and returns figures of it.
     """
 
-    read_inputs: Callable[[C], I]
-    digest_inputs: Callable[[C], dict[str, str]]
-    make_trainer: Callable[[C, I, Report], T]
-    save_weights: Callable[[T, C, Path], dict[str, float]]
+    read_inputs: Callable[[Any], Any]
+    digest_inputs: Callable[[Any], dict[str, str]]
+    make_trainer: Callable[[Any, Any, Report], Trainer]
+    save_weights: Callable[[Any, Any, Path], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -83,7 +98,7 @@ class MarkWholeCheckpoints(TrainerCallback):
             mark_whole(Path(str(args.output_dir)) / f"checkpoint-{state.global_step}")
 
 
-def train_adapter(stage: Stage[C, I, T], config: C, *, resume: bool) -> dict | None:
+def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
     """Runs the whole training. Process 0 of a distributed run tracks, saves and registers, and returns what it made:
     `adapter`, `name`, `version`, `run_id`, `tracking_uri`, `figures`. The others return None."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
@@ -108,7 +123,7 @@ def train_adapter(stage: Stage[C, I, T], config: C, *, resume: bool) -> dict | N
     return made | {"tracking_uri": uri, "figures": report.figures}
 
 
-def _prepare(stage: Stage[C, I, T], config: C, state: PartialState, resume: bool) -> tuple[I, Start]:
+def _prepare(stage: Stage, config: Run, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
     """Prepares every process. Raises ConfigError if another training was begun in the same folder."""
     with state.local_main_process_first():  # it writes the tokens that the others of this machine read
         inputs = stage.read_inputs(config)
@@ -118,11 +133,11 @@ def _prepare(stage: Stage[C, I, T], config: C, state: PartialState, resume: bool
         return inputs, Start(identity, run_id, find_checkpoint(config.work) if run_id else None)
 
 
-def _identify(stage: Stage[C, I, T], config: C, base_digest: str, data_digest: str) -> dict:
+def _identify(stage: Stage, config: Run, base_digest: str, data_digest: str) -> dict:
     return identify_run(config, base_digest=base_digest, data_digest=data_digest, **stage.digest_inputs(config))
 
 
-def _find_finished(stage: Stage[C, I, T], config: C, identity: dict) -> AdapterManifest | None:
+def _find_finished(stage: Stage, config: Run, identity: dict) -> AdapterManifest | None:
     """Finds the adapter's manifest if this training had finished before it was killed, else None."""
     assert config.out is not None
     if not (config.out / MANIFEST).is_file():
@@ -134,9 +149,9 @@ def _find_finished(stage: Stage[C, I, T], config: C, identity: dict) -> AdapterM
     return manifest if _identify(stage, made, manifest.base_digest, manifest.data_digest) == identity else None
 
 
-def _track_training(stage: Stage[C, I, T], config: C, inputs: I, start: Start, report: Report) -> AdapterManifest:
+def _track_training(stage: Stage, config: Run, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:
     """Trains within an MLflow run and saves the adapter. Removes an earlier run's files once every check has passed."""
-    assert config.out is not None
+    assert config.out is not None and config.set_folder is not None
     trainer = stage.make_trainer(config, inputs, report)
     if start.checkpoint is None:
         remove_run(config.work)
@@ -146,14 +161,17 @@ def _track_training(stage: Stage[C, I, T], config: C, inputs: I, start: Start, r
         if start.checkpoint:
             console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
         else:
-            log_inputs(config, inputs.manifest, inputs.counts, stage.digest_inputs(config))
+            log_data_set(config.set_folder, inputs.manifest)
+            data = {"data_digest": inputs.manifest["digest"]}
+            log_configuration(config, inputs.counts, data | stage.digest_inputs(config))
         _fit(trainer, config, start.checkpoint)
         with disk_errors(config.out), staged_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
-            return complete_adapter(folder, config, inputs, run_id)
+            digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
+            return complete_adapter(folder, config, inputs.tokenizer, run_id=run_id, **digests)
 
 
 def _fit(trainer: Trainer, config: Run, checkpoint: Path | None) -> None:

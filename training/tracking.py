@@ -24,7 +24,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from revelator.errors import ConfigError
 from training.checkpoints import flatten
-from training.config import Run
+from training.config import Settings
 from training.rewards import REWARDS
 
 DIGEST_CHARACTERS = 36  # MLflow keeps no more; the whole digest is a parameter
@@ -70,16 +70,19 @@ def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
             monitor.mlflow_logger.flush()
 
 
-def log_inputs(config: Run, manifest: dict, rows: dict[str, int], digests: dict[str, str]) -> None:
-    """Logs parameters, the data set, the configuration file and the environment."""
-    assert config.set_folder is not None
-    mlflow.log_params(flatten(config.model_dump(mode="json")) | {"data_digest": manifest["digest"]} | digests)
-    mlflow.log_params({f"rows.{name}": count for name, count in rows.items()})
-    source = get_dataset_source_from_json(json.dumps({"uri": str(config.set_folder.resolve())}), "local")
-    dataset = MetaDataset(source, name=config.set_folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
+def log_data_set(folder: Path, manifest: dict) -> None:
+    """Logs the instruction set that a run reads."""
+    source = get_dataset_source_from_json(json.dumps({"uri": str(folder.resolve())}), "local")
+    dataset = MetaDataset(source, name=folder.name, digest=manifest["digest"][:DIGEST_CHARACTERS])  # type: ignore[abstract]
     mlflow.log_input(dataset, context="training")
-    mlflow.log_text(config.to_yaml(), "config.yaml")
     mlflow.log_dict(manifest, "set_manifest.json")
+
+
+def log_configuration(config: Settings, rows: dict[str, int], digests: dict[str, str]) -> None:
+    """Logs parameters, numbers of rows, digests, the configuration file and the environment."""
+    mlflow.log_params(flatten(config.model_dump(mode="json")) | digests)
+    mlflow.log_params({f"rows.{name}": count for name, count in rows.items()})
+    mlflow.log_text(config.to_yaml(), "config.yaml")
     mlflow.log_text(list_packages(), "environment.txt")
     if commit := find_commit():
         mlflow.set_tag("mlflow.source.git.commit", commit)

@@ -178,10 +178,10 @@ def _find_subject(fact: _Fact, supporting: list[str], question: str) -> str:
 def read_hotpot(path: Path | str, source: str = "hotpotqa", licence: str = "CC-BY-SA-4.0") -> Iterator[Outcome]:
     """Complex questions without a plan; where there is context, each paragraph with its relevance. Other data sets are
     published in the same format."""
-    return read_annotated(path, lambda row: _annotate_hotpot(row, source, licence))
+    return read_annotated(path, lambda row: annotate_hotpot(row, source, licence))
 
 
-def _annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
+def annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> AnnotatedQuestion:
     asked = fields.read_question(row)
     supporting = {title for title, _ in fields.list_pairs(fields.read_nested(row, "supporting_facts", []))}
     return AnnotatedQuestion(

@@ -8,7 +8,6 @@ import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -35,17 +34,17 @@ FORMAT = "revelator-service-times-1"
 def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tuple[int, ...], as_json: bool) -> None:
     """Measure the seconds of each service of RUN's system, and compare predicted with measured throughput.
 
-    This process opens the system that RUN's configuration describes. It asks some questions of RUN one at a time with a
-    clock before each service. Then it asks others at each concurrency without a clock, and compares the throughput
-    with the one that the service times predict.
+    This process opens the system that RUN's configuration describes. It asks some questions of RUN one at a time, one
+    leaf after the other, and averages the time of their calls. Then it asks others at each concurrency, and compares
+    the throughput with the one that the service times predict.
 
     \b
     Example:
       revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
-    from evaluation.costs.service_times import Clock, ThroughputCheck, check_prediction, measure_services, time_services
+    from evaluation.costs.service_times import ONE_AT_A_TIME, ThroughputCheck, ask_all, average_calls, check_prediction
     from evaluation.harness.config import RunConfig
-    from evaluation.harness.systems import check_system, open_system
+    from evaluation.harness.systems import SharedModels, check_system, open_system
 
     run = read_run(run_folder)
     config = RunConfig.model_validate(run.config)
@@ -58,11 +57,14 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     if len(rest) < 2:
         raise ConfigError(f"{len(texts)} questions are too few", where=str(run_folder), hint="--questions N, smaller")
 
+    shared = SharedModels()
+    slow = config.model_copy(update={"limits": config.limits | ONE_AT_A_TIME})
+
     async def work() -> tuple[ServiceTimes, list[ThroughputCheck]]:
-        clock = Clock()
-        async with open_system(config, partial(time_services, clock)) as ask:
-            times = await measure_services(ask, clock, first)
-        async with open_system(config) as ask:
+        async with open_system(slow, shared) as ask:
+            await ask(first[0])  # the first question touches files and compiles
+            times = average_calls(await ask_all(ask, first, 1))
+        async with open_system(config, shared) as ask:
             await ask(first[0])
             return times, [await check_prediction(ask, rest, times, each) for each in concurrency]
 

@@ -1,81 +1,26 @@
 """Measures the seconds of work of each service while real questions run, and checks what they predict.
 
-Calls of one service take turns. The clock runs while a call is served and never while it waits, so it counts work.
+A trace holds the time of every call. It counts work and no waiting if one question runs at a time, one leaf after the
+other: `ONE_AT_A_TIME`.
 """
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
-from evaluation.harness.folder import Cost, describe_machine
+from evaluation.harness.folder import describe_machine
 from evaluation.harness.question_scores import count_cost
 from evaluation.harness.run import ask_each
-from evaluation.harness.systems import Ask, Services
+from evaluation.harness.systems import Ask
 from revelator.errors import RevelatorError
-from revelator.trace import Passage, Trace
-from serving.protocols import Completion, GenerateRequest, Generator, Reading, Retriever, Revelator
+from revelator.tasks import TASKS
+from revelator.trace import Trace
 
-Result = TypeVar("Result")
-
-
-@dataclass
-class Clock:
-    """Counts seconds and units (prompts, searches, readings) by service; calls of one service take turns."""
-
-    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-    units: dict[str, int] = field(default_factory=lambda: defaultdict(int))
-    _turns: dict[str, asyncio.Lock] = field(default_factory=lambda: defaultdict(asyncio.Lock))
-
-    async def time(self, station: str, name: str, units: int, work: Callable[[], Awaitable[Result]]) -> Result:
-        async with self._turns[station]:
-            began = time.perf_counter()
-            found = await work()
-            self.seconds[name] += time.perf_counter() - began
-            self.units[name] += units
-            return found
-
-    def mean(self, name: str) -> float:
-        return self.seconds[name] / self.units[name] if self.units.get(name) else 0.0
-
-
-@dataclass(frozen=True)
-class TimedRevelator:
-    inner: Revelator
-    clock: Clock
-
-    async def complete(self, task: str, prompts: Sequence[str], *, temperature: float = 0.0) -> list[Completion]:
-        work = lambda: self.inner.complete(task, prompts, temperature=temperature)  # noqa: E731
-        return await self.clock.time("revelator", task, len(prompts), work)
-
-
-@dataclass(frozen=True)
-class TimedRetriever:
-    inner: Retriever
-    clock: Clock
-
-    async def search(self, query: str, k: int) -> list[Passage]:
-        return await self.clock.time("retriever", "search", 1, lambda: self.inner.search(query, k))
-
-
-@dataclass(frozen=True)
-class TimedGenerator:
-    inner: Generator
-    clock: Clock
-
-    async def answer(self, request: GenerateRequest) -> Reading:
-        return await self.clock.time("generator", "reading", 1, lambda: self.inner.answer(request))
-
-
-def time_services(clock: Clock, services: Services) -> Services:
-    """Puts services behind a clock, for `evaluation.harness.systems.open_system`."""
-    revelator, retriever, generator = services
-    return TimedRevelator(revelator, clock), TimedRetriever(retriever, clock), TimedGenerator(generator, clock)
+ONE_AT_A_TIME = {"concurrency": 1}  # limits of a question
 
 
 @dataclass(frozen=True)
@@ -93,33 +38,47 @@ class ThroughputCheck:
         return self.predicted / self.measured - 1
 
 
-async def measure_services(ask: Ask, clock: Clock, questions: Sequence[str]) -> ServiceTimes:
-    """Asks the questions one after the other and returns the service times; the services of `ask` stand behind
-    `clock`."""
-    await ask(questions[0])  # the first touches files and compiles
-    clock.seconds.clear()
-    clock.units.clear()
-    began = time.perf_counter()
-    await ask_each(ask, questions, str, lambda question, outcome: None, 1)
-    wall = time.perf_counter() - began
-    tasks = {name: clock.mean(name) for name in clock.units if name not in ("search", "reading")}
-    beside = max(0.0, wall - sum(clock.seconds.values())) / len(questions)
-    return ServiceTimes(tasks, clock.mean("search"), clock.mean("reading"), beside, describe_machine()["machine"])
+async def ask_all(ask: Ask, questions: Sequence[str], concurrency: int) -> list[Trace]:
+    """Returns the traces of the questions that were not refused."""
+    traces: list[Trace] = []
+
+    def keep(question: str, outcome: Trace | RevelatorError) -> None:
+        if isinstance(outcome, Trace):
+            traces.append(outcome)
+
+    await ask_each(ask, questions, str, keep, concurrency)
+    return traces
+
+
+def average_calls(traces: Sequence[Trace]) -> ServiceTimes:
+    """Averages the seconds of a prompt of each task, of a search and of a reading; what a question took beside its
+    calls is overhead."""
+    seconds: dict[str, float] = defaultdict(float)
+    counts: dict[str, int] = defaultdict(int)
+    for call in (call for trace in traces for node in trace.nodes for call in node.list_calls()):
+        task = call["task"]
+        name = task if task in TASKS else "search" if task.startswith("search") else "reading"
+        seconds[name] += call["ms"] / 1000
+        counts[name] += call["count"]
+    mean = {name: seconds[name] / count for name, count in counts.items() if count}
+    beside = sum(trace.wall_ms for trace in traces) / 1000 - sum(seconds.values())
+    tasks = {name: value for name, value in mean.items() if name in TASKS}
+    return ServiceTimes(
+        tasks,
+        mean.get("search", 0.0),
+        mean.get("reading", 0.0),
+        max(0.0, beside) / max(1, len(traces)),
+        describe_machine()["machine"],
+    )
 
 
 async def check_prediction(
     ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int
 ) -> ThroughputCheck:
-    """Asks the questions, `concurrency` at a time, without a clock, and compares the throughput with the prediction."""
-    costs: list[Cost] = []
-
-    def add_cost(question: str, outcome: Trace | RevelatorError) -> None:
-        if isinstance(outcome, Trace):
-            costs.append(count_cost(outcome))
-
+    """Asks the questions, `concurrency` at a time, and compares the throughput with the prediction."""
     began = time.perf_counter()
-    await ask_each(ask, questions, str, add_cost, concurrency)
+    traces = await ask_all(ask, questions, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
-    demand = count_demand(costs, times)
+    demand = count_demand([count_cost(trace) for trace in traces], times)
     predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
     return ThroughputCheck(concurrency, len(questions), predicted.throughput, measured)

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
 from evaluation.harness.checks import check_digests, check_ids
+from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
 from revelator.errors import ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
@@ -48,61 +49,61 @@ class Benchmark:
         return about | {"answers": answers, "questions": len(self.questions)}
 
 
-def open_benchmark(
-    format: str,
-    paths: Sequence[str],
-    *,
-    version: str = "",
-    pinned: Sequence[str] = (),
-    split: str = "",
-    kinds: Sequence[str] = (),
-    ids: Sequence[str] = (),
-    sample: int | None = None,
-    name: str = "",
-    dev_of: str = "",
-) -> Benchmark:
-    """Reads the questions of some files and keeps those of `split` and of `kinds` ("static" includes
-    "static/comparison"), those in `ids`, those in the dev split of the instruction set `dev_of`, and of these the first
-    `sample` by the sha256 of their id.
+def open_benchmark(config: BenchmarkConfig) -> Benchmark:
+    """Reads the questions that the configuration names.
 
-    Raises ConfigError for an unknown format or version, ArtifactError for a file whose sha256 is not in `pinned`,
-    DataError for what cannot be read and for `ids` that the files do not have.
+    Raises ConfigError for an unknown format or version, ArtifactError for a file whose sha256 is not the pinned one,
+    DataError for what cannot be read and for ids that the files do not have.
     """
-    how = FORMATS.get(format)
+    how = FORMATS.get(config.format)
     if how is None:
-        raise ConfigError(f"there is no benchmark format {format!r}", hint=f"one of {', '.join(FORMATS)}")
-    wanted = version or how.versions[0]
-    if wanted not in how.versions:
-        known = ", ".join(how.versions)
-        raise ConfigError(
-            f"there is no version {wanted!r} of {format}", where="benchmark.version", hint=f"known: {known}"
-        )
-    files = {path: _digest_file(path) for path in paths}
-    if pinned:
-        check_digests(files, dict(zip(paths, pinned, strict=True)), "benchmark")
+        raise ConfigError(f"there is no benchmark format {config.format!r}", hint=f"one of {', '.join(FORMATS)}")
+    version = config.version or how.versions[0]
+    if version not in how.versions:
+        message, hint = f"there is no version {version!r} of {config.format}", f"known: {', '.join(how.versions)}"
+        raise ConfigError(message, where="benchmark.version", hint=hint)
+    files = {path: _digest_file(path) for path in config.path}
+    if config.sha256:
+        check_digests(files, dict(zip(config.path, config.sha256, strict=True)), "benchmark")
     if how.states_version:
-        for path in paths:
-            _require_version(path, wanted)
-    pool = questions = _merge_duplicates(question for path in paths for question in how.read(path))
-    if split:
-        questions = [q for q in questions if q.gold.split == split]
-    if kinds:
-        questions = [q for q in questions if any(q.kind == kind or q.kind.startswith(f"{kind}/") for kind in kinds)]
-    if ids:
-        check_ids([*dict.fromkeys(ids)], [q.id for q in questions], "benchmark.ids", whole=False)
-        questions = [q for q in questions if q.id in set(ids)]
-    if dev_of:
-        read_manifest(Path(dev_of))  # its files are as they were built
-        files[dev_of] = sha256_file(Path(dev_of) / "manifest.json")
-        dev = {record.group for record in stream_rows(Path(dev_of), "dev")}
-        questions = [q for q in questions if q.id in dev]
-    if sample:
-        chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[:sample]}
-        questions = [q for q in questions if q.id in chosen]
+        for path in config.path:
+            _require_version(path, version)
+    pool = _merge_duplicates(question for path in config.path for question in how.read(path))
+    if config.dev_of:
+        read_manifest(Path(config.dev_of))  # its files are as they were built
+        files[config.dev_of] = sha256_file(Path(config.dev_of) / "manifest.json")
+    questions = _select_questions(config, pool)
     if not questions:
-        raise DataError("no question is left to ask", where=", ".join(paths), hint=LEFT_BY)
-    chosen, about = tuple(questions), (name or format, format, wanted, how.normaliser, how.has_list_answers)
-    return Benchmark(*about, chosen, files, tuple(pool))
+        raise DataError("no question is left to ask", where=", ".join(config.path), hint=LEFT_BY)
+    about = config.name or config.format, config.format, version, how.normaliser, how.has_list_answers
+    return Benchmark(*about, tuple(questions), files, tuple(pool))
+
+
+def _select_questions(config: BenchmarkConfig, questions: list[BenchmarkQuestion]) -> list[BenchmarkQuestion]:
+    """Selects the questions of `split` and of `kinds` ("static" includes "static/comparison"), those in `ids`, those in
+    the dev split of the instruction set `dev_of`, and of these the first `sample` by the sha256 of their id."""
+    if config.split:
+        questions = [q for q in questions if q.gold.split == config.split]
+    if config.kinds:
+        questions = [q for q in questions if any(f"{q.kind}/".startswith(f"{kind}/") for kind in config.kinds)]
+    if config.ids:
+        ids = dict.fromkeys(_read_ids(config.ids))
+        check_ids([*ids], [q.id for q in questions], "benchmark.ids", whole=False)
+        questions = [q for q in questions if q.id in ids]
+    if config.dev_of:
+        dev = {record.group for record in stream_rows(Path(config.dev_of), "dev")}
+        questions = [q for q in questions if q.id in dev]
+    if config.sample:
+        chosen = {q.id for q in sorted(questions, key=lambda q: sha256_text(q.id))[: config.sample]}
+        questions = [q for q in questions if q.id in chosen]
+    return questions
+
+
+def _read_ids(path: str) -> list[str]:
+    try:
+        return Path(path).read_text(encoding="utf-8").split()
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}", where=path) from error
 
 
 def _digest_file(path: str) -> str:
@@ -160,12 +161,12 @@ def _to_texts(value: Any, where: str) -> tuple[str, ...]:
 def _read_pairs(text: str, path: Path) -> list[tuple[str, Any]]:
     try:
         whole = json.loads(text, object_pairs_hook=list)
-    except ValueError:
-        return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    found = next((value for key, value in whole if key == "answer" and _is_pairs(value)), whole)
-    if not _is_pairs(found) or "id" in dict(found):
-        return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
-    return [(str(id), value) for id, value in found]
+    except ValueError:  # not one object, but one a line
+        whole = None
+    found = next((value for key, value in whole if key == "answer" and _is_pairs(value)), whole) if whole else None
+    if isinstance(found, list) and _is_pairs(found) and "id" not in dict(found):
+        return [(str(id), value) for id, value in found]
+    return [_read_row(line, number, path) for number, line in enumerate(text.splitlines(), 1) if line.strip()]
 
 
 def _is_pairs(value: Any) -> bool:

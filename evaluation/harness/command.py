@@ -67,8 +67,9 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
       revelator eval run evaluation/configs/compare-world.yaml --sample 20 --out runs/compare/world
       revelator eval run evaluation/configs/compare-world.yaml --run auto --run naive-5
     """
+    from evaluation.harness.benchmarks import open_benchmark
     from evaluation.harness.config import load_runs
-    from evaluation.harness.run import prepare_run, read_benchmark, run_questions
+    from evaluation.harness.run import prepare_run, run_questions
     from evaluation.harness.run_metrics import write_metrics
     from evaluation.harness.systems import SharedModels
     from evaluation.rows import progress_bar
@@ -81,7 +82,7 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
         known = ", ".join(filter(None, runs))
         hint = f"runs: {known}" if known else "it holds one run, without a name: leave --run out"
         raise ConfigError(f"there is no run {unknown[0]!r}", where=str(config), hint=hint)
-    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(read_benchmark)
+    command, read = shlex.join(["revelator", *sys.argv[1:]]), cache(open_benchmark)
     chosen = {name: settings for name, settings in runs.items() if not names or name in names}
     prepared = {name: prepare_run(settings, command, read) for name, settings in chosen.items()}
     console, shared = Console(stderr=True), SharedModels()

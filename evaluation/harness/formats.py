@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
 from data_gen.sources import fields
-from data_gen.sources.files import read_file_rows
 from data_gen.sources.formats import READERS
-from data_gen.sources.multi_hop import read_hotpot
-from data_gen.sources.rows import Outcome, RefusedRow, read_annotated
+from data_gen.sources.multi_hop import annotate_hotpot
+from data_gen.sources.rows import Outcome, RefusedRow, Unfold, read_annotated
 from evaluation.metrics.plan_graph import Sketch, read_sketch
 from revelator.errors import DataError
 from revelator.plans import leaves, parse, to_letters
@@ -61,125 +60,107 @@ def _require_all(outcomes: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
             yield outcome
 
 
-def _add_plans(name: str, path: str, plain: Iterable[Outcome]) -> Iterator[AnnotatedQuestion]:
-    """Replaces each plain question by the one with a gold plan, if the format's reader finds a plan for it."""
-    planned = {q.id: q for q in READERS[name](path) if isinstance(q, AnnotatedQuestion)}
-    yield from (planned.get(q.id, q) for q in _require_all(plain))
-
-
-def _read_kinds(path: str, source: str, field: str) -> dict[str, str]:
-    """Reads the text in `field` of each row, by the row's id."""
-    rows = (row for _, row in read_file_rows(path) if isinstance(row, dict) and row.get("question"))
-    return {
-        fields.make_id(row, source, fields.read_question(row), "_id", "id"): str(row.get(field, "")) for row in rows
-    }
-
-
-def _read_hotpot(path: str) -> Iterator[BenchmarkQuestion]:
-    kinds = _read_kinds(path, "hotpotqa", "type")
-    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _require_all(read_hotpot(path)))
-
-
-def _read_two_wiki(path: str) -> Iterator[BenchmarkQuestion]:
-    kinds = _read_kinds(path, "2wiki", "type")
-    plain = read_hotpot(path, "2wiki", "Apache-2.0")  # the same file format
-    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _add_plans("2wiki", path, plain))
-
-
-def _read_musique(path: str) -> Iterator[BenchmarkQuestion]:
-    """MuSiQue-Ans; of MuSiQue-Full the answerable questions."""
-
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        answers = [*fields.read_texts(row, "answer"), *row.get("answer_aliases", [])]
-        passages = [
-            AnnotatedPassage(p["title"], p["paragraph_text"], bool(p["is_supporting"]))
-            for p in row.get("paragraphs", [])
-        ]
-        return replace(
-            _make_question(row, "musique", answers, "complex"), passages=tuple(passages), licence="CC-BY-4.0"
-        )
-
-    answerable = read_annotated(path, annotate, lambda row: (row,) if row.get("answerable", True) else ())
-    for q in _add_plans("musique", path, answerable):
-        yield BenchmarkQuestion(q, q.id.partition(":")[2].partition("__")[0] if "__" in q.id else "")
-
-
-def _make_question(
-    row: dict[str, Any], source: str, answers: Sequence[str], route: str, *ids: str
-) -> AnnotatedQuestion:
-    asked = fields.read_question(row, "question", "Question", "query")
-    identity = fields.make_id(row, source, asked, *(ids or ("id", "_id")))
-    return AnnotatedQuestion(identity, source, "", "", asked, route, answers=tuple(dict.fromkeys(answers)))
-
-
 def _make_reader(name: str) -> Read:
     return lambda path: (BenchmarkQuestion(q) for q in _require_all(READERS[name](path)))
 
 
-def _read_bamboogle(path: str) -> Iterator[BenchmarkQuestion]:
+def _read_rows(
+    annotate: Callable[[dict[str, Any], str], BenchmarkQuestion], unfold: Unfold = lambda row: (row,)
+) -> Read:
+    """Returns a reader that hands each row of a file to `annotate`, with the file's name."""
+
+    def read(path: str) -> Iterator[BenchmarkQuestion]:
+        kinds: dict[str, str] = {}
+
+        def annotate_row(row: dict[str, Any]) -> AnnotatedQuestion:
+            question = annotate(row, Path(path).name)
+            kinds[question.id] = question.kind
+            return question.gold
+
+        for q in _require_all(read_annotated(path, annotate_row, unfold)):
+            yield BenchmarkQuestion(q, kinds[q.id])
+
+    return read
+
+
+def _add_plans(name: str, read: Read) -> Read:
+    """Returns a reader that replaces each question by the one with a gold plan, if the format has a plan for it."""
+
+    def read_with_plans(path: str) -> Iterator[BenchmarkQuestion]:
+        planned = {q.id: q for q in READERS[name](path) if isinstance(q, AnnotatedQuestion)}
+        for question in read(path):
+            yield BenchmarkQuestion(planned.get(question.id, question.gold), question.kind)
+
+    return read_with_plans
+
+
+def _annotate_hotpot(row: dict[str, Any], source: str, licence: str) -> BenchmarkQuestion:
+    return BenchmarkQuestion(annotate_hotpot(row, source, licence), str(row.get("type", "")))
+
+
+def _make_question(
+    row: dict[str, Any], source: str, answers: Sequence[str], route: str = "complex", kind: str = "", **more: Any
+) -> BenchmarkQuestion:
+    asked = fields.read_question(row, "question", "Question", "query")
+    identity = fields.make_id(row, source, asked, "id", "_id", "interaction_id")
+    once = tuple(dict.fromkeys(answers))
+    return BenchmarkQuestion(AnnotatedQuestion(identity, source, "", "", asked, route, answers=once, **more), kind)
+
+
+def _annotate_musique(row: dict[str, Any], file: str) -> BenchmarkQuestion:
+    """MuSiQue-Ans; of MuSiQue-Full the answerable questions. The kind is the start of the id ("3hop1")."""
+    answers = [*fields.read_texts(row, "answer"), *row.get("answer_aliases", [])]
+    passages = [
+        AnnotatedPassage(p["title"], p["paragraph_text"], bool(p["is_supporting"])) for p in row.get("paragraphs", [])
+    ]
+    kind = row["id"].partition("__")[0] if "__" in str(row.get("id", "")) else ""
+    return _make_question(row, "musique", answers, kind=kind, passages=tuple(passages))
+
+
+def _annotate_bamboogle(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """Bamboogle (Press et al. 2023): `Question, Answer`, CSV or JSON lines."""
-    outcomes = read_annotated(
-        path, lambda row: _make_question(row, "bamboogle", fields.read_texts(row, "Answer", "answer"), "complex")
-    )
-    yield from (BenchmarkQuestion(q) for q in _require_all(outcomes))
+    return _make_question(row, "bamboogle", fields.read_texts(row, "Answer", "answer"))
 
 
-def _read_compound(path: str) -> Iterator[BenchmarkQuestion]:
-    """HANRAG's compound questions: `question`, `answers` (one for each part), and the parts if they are given; or
-    annotated rows of this project (`revelator data teach`)."""
+def _annotate_compound(row: dict[str, Any], file: str) -> BenchmarkQuestion:
+    """HANRAG's compound questions: `question`, `answers` (a list with one for each part), and the parts if they are
+    given; or annotated rows of this project (`revelator data teach`).
 
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        if "route" in row:
-            return AnnotatedQuestion.from_json(row)
-        answers = fields.read_texts(row, "answers", "answer")
-        if len(answers) == 1:
-            answers = tuple(part.strip() for part in answers[0].split(";") if part.strip())
-        parts = row.get("parts") or row.get("sub_questions") or ()
-        return replace(_make_question(row, "compound", answers, "compound"), parts=tuple(parts))
+    Raises DataError for one text, which cannot be taken apart: an answer may hold any sign that would part answers.
+    """
+    if "route" in row:
+        gold = AnnotatedQuestion.from_json(row)
+        return BenchmarkQuestion(gold, f"{len(gold.parts or gold.answers)} parts")
+    given, answers = row.get("answers", row.get("answer")), fields.read_texts(row, "answers", "answer")
+    if given == answers[0]:
+        raise DataError(f"one text for all parts, {given!r:.60}: `answers` must be a list with an answer for each part")
+    parts = tuple(row.get("parts") or row.get("sub_questions") or ())
+    return _make_question(row, "compound", answers, "compound", f"{len(parts or answers)} parts", parts=parts)
 
-    for q in _require_all(read_annotated(path, annotate)):
-        yield BenchmarkQuestion(q, f"{len(q.parts or q.answers)} parts")
 
-
-def _read_blend(path: str) -> Iterator[BenchmarkQuestion]:
+def _annotate_blend(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """BlendQA (Xin et al. 2024): `question`, `answer`, perhaps `answer_aliases`. The pair of sources is in `type`, or
     in the name of the file ("kg-web_132.jsonl")."""
-    stem, kinds = Path(path).name.partition("_")[0].partition(".")[0], {}
-
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        aliases = row.get("answer_aliases") or row.get("aliases") or []
-        question = _make_question(row, "blendqa", [*fields.read_texts(row, "answer", "answers"), *aliases], "complex")
-        kinds[question.id] = str(row.get("type") or stem)
-        return question
-
-    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _require_all(read_annotated(path, annotate)))
+    aliases = row.get("answer_aliases") or row.get("aliases") or []
+    kind = str(row.get("type") or re.split(r"[_.]", file)[0])
+    return _make_question(row, "blendqa", [*fields.read_texts(row, "answer", "answers"), *aliases], kind=kind)
 
 
-def _read_crag(path: str) -> Iterator[BenchmarkQuestion]:
+def _annotate_crag(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """CRAG (Yang et al. 2024): `query`, `answer`, `alt_ans`; kind is `static_or_dynamic`/`question_type`. Its web
     pages belong into an index and are not read here."""
-    kinds = {}
-
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        route = "single" if row.get("question_type") in ("simple", "simple_w_condition") else "complex"
-        answers = [fields.read_text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
-        question = _make_question(row, "crag", answers, route, "interaction_id")
-        kinds[question.id] = f"{row.get('static_or_dynamic', '')}/{row.get('question_type', '')}"
-        return question
-
-    yield from (BenchmarkQuestion(q, kinds[q.id]) for q in _require_all(read_annotated(path, annotate)))
+    route = "single" if row.get("question_type") in ("simple", "simple_w_condition") else "complex"
+    answers = [fields.read_text(row, "answer"), *(str(other) for other in row.get("alt_ans") or [])]
+    kind = f"{row.get('static_or_dynamic', '')}/{row.get('question_type', '')}"
+    return _make_question(row, "crag", answers, route, kind)
 
 
-def _read_metaqa(path: str) -> Iterator[BenchmarkQuestion]:
+def _annotate_metaqa(row: dict[str, Any], file: str) -> BenchmarkQuestion:
     """MetaQA (Zhang et al. 2018) as JSON lines: `question` with its topic in brackets, `answers`, all of them wanted;
     the kind is in the name of the file ("1-hop_dev.jsonl.gz")."""
-    kind = Path(path).name.partition("_")[0]
-
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        asked = re.sub(r"[\[\]]", "", str(row["question"]))
-        return _make_question({**row, "question": asked}, "metaqa", fields.read_texts(row, "answers"), "complex")
-
-    yield from (BenchmarkQuestion(q, kind) for q in _require_all(read_annotated(path, annotate)))
+    asked = re.sub(r"[\[\]]", "", str(row["question"]))
+    answers = fields.read_texts(row, "answers")
+    return _make_question({**row, "question": asked}, "metaqa", answers, kind=file.partition("_")[0])
 
 
 def has_parentheses(question: AnnotatedQuestion) -> bool:
@@ -216,15 +197,19 @@ def _read_world(path: str) -> Iterator[BenchmarkQuestion]:
         yield BenchmarkQuestion(q, next((kind for kind, fits in KINDS.items() if fits(q)), q.route))
 
 
+_read_hotpot = _read_rows(lambda row, file: _annotate_hotpot(row, "hotpotqa", "CC-BY-SA-4.0"))
+_read_two_wiki = _read_rows(lambda row, file: _annotate_hotpot(row, "2wiki", "Apache-2.0"))  # the same file format
+_read_musique = _read_rows(_annotate_musique, lambda row: (row,) if row.get("answerable", True) else ())
+
 FORMATS: dict[str, Format] = {
-    "2wiki": Format(_read_two_wiki, "hotpotqa", ("1.1", "1.0")),
-    "bamboogle": Format(_read_bamboogle, "squad", ("1",)),
-    "blendqa": Format(_read_blend, "atomr", ("1",)),
-    "compound": Format(_read_compound, "squad", ("1",), has_list_answers=True),
-    "crag": Format(_read_crag, "atomr", ("5", "4", "3")),
+    "2wiki": Format(_add_plans("2wiki", _read_two_wiki), "hotpotqa", ("1.1", "1.0")),
+    "bamboogle": Format(_read_rows(_annotate_bamboogle), "squad", ("1",)),
+    "blendqa": Format(_read_rows(_annotate_blend), "atomr", ("1",)),
+    "compound": Format(_read_rows(_annotate_compound), "squad", ("1",), has_list_answers=True),
+    "crag": Format(_read_rows(_annotate_crag), "atomr", ("5", "4", "3")),
     "hotpotqa": Format(_read_hotpot, "hotpotqa", ("1.1", "1")),
-    "metaqa": Format(_read_metaqa, "squad", ("1",), has_list_answers=True),
-    "musique": Format(_read_musique, "musique", ("1.0",)),
+    "metaqa": Format(_read_rows(_annotate_metaqa), "squad", ("1",), has_list_answers=True),
+    "musique": Format(_add_plans("musique", _read_musique), "musique", ("1.0",)),
     "nq": Format(_make_reader("nq"), "squad", ("open",)),
     "squad": Format(_make_reader("squad"), "squad", ("1.1", "1.0"), states_version=True),
     "triviaqa": Format(_make_reader("triviaqa"), "squad", ("1.0",), states_version=True),

@@ -30,30 +30,8 @@ Question = TypeVar("Question")
 COMPILES = ("auto", "compile")
 
 
-def read_benchmark(config: BenchmarkConfig) -> Benchmark:
-    """Reads the questions that the configuration names. Raises ConfigError, ArtifactError and DataError."""
-    ids: Sequence[str] = ()
-    if config.ids:
-        try:
-            ids = Path(config.ids).read_text(encoding="utf-8").split()
-        except OSError as error:
-            raise ConfigError(f"cannot be read: {error.strerror}", where=config.ids) from error
-    return open_benchmark(
-        config.format,
-        config.path,
-        version=config.version,
-        pinned=config.sha256,
-        split=config.split,
-        kinds=config.kinds,
-        ids=ids,
-        sample=config.sample,
-        name=config.name,
-        dev_of=config.dev_of,
-    )
-
-
 def prepare_run(
-    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = read_benchmark
+    config: RunConfig, command: str, read: Callable[[BenchmarkConfig], Benchmark] = open_benchmark
 ) -> tuple[RunConfig, Run, Benchmark]:
     """Checks everything that can be wrong (benchmark, system, index, adapter, server, predictions) and describes the
     run. Builds a closed index; the configuration that is returned names it."""
@@ -157,7 +135,7 @@ async def _open_and_ask(
     config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
 ) -> None:
     golds = {question.gold.question: question.gold for question in todo}
-    async with open_system(config, shared=shared, golds=golds) as ask:
+    async with open_system(config, shared, golds) as ask:
         await ask_and_score(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
 
 

@@ -160,23 +160,17 @@ def _open_engine(base: str, adapter: Path | None, threads: int | None) -> Engine
 
 @asynccontextmanager
 async def open_system(
-    config: RunConfig,
-    through: Callable[[Services], Services] = lambda services: services,
-    shared: SharedModels | None = None,
-    golds: Mapping[str, AnnotatedQuestion] | None = None,
+    config: RunConfig, shared: SharedModels | None = None, golds: Mapping[str, AnnotatedQuestion] | None = None
 ) -> AsyncIterator[Ask]:
-    """Opens everything that a checked configuration needs until the block ends. `through` may wrap its services, as
-    `evaluation.costs.service_times` times them. The next run can take what `shared` has opened. A bound is told the
-    `golds` of its questions, by their text."""
+    """Opens everything that a checked configuration needs until the block ends. The next run can take what `shared` has
+    opened. A bound is told the `golds` of its questions, by their text."""
     shared = shared or SharedModels()
     async with AsyncExitStack() as stack:
         name, limits = config.system.name, read_limits(config)
         if config.system.strategy and config.url:
             yield await _open_client(config, stack)
             return
-        services = through(
-            await _connect_services(config, stack) if config.url else _open_services(config, stack, shared)
-        )
+        services = await _connect_services(config, stack) if config.url else _open_services(config, stack, shared)
         if config.system.baseline:
             models = Models(*services)
             yield lambda question: run_baseline(name, question, models, limits)

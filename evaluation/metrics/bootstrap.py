@@ -29,6 +29,9 @@ class Interval:
         return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
 
 
+NOTHING = Interval(np.nan, np.nan, np.nan, 0)
+
+
 def bootstrap(
     values: ArrayLike,
     *,
@@ -40,13 +43,17 @@ def bootstrap(
     """Computes the mean of `values`, shape (n,), and its interval; `groups` names the unit to which each row
     belongs."""
     rows = np.asarray(values, dtype=float)
+    if groups is None:
+        [found] = bootstrap_columns(rows[:, None], level=level, resamples=resamples, seed=seed)
+        return found
+    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    if len(member) != len(rows):
+        raise ValueError(f"{len(rows)} values and {len(member)} groups")
     if not len(rows):
-        return Interval(np.nan, np.nan, np.nan, 0)
-    sums, counts = _sum_groups(rows, groups)
-    means = _resample_means(sums, counts, resamples, np.random.default_rng(seed))
-    tail = (1 - level) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return Interval(float(rows.mean()), float(low), float(high), len(rows))
+        return NOTHING
+    sums, counts = np.bincount(member, rows), np.bincount(member).astype(float)
+    means = _draw_means(sums[:, None], counts[:, None], resamples, seed)
+    return _take_interval(rows.mean(), means[:, 0], (1 + level) / 2, len(rows))
 
 
 def bootstrap_columns(
@@ -54,18 +61,13 @@ def bootstrap_columns(
 ) -> list[Interval]:
     """Bootstraps each column of `values`, shape (n, columns), in one pass with the same draws."""
     rows = np.asarray(values, dtype=float)
-    n = len(rows)
-    if not n:
-        return [Interval(np.nan, np.nan, np.nan, 0)] * rows.shape[1]
-    generator, step, means = np.random.default_rng(seed), max(1, DRAWN_AT_ONCE // n), []
-    for start in range(0, resamples, step):
-        shape = (min(step, resamples - start), n)
-        drawn = generator.integers(0, n, size=shape) + np.arange(shape[0])[:, None] * n
-        means.append(np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape) @ rows / n)
-    tail = (1 - level) / 2
-    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail], axis=0)
-    ends = zip(rows.mean(axis=0), low, high, strict=True)
-    return [Interval(float(mean), float(a), float(b), n) for mean, a, b in ends]
+    if not len(rows):
+        return [NOTHING] * rows.shape[1]
+    means = _draw_means(rows, None, resamples, seed)
+    return [
+        _take_interval(mean, column, (1 + level) / 2, len(rows))
+        for mean, column in zip(rows.mean(axis=0), means.T, strict=True)
+    ]
 
 
 def bootstrap_statistic(
@@ -79,7 +81,7 @@ def bootstrap_statistic(
     """Computes any `statistic` of the rows and its interval. `statistic` gets an array of row indices, with repeats.
     Whole groups are drawn. Draws for which the statistic is nan are left out."""
     if not len(groups):
-        return Interval(np.nan, np.nan, np.nan, 0)
+        return NOTHING
     _, member = np.unique(np.asarray(groups), return_inverse=True)
     order, counts = np.argsort(member, kind="stable"), np.bincount(member)
     starts, generator = np.cumsum(counts) - counts, np.random.default_rng(seed)
@@ -92,27 +94,21 @@ def bootstrap_statistic(
 
     drawn = (generator.integers(0, len(counts), size=len(counts)) for _ in range(resamples))
     values = np.array([statistic(rows_of(draw)) for draw in drawn])
-    tail = (1 - level) / 2
-    low, high = np.nanquantile(values, [tail, 1 - tail]) if not np.isnan(values).all() else (np.nan, np.nan)
-    return Interval(float(statistic(np.arange(len(groups)))), float(low), float(high), len(groups))
+    return _take_interval(statistic(np.arange(len(groups))), values, (1 + level) / 2, len(groups))
 
 
-def _sum_groups(rows: np.ndarray, groups: Sequence[str] | np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-    if groups is None:
-        return rows, np.ones(len(rows))
-    names, member = np.unique(np.asarray(groups), return_inverse=True)
-    if len(member) != len(rows):
-        raise ValueError(f"{len(rows)} values and {len(member)} groups")
-    return np.bincount(member, rows, len(names)), np.bincount(member, minlength=len(names)).astype(float)
-
-
-def _resample_means(sums: np.ndarray, counts: np.ndarray, resamples: int, generator: np.random.Generator) -> np.ndarray:
-    n = len(sums)
+def _draw_means(sums: np.ndarray, counts: np.ndarray | None, resamples: int, seed: int) -> np.ndarray:
+    """Draws groups with repetition and returns the mean of each column, shape (resamples, columns): drawn sums over
+    drawn counts, nan where nothing was drawn. `sums` and `counts` have shape (groups, columns); without `counts` a
+    group is one row."""
+    n, generator, means = len(sums), np.random.default_rng(seed), []
     step = max(1, DRAWN_AT_ONCE // n)
-    means = []
     for start in range(0, resamples, step):
-        drawn = generator.integers(0, n, size=(min(step, resamples - start), n))
-        means.append(sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1))
+        shape = (min(step, resamples - start), n)
+        drawn = generator.integers(0, n, size=shape) + np.arange(shape[0])[:, None] * n
+        times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape).astype(float)
+        with np.errstate(invalid="ignore"):
+            means.append((times @ sums) / (n if counts is None else times @ counts))
     return np.concatenate(means)
 
 
@@ -139,16 +135,7 @@ def paired_bootstrap(
         member = np.array([place[group] for group in groups[task]])
         np.add.at(sums[:, column], member, np.asarray(differences[task], dtype=float))
         np.add.at(counts[:, column], member, 1)
-    generator = np.random.default_rng(seed)
-    step = max(1, DRAWN_AT_ONCE // len(names))
-    drawn = []
-    for start in range(0, resamples, step):
-        shape = (min(step, resamples - start), len(names))
-        chosen = generator.integers(0, shape[1], size=shape) + np.arange(shape[0])[:, None] * shape[1]
-        times = np.bincount(chosen.ravel(), minlength=chosen.size).reshape(shape).astype(float)
-        with np.errstate(invalid="ignore"):
-            drawn.append((times @ sums) / (times @ counts))
-    means = np.concatenate(drawn)  # (resamples, tasks)
+    means = _draw_means(sums, counts, resamples, seed)
     found = sums.sum(axis=0) / counts.sum(axis=0)
     each = {
         task: _take_interval(found[column], means[:, column], confidence, int(counts[:, column].sum()))
@@ -158,5 +145,5 @@ def paired_bootstrap(
 
 
 def _take_interval(mean: float, drawn: np.ndarray, confidence: float, n: int) -> Interval:
-    low, high = np.nanquantile(drawn, [1 - confidence, confidence])
+    low, high = np.nanquantile(drawn, [1 - confidence, confidence]) if not np.isnan(drawn).all() else (np.nan, np.nan)
     return Interval(float(mean), float(low), float(high), n)

@@ -18,6 +18,7 @@ import numpy as np
 import psutil
 from numpy.typing import ArrayLike
 
+from revelator.calibration import fit_logistic
 from revelator.errors import ArtifactError, ConfigError, DataError, InvalidRequest
 from revelator.plans import logic
 from revelator.plans.faults import fault
@@ -27,7 +28,6 @@ from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
 from serving.retrieval.logic import DEFAULT, Operators, compose, search_bounded
 
-STEPS = 50
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
 Source = Literal["dense", "bm25", "both"]
 MEMORY = 0.5  # of the machine's, that vectors may take for a search over all of them
@@ -66,7 +66,7 @@ def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
     """The calibration of highest likelihood for `labels` (1: about the term) of documents with `scores`.
 
     The targets are Platt's ((n+1)/(n+2) for n positives, 1/(n+2) for n negatives), so that scores which a threshold
-    separates still give a finite slope. Newton's method. Raises DataError without a document of each label.
+    separates still give a finite slope. Raises DataError without a document of each label.
     """
     s, y = np.asarray(scores, float), np.asarray(labels, bool)
     positives, negatives = int(y.sum()), int((~y).sum())
@@ -75,17 +75,8 @@ def fit_calibration(scores: ArrayLike, labels: ArrayLike) -> Calibration:
     center, scale = s.mean(), max(float(s.std()), 1e-9)
     x = (s - center) / scale
     target = np.where(y, (positives + 1) / (positives + 2), 1 / (negatives + 2))
-    slope, shift = 1.0, 0.0
-    for _ in range(STEPS):
-        p = 1 / (1 + np.exp(-(slope * x + shift)))
-        gradient = np.array([((p - target) * x).sum(), (p - target).sum()])
-        w = np.maximum(p * (1 - p), 1e-9)
-        hessian = np.array([[(w * x * x).sum(), (w * x).sum()], [(w * x).sum(), w.sum()]]) + 1e-6 * np.eye(2)
-        step = np.linalg.solve(hessian, gradient)
-        slope, shift = slope - step[0], shift - step[1]
-        if np.abs(step).max() < 1e-9:
-            break
-    slope = max(slope, 1e-3)  # a higher score never means less
+    (slope,), shift = fit_logistic(x[:, None], target)
+    slope = max(slope, 1e-3)
     return Calibration(float(center - shift / slope * scale), float(slope / scale))
 
 

@@ -14,6 +14,7 @@ import pytest
 from data_gen.build import build
 from data_gen.config import SetConfig
 from evaluation.harness.benchmarks import Benchmark, open_benchmark
+from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.formats import FORMATS
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ArtifactError, ConfigError, DataError
@@ -97,6 +98,10 @@ PUBLISHED: dict[str, tuple[list[dict[str, Any]], str, dict[str, Any]]] = {
 }
 
 
+def read(format: str, path: str, **values: Any) -> Benchmark:
+    return open_benchmark(BenchmarkConfig.model_validate({"format": format, "path": path, **values}))
+
+
 def lines(path: Path, rows: list[dict[str, Any]]) -> str:
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     return str(path)
@@ -105,7 +110,7 @@ def lines(path: Path, rows: list[dict[str, Any]]) -> str:
 @pytest.mark.parametrize("name", PUBLISHED)
 def test_a_published_row_becomes_a_question_with_its_gold(name: str, tmp_path: Path) -> None:
     rows, normaliser, wanted = PUBLISHED[name]
-    found = open_benchmark(name, [lines(tmp_path / "rows.jsonl", rows)])
+    found = read(name, lines(tmp_path / "rows.jsonl", rows))
     [question] = found.questions
     gold = question.gold
     assert found.normaliser == normaliser
@@ -119,13 +124,13 @@ def test_a_published_row_becomes_a_question_with_its_gold(name: str, tmp_path: P
 def test_squad_says_its_version_and_another_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "dev.json"
     path.write_text(json.dumps(SQUAD))
-    [question] = open_benchmark("squad", [str(path)]).questions
+    [question] = read("squad", str(path)).questions
     assert question.gold.answers == ("Harrow Pictures",) and question.gold.passages[0].relevant
     path.write_text(json.dumps(SQUAD | {"version": "v2.0"}))
     with pytest.raises(DataError, match=r"says that it is version 2\.0, not 1\.1"):
-        open_benchmark("squad", [str(path)])
+        read("squad", str(path))
     with pytest.raises(ConfigError, match=r"no version '2\.0' of squad"):
-        open_benchmark("squad", [str(path)], version="2.0")
+        read("squad", str(path), version="2.0")
 
 
 def test_files_may_be_compressed_as_they_are_published(tmp_path: Path) -> None:
@@ -133,26 +138,34 @@ def test_files_may_be_compressed_as_they_are_published(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl.bz2").write_bytes(bz2.compress(data))
     (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(data))
     for name in ("a.jsonl.bz2", "a.jsonl.gz"):
-        assert len(open_benchmark("crag", [str(tmp_path / name)]).questions) == 1
+        assert len(read("crag", str(tmp_path / name)).questions) == 1
 
 
 def test_a_question_without_a_plan_is_asked_all_the_same(tmp_path: Path) -> None:
     odd = {**HOTPOT, "_id": "h2", "type": "compositional", "evidences": [["Nobody", "is", "there"]]}
-    found = open_benchmark("2wiki", [lines(tmp_path / "a.jsonl", [odd])])
+    found = read("2wiki", lines(tmp_path / "a.jsonl", [odd]))
     assert [q.gold.expression for q in found.questions] == [""]
     whole = {**MUSIQUE, "id": "2hop__3_4", "answerable": False}
-    assert len(open_benchmark("musique", [lines(tmp_path / "b.jsonl", [MUSIQUE, whole])]).questions) == 1
+    assert len(read("musique", lines(tmp_path / "b.jsonl", [MUSIQUE, whole])).questions) == 1
 
 
 def test_a_row_that_cannot_be_read_is_named_with_its_line(tmp_path: Path) -> None:
     path = lines(tmp_path / "a.jsonl", [HOTPOT, {"question": "Who?"}])
     with pytest.raises(DataError, match=r"a\.jsonl, line 2"):
-        open_benchmark("hotpotqa", [path])
+        read("hotpotqa", path)
+
+
+def test_the_answers_of_compound_parts_are_a_list_and_one_text_is_refused(tmp_path: Path) -> None:
+    titled = {**COMPOUND, "answers": ["Ada; or, The Quill", "1941"]}
+    [question] = read("compound", lines(tmp_path / "a.jsonl", [titled])).questions
+    assert question.gold.answers == ("Ada; or, The Quill", "1941")
+    with pytest.raises(DataError, match=r"one text for all parts, 'Ada Quill; 1941'"):
+        read("compound", lines(tmp_path / "b.jsonl", [{**COMPOUND, "answers": "Ada Quill; 1941"}]))
 
 
 def many(tmp_path: Path, **options: Any) -> Benchmark:
     rows = [{"id": f"q{n}", "question": f"Who made {n}?", "answer": "Ada"} for n in range(9)]
-    return open_benchmark("nq", [lines(tmp_path / "many.jsonl", [*rows, rows[0]])], **options)
+    return read("nq", lines(tmp_path / "many.jsonl", [*rows, rows[0]]), **options)
 
 
 def test_only_questions_that_training_left_out_are_asked(tmp_path: Path) -> None:
@@ -172,9 +185,12 @@ def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
     three, five = (many(tmp_path, sample=n) for n in (3, 5))
     assert {q.id for q in three.questions} < {q.id for q in five.questions}
     assert [q.id for q in many(tmp_path).questions] == [f"nq:q{n}" for n in range(9)]  # a repeated row counts once
-    assert [q.id for q in many(tmp_path, ids=["nq:q7"]).questions] == ["nq:q7"]
+    ids = tmp_path / "ids.txt"
+    ids.write_text("nq:q7\n")
+    assert [q.id for q in many(tmp_path, ids=str(ids)).questions] == ["nq:q7"]
+    ids.write_text("nq:q7\nnq:z\n")
     with pytest.raises(DataError, match=r"1 id \(nq:z\) of no question"):
-        many(tmp_path, ids=["nq:q7", "nq:z"])
+        many(tmp_path, ids=str(ids))
     with pytest.raises(DataError, match="no question is left"):
         many(tmp_path, split="test")
 
@@ -182,13 +198,13 @@ def test_a_sample_is_pinned_by_the_hash_of_the_ids(tmp_path: Path) -> None:
 def test_a_changed_file_is_refused_by_its_digest(tmp_path: Path) -> None:
     many(tmp_path)
     pinned = [sha256_file(tmp_path / "many.jsonl")]
-    assert many(tmp_path, pinned=pinned).files == {str(tmp_path / "many.jsonl"): pinned[0]}
+    assert many(tmp_path, sha256=pinned).files == {str(tmp_path / "many.jsonl"): pinned[0]}
     with pytest.raises(ArtifactError, match=r"benchmark changed:\n.*many\.jsonl: sha256 .*, pinned 0000"):
-        many(tmp_path, pinned=["0" * 64])
+        many(tmp_path, sha256=["0" * 64])
     with pytest.raises(ConfigError, match="no benchmark format 'nqq'"):
-        open_benchmark("nqq", [])
+        read("nqq", "rows.jsonl")
     with pytest.raises(DataError, match="no such file"):
-        open_benchmark("nq", [str(tmp_path / "gone.jsonl")])
+        read("nq", str(tmp_path / "gone.jsonl"))
 
 
 CONFIGS = sorted((Path(__file__).parents[2] / "evaluation" / "configs").glob("*.yaml"))
@@ -219,6 +235,6 @@ def test_published_files_are_read_whole(format: str) -> None:
     path = Path(os.environ.get(DATA_VARIABLE, DATA_DEFAULT)) / places[format]
     if not path.is_file():
         pytest.skip(f"{path} is not here: REVELATOR_DATA names the published files")
-    found = open_benchmark(format, [str(path)])
+    found = read(format, str(path))
     rows = len(gzip.decompress(path.read_bytes()).splitlines())
     assert 0.8 * rows <= len(found.questions) <= rows and all(q.gold.answers for q in found.questions)

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.costs.command import FORMAT, predict_command
+from evaluation.costs.command import FORMAT, measure_command, predict_command, read_times
 from evaluation.costs.model import (
     STATIONS,
     Demand,
@@ -22,9 +22,11 @@ from evaluation.costs.model import (
     predict,
     size_deployment,
 )
+from evaluation.costs.service_times import average_calls
 from evaluation.harness.folder import Cost
 from revelator.errors import ArtifactError, DataError
 from revelator.files import write_json
+from revelator.trace import Node, Trace
 
 SECONDS = st.floats(0.001, 5)
 ONE = dict.fromkeys(STATIONS, 1)
@@ -66,6 +68,34 @@ def test_demand_is_calls_times_seconds_and_an_unmeasured_task_is_named() -> None
     assert demand.generator_calls == 1.5
     with pytest.raises(DataError, match="end, refine"):
         count_demand([Cost(model_calls={"end": 1, "refine": 1})], times)
+
+
+def test_service_times_are_means_over_the_calls_of_traces_and_the_rest_is_overhead() -> None:
+    def call(task: str, count: int, ms: float) -> dict[str, object]:
+        return {"task": task, "count": count, "ms": ms}
+
+    leaf = Node("1", "atomic", "q", detail={"calls": [call("search", 1, 10), call("relevance", 10, 50)]})
+    read = Node("2", "merge", "q", detail={"calls": [call("read", 1, 30), call("merge", 1, 10)]})
+    tree = Node("1", "atomic", "q", detail={"sources": [{"source": "text", "searches": 3, "ms": 50}]})
+    copied = Node("2", "atomic", "q", detail={"shared_from": "1", "sources": [{"searches": 9, "ms": 900}]})
+    one = Trace("q", "compile", nodes=[leaf, read], wall_ms=120)
+    other = Trace("q", "atomic", nodes=[tree, copied], wall_ms=60)
+    times = average_calls([one, other])
+    assert times.tasks == pytest.approx({"relevance": 0.005})
+    assert (times.search, times.reading, times.overhead) == pytest.approx((0.06 / 4, 0.02, 0.03 / 2))
+
+
+def test_a_run_of_this_machine_is_measured_and_its_own_throughput_predicted(tmp_path: Path, index: Path) -> None:
+    from tests.evaluation.test_evaluate import call, config
+
+    call(config(tmp_path, index), "--out", str(tmp_path / "run"))
+    arguments = [str(tmp_path / "run"), "--out", str(tmp_path / "t.json"), "--questions", "3", "--concurrency", "2"]
+    done = CliRunner().invoke(measure_command, arguments, catch_exceptions=False)
+    assert "questions in flight" in done.output
+    times = read_times(tmp_path / "t.json")
+    assert times.tasks == {} and times.search > 0 and times.reading > 0
+    [checked] = json.loads((tmp_path / "t.json").read_text())["checks"]
+    assert checked["questions"] == 3 and checked["measured"] > 0 and checked["predicted"] > 0
 
 
 def test_a_file_that_is_no_service_times_is_refused(tmp_path: Path) -> None:

@@ -208,7 +208,7 @@ def test_what_does_not_fit_is_said_before_anything_is_run(tmp_path: Path, index:
     assert "which index is searched" in why(index="")
     assert "there is no baseline 'naive-7'" in why(system={"baseline": "naive-7"})
     assert "prompts a language model" in why(system={"baseline": "ircot"})
-    assert "name one of strategy, baseline, predictions" in why(system={})
+    assert "name one of strategy, baseline, bound, predictions" in why(system={})
     assert "changes nothing for naive-5" in why(ablation={"refine": False})
     assert "ablation.k = 11" in why(ablation={"k": 11}).replace("\n", " ")
     assert "there is no limit 'leafs'" in why(limits={"leafs": 3})

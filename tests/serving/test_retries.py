@@ -188,6 +188,19 @@ def test_closing_a_blocking_stream_cancels_it():
         assert server.left.wait(20)
 
 
+def test_a_client_that_is_closed_ends_the_calls_of_other_threads():
+    with failing() as server, ThreadPoolExecutor(1) as thread:
+        server.gate.clear()
+        client = Client(server.url)
+        asking = thread.submit(client.ask, "Who?")
+        assert server.begun.wait(20)
+        client.close()
+        client.close()
+        with pytest.raises(errors.Cancelled):
+            asking.result(20)
+        assert server.left.wait(20)
+
+
 @pytest.mark.parametrize("call", ["client.ask('Who?')", "list(client.stream('Who?'))"])
 def test_ctrl_c_cancels_a_blocking_call_on_the_server(call):
     code = f"""

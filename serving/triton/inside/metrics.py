@@ -100,7 +100,7 @@ def _sample_node(node: Node) -> Iterator[Sample]:
         yield make_sample("revelator_leaves_total", status=node.status, source=source)
     if node.kind == "refine":
         yield make_sample("revelator_steps_total")
-    for call in list_calls(node):
+    for call in node.list_calls():
         task = call["task"]
         yield make_sample("revelator_calls_total", call["count"], task=task)
         yield make_sample("revelator_call_seconds", call["ms"] / 1000, task=task)
@@ -109,15 +109,6 @@ def _sample_node(node: Node) -> Iterator[Sample]:
                 yield make_sample("revelator_tokens_total", call[name], task=task, direction=direction)
     for service, count in node.detail.get("retries", {}).items():
         yield make_sample("revelator_retries_total", count, service=service)
-
-
-def list_calls(node: Node) -> Iterator[dict[str, Any]]:
-    """The node's own calls; of a tree over knowledge sources also each source's searches."""
-    yield from node.detail.get("calls", ())
-    if not {"reused_from", "shared_from"} & node.detail.keys():
-        for report in node.detail.get("sources", ()):
-            if "searches" in report and "ms" in report:
-                yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}
 
 
 SEND_SECONDS = 0.5

@@ -29,7 +29,7 @@ from revelator.calls import CALL, PROBE
 from revelator.errors import RevelatorError
 from revelator.trace import Trace
 from revelator.wire import choose_grpc_code
-from serving.triton.inside.metrics import Metrics, list_calls, make_sample, sample_trace
+from serving.triton.inside.metrics import Metrics, make_sample, sample_trace
 
 ID_CHARACTERS = 128  # of a client's request id or call; the rest is dropped
 PROBE_CHARACTERS = 8_192  # of a probe: the ids of 248 calls, and our clients name no more
@@ -107,7 +107,7 @@ class Telemetry:
         self._metrics.add(sample_trace(trace))
         spent: dict[str, float] = {}
         for node in trace.nodes:
-            for call in list_calls(node):
+            for call in node.list_calls():
                 spent[call["task"]] = round(spent.get(call["task"], 0.0) + call["ms"], 1)
         leaves = sum(node.kind == "atomic" for node in trace.nodes)
         texts = (
