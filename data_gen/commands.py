@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from data_gen.world.questions import ROUTES
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
@@ -23,6 +22,8 @@ if TYPE_CHECKING:
 
     from data_gen.teacher.config import CompoundConfig, TeachConfig
     from data_gen.teacher.work import Work
+
+ROUTES = TASKS["route"].labels or ()
 
 
 @click.command()
@@ -184,7 +185,7 @@ def world(
             seed,
             out,
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
-            routes=routes or tuple(ROUTES),
+            routes=routes or ROUTES,
             force=force,
             progress=progress,
         )

@@ -1,0 +1,1 @@
+"""How the embedded reader reads: sentences and tokens, questions, relation words, candidate answers."""
