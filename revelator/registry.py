@@ -77,7 +77,7 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
     for name, value in MLFLOW_SETTINGS.items():
         os.environ.setdefault(name, value)
     home = (home or home_folder()).resolve()
-    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
+    uri = find_store(tracking_uri, home)
     if uri.startswith(("http://", "https://")):
         reach(uri)
     elif must_exist and uri.startswith(_SQLITE):
@@ -96,6 +96,11 @@ def connect(tracking_uri: str | None = None, home: Path | None = None, *, must_e
         if "MLFLOW_EXPERIMENT_ID" not in os.environ:  # set by `mlflow run`, whose run is in that experiment
             mlflow.set_experiment(EXPERIMENT)
     return uri
+
+
+def find_store(tracking_uri: str | None, home: Path) -> str:
+    """The address of MLflow's store: the given one, else the environment's, else the file in the home folder."""
+    return tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or f"{_SQLITE}{home / 'mlflow.db'}"
 
 
 def reach(uri: str) -> None:

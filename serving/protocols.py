@@ -44,20 +44,13 @@ class GenerateRequest:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found.
-
-    A reader that marks its answer in a passage says which `document` (its id) it is, and the `probability` that the
-    passages answer the question; None where it knows none. `reason` says why there is no answer.
-    """
+    """An answer: a sentence, the clean values in it (several when the question asks for a list), how it was found."""
 
     sentence: str
     answers: tuple[str, ...]
     tokens_in: int = 0
     tokens_out: int = 0
     method: str = ""
-    document: str = ""
-    probability: float | None = None
-    reason: str = ""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), ensure_ascii=False)

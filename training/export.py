@@ -23,7 +23,8 @@ from revelator.artifact import (
 )
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_bytes, write_json
-from revelator.registry import CHAMPION, NAME, home_folder
+from revelator.options import HOME, URI
+from revelator.registry import CHAMPION, NAME
 from training.config import Run
 
 if TYPE_CHECKING:
@@ -65,8 +66,8 @@ def register_version(config: Run, manifest: AdapterManifest) -> int:
 @click.argument("adapter", default=CHAMPION)
 @click.option("--base", help="`tiny`, a folder, or a Hub id.  [default: the base that the adapter's manifest names]")
 @click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
-@click.option("--home", type=FOLDER, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
-@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@HOME
+@URI
 @click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to standard output.")
 def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: str | None, as_json: bool) -> None:
     """Write base and adapter as one model in bf16, for engines that load no adapters.

@@ -17,9 +17,9 @@ from rich.table import Table
 
 from evaluation.costs.model import STATIONS, Load, Prices, ServiceTimes, count_demand, predict, size_deployment
 from evaluation.harness.folder import describe_machine, read_questions, read_run
-from evaluation.options import AS_JSON, FOLDER
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_text, write_json
+from revelator.options import AS_JSON, FOLDER
 
 FORMAT = "revelator-service-times-1"
 

@@ -13,11 +13,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from evaluation.gate.rules import RULES, Verdict, build_verdict_table, judge, read_rules, render_text
-from evaluation.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from evaluation.rows import progress_bar
 from revelator import promotions, registry
 from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.files import sha256_file
+from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
 from serving.models.adapters import Adapter, fetch_version, find_adapter, open_engine
 from serving.protocols import DECODINGS, Decoding

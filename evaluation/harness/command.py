@@ -13,8 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from evaluation.options import FOLDER
 from revelator.errors import ConfigError
+from revelator.options import FOLDER
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG]"
 SHOWN = {

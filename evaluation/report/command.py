@@ -15,12 +15,12 @@ import click
 
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
 from revelator.files import write_bytes
+from revelator.options import AS_JSON, FOLDER, HOME, REGISTERED, URI
 from revelator.registry import DIGEST_TAG, Version
 
 PAGE, SUMMARY = "report.html", "report.md"

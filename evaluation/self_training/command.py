@@ -14,11 +14,11 @@ from rich.console import Console
 from data_gen.config import load_config
 from data_gen.sources.formats import READERS
 from data_gen.tables import tabulate_counts, tabulate_dropped
-from evaluation.options import AS_JSON, FOLDER, THREADS
 from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError, ExpressionError
 from revelator.files import sha256_file
+from revelator.options import AS_JSON, FOLDER, THREADS
 from revelator.plans import parse, to_letters
 from revelator.rows import read_manifest
 from serving.models.adapters import Adapter, open_engine

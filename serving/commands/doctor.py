@@ -26,11 +26,10 @@ from rich.table import Table
 
 from revelator import registry
 from revelator.errors import ConfigError, RevelatorError
-from revelator.registry import home_folder
+from revelator.options import AS_JSON, HOME, URI
 from serving.triton.installation import find_installation
 from serving.triton.server import Ports
 
-FOLDER = click.Path(path_type=Path)
 GIGABYTE = 10**9
 LEAST_DISK = 5 * GIGABYTE  # an index of 200,000 passages, a base and three served versions
 COMMAND_SECONDS = 10.0
@@ -61,10 +60,10 @@ class Finding:
 
 
 @click.command()
-@click.option("--home", type=FOLDER, default=home_folder, help="Home folder.  [env: REVELATOR_HOME; default: runs]")
-@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@HOME
+@URI
 @click.option("--need", multiple=True, metavar="NAME", help="A part that must be there. Can be given more than once.")
-@click.option("--json", "as_json", is_flag=True, help="Write JSON to standard output.")
+@AS_JSON
 def doctor(home: Path, tracking_uri: str | None, need: tuple[str, ...], as_json: bool) -> None:
     """Look at this machine and installation: what is there, what it is for, how to get what lacks.
 
@@ -117,12 +116,10 @@ def _examine_extras() -> Iterator[Finding]:
         own = [each for each in wanted if each.marker and each.marker.evaluate({"extra": extra})]
         lacking, wrong = [], []
         for requirement in own:
-            try:
-                version = importlib.metadata.version(requirement.name)
-            except importlib.metadata.PackageNotFoundError:
+            version = _find_version(requirement.name)
+            if version is None:
                 lacking.append(requirement.name)
-                continue
-            if requirement.name != "revelator" and not requirement.specifier.contains(version, prereleases=True):
+            elif not requirement.specifier.contains(version, prereleases=True):
                 wrong.append(f"{requirement.name} {version}, not {requirement.specifier}")
         remedy = f"pip install 'revelator[{extra}]'"
         if wrong:
@@ -175,9 +172,8 @@ def _examine_gpu() -> Iterator[Finding]:
 
 def _examine_cuda(has_card: bool) -> Finding:
     purpose = "torch on the cards"
-    try:
-        version = importlib.metadata.version("torch")
-    except importlib.metadata.PackageNotFoundError:
+    version = _find_version("torch")
+    if version is None:
         return Finding("cuda", "absent", "no torch", purpose, "pip install 'revelator[train]'")
     if not has_card:
         return Finding("cuda", "absent", f"torch {version}, no card", purpose, "nothing: torch runs on the CPU")
@@ -190,10 +186,17 @@ def _examine_cuda(has_card: bool) -> Finding:
 
 
 def _examine_package(name: str, distribution: str, purpose: str, remedy: str) -> Finding:
+    if version := _find_version(distribution):
+        return Finding(name, "ok", version, purpose)
+    return Finding(name, "absent", "not installed", purpose, remedy)
+
+
+def _find_version(distribution: str) -> str | None:
+    """The installed version of a package, which is not imported; None where there is none."""
     try:
-        return Finding(name, "ok", importlib.metadata.version(distribution), purpose)
+        return importlib.metadata.version(distribution)
     except importlib.metadata.PackageNotFoundError:
-        return Finding(name, "absent", "not installed", purpose, remedy)
+        return None
 
 
 def _examine_triton() -> Iterator[Finding]:
@@ -203,8 +206,8 @@ def _examine_triton() -> Iterator[Finding]:
         try:
             installation = find_installation(Path(work))
         except ConfigError as error:
-            is_absent = error.message.startswith("no Triton")
-            yield Finding("triton", "absent" if is_absent else "fault", error.message, purpose, error.hint or "")
+            is_installed = _find_version("nvidia-pytriton") is not None  # and lacks what it needs to run
+            yield Finding("triton", "fault" if is_installed else "absent", error.message, purpose, error.hint or "")
             return
         backends = sorted(folder.name for folder in installation.backends.iterdir() if folder.is_dir())
     yield Finding("triton", "ok", f"{installation.binary}, backends: {', '.join(backends)}", purpose)
@@ -229,16 +232,14 @@ def _examine_disk(home: Path) -> Finding:
 
 def _examine_tracking(home: Path, tracking_uri: str | None) -> Finding:
     purpose = "runs and the registry of versions"
-    uri = tracking_uri or os.environ.get("MLFLOW_TRACKING_URI") or ""
+    uri = registry.find_store(tracking_uri, home)
     if uri.startswith(("http://", "https://")):
         try:
             registry.reach(uri)
         except RevelatorError as error:
             return Finding("tracking", "fault", error.message, purpose, error.hint or "")
         return Finding("tracking", "ok", uri, purpose)
-    store = home / "mlflow.db"
-    found = uri or (str(store) if store.exists() else f"{store}, made by the first training")
-    return Finding("tracking", "ok", found, purpose)
+    return Finding("tracking", "ok", uri, purpose)
 
 
 def _examine_ports() -> Finding:

@@ -14,10 +14,11 @@ from rich.console import Console
 from rich.progress import track
 
 from revelator.errors import ArtifactError, ConfigError, DataError, PlanError
+from revelator.options import BASE, HOME, REGISTERED, THREADS, URI
 from revelator.plans import bnf, checking
 from revelator.plans.art import Art, parse
 from revelator.plans.language import LANGUAGES
-from revelator.registry import CHAMPION, NAME, home_folder
+from revelator.registry import CHAMPION
 from revelator.terminal import mask_controls
 from revelator.trace import Trace
 from serving.protocols import DECODINGS, Decoding
@@ -27,19 +28,18 @@ if TYPE_CHECKING:
     from serving.models.planning import PlannedQuestion
 
 FILE = click.Path(path_type=Path, dir_okay=False)
-FOLDER = click.Path(path_type=Path)
 
 
 @click.command()
 @click.argument("path", metavar="[FILE]", default="-", type=FILE)
 @click.option("--model", metavar="MODEL", help="`base`, a folder, a version number, `latest` or an alias.")
-@click.option("--base", help="Overrides the base that the adapter's manifest names.")
+@BASE
 @click.option("--language", type=click.Choice(list(LANGUAGES)), default="bnf", show_default=True, help="Of the plans.")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
-@click.option("--threads", type=click.IntRange(1), help="Threads of the model.")
-@click.option("--name", default=NAME, show_default=True, help="Registered model.")
-@click.option("--home", type=FOLDER, default=home_folder, help="[env: REVELATOR_HOME; default: runs]")
-@click.option("--tracking-uri", help="MLflow.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
+@THREADS
+@REGISTERED
+@HOME
+@URI
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a question.")
 def make(
     path: Path,

@@ -13,7 +13,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from revelator.errors import ConfigError
-from revelator.registry import home_folder, require_existing
+from revelator.options import HOME
+from revelator.registry import require_existing
 from serving.protocols import DECODINGS
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 
 
 @click.command()
-@click.option("--home", type=FOLDER, default=home_folder, help="Home folder.  [env: REVELATOR_HOME; default: runs]")
+@HOME
 @click.option(
     "--ports", default="auto", show_default=True, help="HTTP,gRPC,metrics; auto: 8000,8001,8002 if free, else others."
 )

@@ -222,9 +222,6 @@ TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=20)
         st.lists(TEXTS, max_size=3).map(tuple),
         tokens_in=st.integers(0),
         method=TEXTS,
-        document=TEXTS,
-        probability=st.none() | st.floats(0, 1),
-        reason=TEXTS,
     )
 )
 def test_a_reading_comes_back_from_its_wire_form_as_it_was(reading: Reading) -> None:
