@@ -20,10 +20,15 @@ TITLE_WORDS |= {"preposition": "prepositions", "number": "numbers"}
 
 
 @cache
-def load_vocabulary() -> dict[str, Any]:
-    """Word lists and patterns of `words.yaml`."""
-    text = files("data_gen.world").joinpath("words.yaml").read_text(encoding="utf-8")
+def load_table(name: str) -> dict[str, Any]:
+    """A table of this package: `relations`, `facts` or `words`."""
+    text = files("data_gen.world").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return yaml.load(text, Loader=yaml.CSafeLoader)
+
+
+def load_vocabulary() -> dict[str, Any]:
+    """Word lists and forms of names."""
+    return load_table("words")
 
 
 @cache
