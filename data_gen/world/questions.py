@@ -129,12 +129,10 @@ def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
 def draw_single(drawing: Drawing) -> Draft | None:
     """One fact."""
     if drawing.rng.random() < 0.15 and drawing.lists:
-        found = draw_list_term(drawing, 0)
-        return (
-            Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.list_texts(found[1].values))
-            if found
-            else None
-        )
+        term = draw_list_term(drawing, 0)
+        if term is None:
+            return None
+        return Draft(word_question(term, drawing.rng), (term,), "list", drawing.list_texts(term.values))
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
