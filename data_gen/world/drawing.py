@@ -23,7 +23,7 @@ from data_gen.world.terms import (
 )
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
-OF = re.compile(r"the ([a-z ]{1,80}) of \{x\}")
+OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 
 
 @dataclass(frozen=True)
