@@ -67,13 +67,15 @@ class Inputs(ABC):
 
 
 class Stage(NamedTuple):
-    """What differs between the stages, as functions of a configuration C, its inputs I and its trainer T."""
+    """What differs between the stages, as functions of a configuration C, its inputs I and its trainer T.
 
-    read_inputs: Callable[[Any], Any]  # C → I; reads and checks everything, and raises an error of revelator.errors
-    make_trainer: Callable[[Any, Any, Report], Trainer]  # C, I and what reports
-    save_weights: Callable[
-        [Any, Any, Path], dict[str, float]
-    ]  # T, C, folder; writes the adapter, returns figures of it
+    `read_inputs` (C → I) reads and checks everything; it raises an error of revelator.errors. `make_trainer` takes C, I
+    and a `Report`. `save_weights` (T, C, folder) writes the adapter into the folder and returns figures of it.
+    """
+
+    read_inputs: Callable[[Any], Any]
+    make_trainer: Callable[[Any, Any, Report], Trainer]
+    save_weights: Callable[[Any, Any, Path], dict[str, float]]
 
 
 class Start(NamedTuple):
@@ -109,12 +111,8 @@ def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
             stack.enter_context(registry.store_errors())
         with state.local_main_process_first():  # it writes the tokens that the others of this machine read
             inputs = stage.read_inputs(config)
-        identity = identify_run(
-            config,
-            base_digest=inputs.base_digest,
-            data_digest=inputs.manifest["digest"],
-            **config.digest_inputs(),
-        )
+        digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
+        identity = identify_run(config, **digests, **config.digest_inputs())
         run_id = find_interrupted_run(config.work, identity) if resume else None
         with state.main_process_first():  # process 0 removes what is not whole before the others look
             checkpoint = find_checkpoint(config.work) if run_id else None

@@ -26,9 +26,7 @@ from revelator.tasks import TASKS
 
 IGNORED = -100  # the label of tokens that the loss leaves out
 WINDOW = 64  # batches sorted by length together; real.yaml's padding is 4 % then, 12 % at 16, 68 % unsorted
-SCHEMA = pa.schema(
-    {"task": pa.string(), "input_ids": pa.list_(pa.int32()), "labels": pa.list_(pa.int32())}
-)  # fmt: skip
+SCHEMA = pa.schema({"task": pa.string(), "input_ids": pa.list_(pa.int32()), "labels": pa.list_(pa.int32())})
 
 
 @dataclass(frozen=True)
