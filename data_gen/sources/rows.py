@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, OutdatedFileError, check_question
+from data_gen.questions import QUESTIONS, AnnotatedQuestion
 from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
 from revelator.errors import DataError
 
@@ -40,7 +40,7 @@ class SkippedRow:
 
 
 Outcome = AnnotatedQuestion | RefusedRow | SkippedRow
-Annotate = Callable[[dict[str, Any]], AnnotatedQuestion]
+Annotate = Callable[[dict[str, Any]], Any]  # an annotated question, or a row of one, which is checked afterwards
 Unfold = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 
@@ -86,9 +86,7 @@ def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: 
 
 def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
     try:
-        return check_question(annotate(row))
-    except OutdatedFileError as error:
-        raise OutdatedFileError(error.message, where=f"{place}, line {line}", hint=error.hint) from None
+        return AnnotatedQuestion.from_json(annotate(row))
     except UnplannableError as reason:
         return SkippedRow(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
     except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
@@ -115,4 +113,4 @@ def count_outcome(outcome: RefusedRow | SkippedRow, dropped: Counter[str]) -> No
 def read_world(path: Path | str) -> Iterator[Outcome]:
     """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
-    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, AnnotatedQuestion.from_json)
+    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, lambda row: row)
