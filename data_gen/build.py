@@ -7,14 +7,12 @@ gate in the order of their sources, so the set is the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow
 import yaml
 
 from data_gen.config import SetConfig, SourceConfig
@@ -25,7 +23,7 @@ from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
-from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
+from revelator.rows import SPLITS, Row, SetWriter, check_place, make_table, read_manifest, write_set
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 
@@ -48,20 +46,18 @@ class Build:
         if prepared.refused:
             self.dropped["malformed row"] += len(prepared.refused)
             self.refused += prepared.refused[: REFUSED_LISTED - len(self.refused)]
-        kept = np.zeros(prepared.records.num_rows, dtype=bool)
-        for candidate in prepared.candidates:
-            self._admit(candidate, kept)
-        self.writer.add(prepared.records if kept.all() else prepared.records.filter(pyarrow.array(kept)))
+        rows = [row for candidate in prepared.candidates for row in self._admit(candidate)]
+        self.writer.add(make_table(rows))
 
-    def _admit(self, candidate: Candidate, kept: np.ndarray) -> None:
+    def _admit(self, candidate: Candidate) -> Iterator[Row]:
         if reason := candidate.fault or self.gate.find_repeat(candidate.identity, candidate.text):
             self.dropped[candidate.kind + reason] += 1
             return
         if candidate.kind != COPY:
             self.questions[candidate.split][candidate.source] += 1
-        kept[slice(*candidate.records)] = True
+        yield from candidate.rows
         for other in candidate.others:
-            self._admit(other, kept)
+            yield from self._admit(other)
 
 
 def build(
@@ -96,7 +92,7 @@ def build(
         rows: Counter[int] = Counter()
         for prepared in engine(prepare, 0):
             run.take(prepared)
-            rows[prepared.source] += prepared.rows
+            rows[prepared.source] += prepared.read
             progress(config.sources[prepared.source].path, rows[prepared.source])
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
