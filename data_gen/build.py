@@ -118,7 +118,14 @@ def _find_file(source: SourceConfig) -> Path:
 
 def describe_set(manifest: Mapping[str, Any]) -> str:
     """Markdown; the same manifest gives the same card, whenever it was built."""
-    config = manifest["config"]
+    config, counts = manifest["config"], manifest["counts"]
+    labels = {
+        task: ", ".join(f"{label} {count}" for label, count in own.items()) for task, own in manifest["labels"].items()
+    }
+    refused = {f"{row['file']}, line {row['line']}": row["reason"] for row in manifest["refused_rows"]}
+    held_out = "The configuration names no questions that are held out for measuring."
+    if path := config["held_out"]:
+        held_out = f"A question whose normalised text is held out for measuring (`{path}`) is in none."
     parts = [
         f"# Instruction set `{config['name']}`",
         "Prompts and completions for the tasks of the revelator, made from annotated questions: their plans, steps and "
@@ -126,19 +133,16 @@ def describe_set(manifest: Mapping[str, Any]) -> str:
         f"Digest `{manifest['digest']}`, prompts `{manifest['prompt_hash'][:12]}`, "
         f"grammar `{manifest['grammar_hash'][:12]}`.",
         "## Records",
-        _card_table("task", manifest["counts"]["task"]),
-        _card_table("source", manifest["counts"]["source"]),
-        _card_table("licence", manifest["counts"]["licence"]),
-        _card_table("teacher", manifest["counts"]["teacher"]),
-        _card_table("shape of the gold plan", manifest["counts"]["shape"]),
-        *_list_teaching(manifest["teaching"]),
+        *(_card_table(name, counts[name]) for name in ("task", "source", "licence", "teacher")),
+        _card_table("shape of the gold plan", counts["shape"]),
+        *(["## Teaching", _list_items(manifest["teaching"])] if manifest["teaching"] else []),
         "## Labels",
-        "\n".join(f"* {task}: {_list_counts(labels)}" for task, labels in manifest["labels"].items()),
+        _list_items(labels),
         "## Questions",
         _card_table("source", manifest["questions"]),
-        "No question (by id and by normalised text) stands in two splits. " + _say_held_out(config),
+        f"No question (by id and by normalised text) stands in two splits. {held_out}",
         "## Left out",
-        _list_dropped(manifest),
+        _list_items({**manifest["dropped"], **refused}) or "Nothing.",
         "## Inputs",
         "\n".join(f"* `{name}` sha256 `{digest}`" for name, digest in manifest["inputs"].items()),
         "## Building it again",
@@ -157,21 +161,5 @@ def _card_table(title: str, by_split: Mapping[str, Mapping[str, int]]) -> str:
     return "\n".join(lines)
 
 
-def _list_teaching(notes: Mapping[str, Any]) -> list[str]:
-    return ["## Teaching", "\n".join(f"* {name}: {value}" for name, value in notes.items())] if notes else []
-
-
-def _say_held_out(config: Mapping[str, Any]) -> str:
-    if config["held_out"]:
-        return f"A question whose normalised text is held out for measuring (`{config['held_out']}`) is in none."
-    return "The configuration names no questions that are held out for measuring."
-
-
-def _list_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _list_dropped(manifest: Mapping[str, Any]) -> str:
-    lines = [f"* {reason}: {count}" for reason, count in manifest["dropped"].items()]
-    lines += [f"* {row['file']}, line {row['line']}: {row['reason']}" for row in manifest["refused_rows"]]
-    return "\n".join(lines) or "Nothing."
+def _list_items(items: Mapping[str, Any]) -> str:
+    return "\n".join(f"* {name}: {value}" for name, value in items.items())

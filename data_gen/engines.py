@@ -6,19 +6,19 @@ prepared, in order. This process reads the sources; the others only prepare. Ray
 Prepared chunks are kept beside the set (`.NAME.building`) until it is whole. A build that was killed or
 failed goes on from its last kept chunk with the same command, on any engine, to the same set. What was kept under
 another configuration, of other inputs or by other code is thrown away. Each chunk is one file of gzipped JSON, whole or
-absent, whose name has its digest.
+absent.
 """
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import logging
 import multiprocessing
 import os
 import signal
 import socket
 import threading
+import zlib
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -163,20 +163,19 @@ def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator
                 yield chunk
                 first += 1
             for made in engine(prepare, first):
-                content = gzip.compress(CHUNKS.dump_json(made), compresslevel=1)
-                write_bytes(folder / f"{made.chunk:08}.{_short_digest(content)}.json.gz", content)
+                write_bytes(_name_chunk(folder, made.chunk), gzip.compress(CHUNKS.dump_json(made), compresslevel=1))
                 yield made
 
         yield resume
 
 
+def _name_chunk(folder: Path, number: int) -> Path:
+    return folder / f"{number:08}.json.gz"
+
+
 def _read_chunk(folder: Path, number: int) -> PreparedChunk | None:
-    """A kept chunk; None where there is none that is whole."""
-    path = next(folder.glob(f"{number:08}.*"), None)
-    if path is None or _short_digest(content := path.read_bytes()) != path.suffixes[0][1:]:
+    """A kept chunk; None where there is none that is whole, as gzip's checksum tells."""
+    try:
+        return CHUNKS.validate_json(gzip.decompress(_name_chunk(folder, number).read_bytes()))
+    except (OSError, EOFError, zlib.error):
         return None
-    return CHUNKS.validate_json(gzip.decompress(content))
-
-
-def _short_digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]

@@ -43,12 +43,10 @@ from revelator.tasks import TASKS
 
 def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
     """`count` records a task, drawn by the hash of their id: the same ones at every look."""
-    chosen = {}
-    for name in [task] if task else list(TASKS):
-        chosen[name] = heapq.nsmallest(
-            count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id)
-        )
-    return chosen
+    return {
+        name: heapq.nsmallest(count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id))
+        for name in ([task] if task else TASKS)
+    }
 
 
 NAMES = ("split", "task", "source")

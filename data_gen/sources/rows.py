@@ -19,6 +19,7 @@ from revelator.errors import DataError
 
 MALFORMED = "malformed row:"
 LISTED = 100
+FAULTS = (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError)  # of a row in an unexpected form
 IDS = ("id", "_id", "qid", "question_id")
 
 
@@ -69,28 +70,22 @@ def read_annotated(
 
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
-    if isinstance(row, MalformedRow):
-        yield RefusedRow(place, line, row.reason)
-        return
     if not isinstance(row, dict):
-        yield RefusedRow(place, line, f"expected an object, found {type(row).__name__}")
+        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {type(row).__name__}"
+        yield RefusedRow(place, line, reason)
         return
     try:
         questions = list(unfold(row))
-    except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except FAULTS as error:
         yield RefusedRow(place, line, _describe_fault(error))
         return
     for question in questions:
-        yield _annotate_row(place, line, question, annotate)
-
-
-def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
-    try:
-        return AnnotatedQuestion.from_json(annotate(row))
-    except UnplannableError as reason:
-        return SkippedRow(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
-    except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return RefusedRow(place, line, _describe_fault(error))
+        try:
+            yield AnnotatedQuestion.from_json(annotate(question))
+        except UnplannableError as reason:
+            yield SkippedRow(str(next((question[key] for key in IDS if question.get(key)), "")), reason.message)
+        except FAULTS as error:
+            yield RefusedRow(place, line, _describe_fault(error))
 
 
 def _describe_fault(error: Exception) -> str:
