@@ -69,7 +69,9 @@ def _run_in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[P
     try:
         with ProcessPoolExecutor(workers, context, _start_worker, (prepare,)) as pool:
             chunks = read_chunks(prepare.config, first)
-            yield from _run_ahead(chunks, AHEAD * workers, partial(pool.submit, _prepare_chunk), Future.result)
+            yield from _run_ahead(
+                chunks, AHEAD * workers, lambda chunk: pool.submit(_prepare_chunk, chunk), Future.result
+            )
     except BrokenProcessPool as error:
         raise DataError(
             "a process that prepared rows was ended from outside",
