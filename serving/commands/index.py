@@ -18,7 +18,7 @@ from revelator.terminal import mask_controls
 from revelator.trace import Passage
 from serving.retrieval import INDEX, Index, IndexSettings, build_index
 from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
-from serving.retrieval.index_folder import Faiss, Fusion, Kind
+from serving.retrieval.index_folder import Faiss, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
 from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
 
@@ -26,8 +26,7 @@ FOLDER = click.Path(path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "plain", "exact")
-PLAIN = ("fusion",)
+LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "exact")
 
 
 def make_choice(literal: Any) -> click.Choice:
@@ -62,7 +61,6 @@ def index() -> None:
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
 @click.option("--faiss", default="flat", show_default=True, type=make_choice(Faiss), help="How near vectors are found.")
-@click.option("--fusion", default="rrf", show_default=True, type=make_choice(Fusion), help="How hybrid joins both.")
 @click.option("--detokenize", is_flag=True, help="Set punctuation that stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.")
 @click.option("--title-weight", default=2, show_default=True, type=click.IntRange(0, 10), help="Times a title counts.")
 @click.option("--k1", default=1.2, show_default=True, type=click.FloatRange(0), help="BM25: saturation of repeats.")
@@ -78,7 +76,7 @@ def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) 
     Examples:
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
       revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
-      revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --fusion convex --out runs/indexes/n
+      revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
     """
     started = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
@@ -131,7 +129,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
-@click.option("--fusion", type=make_choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
 @click.option(
     "--source", type=make_choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]"
@@ -146,9 +143,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
 )
 @click.option(
-    "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
-)
-@click.option(
     "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
 )
 @click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
@@ -159,7 +153,6 @@ def search(
     folder: Path,
     query: str,
     k: int,
-    fusion: Fusion | None,
     logic: bool,
     reranker: str | None,
     as_json: bool,
@@ -173,18 +166,17 @@ def search(
     \b
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
+      revelator index search runs/indexes/papers "gene therapy" --reranker models/cross
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
-    _refuse_unused(context, logic)
+    if not logic:
+        _refuse_unused(context)
     settings = _make_logical_settings(**how) if logic else None
     opened = Index.open(folder)
-    if fusion and opened.settings.kind != "hybrid":
-        raise click.UsageError(f"--fusion: counts for a hybrid index alone, and this one is {opened.settings.kind}")
     depth = max(k, RERANKED) if reranker else k
     if settings is None:
-        passages, head = opened.search(query, depth, fusion=fusion), None
+        passages, head = opened.search(query, depth), None
     else:
         parsed = language.parse(query)
         found = rank_logical(opened, parsed, depth, settings)
@@ -196,12 +188,11 @@ def search(
     _print(passages, head, len(opened), as_json)
 
 
-def _refuse_unused(context: click.Context, logic: bool) -> None:
+def _refuse_unused(context: click.Context) -> None:
     """An option that would not count is refused, not dropped."""
     given = [p for p in context.command.params if context.get_parameter_source(p.name or "") != ParameterSource.DEFAULT]
-    unused = ["/".join(p.opts + p.secondary_opts) for p in given if p.name in (PLAIN if logic else LOGICAL)]
-    if unused:
-        raise click.UsageError(f"{', '.join(unused)}: counts {'without' if logic else 'with'} --logic alone")
+    if unused := ["/".join(p.opts + p.secondary_opts) for p in given if p.name in LOGICAL]:
+        raise click.UsageError(f"{', '.join(unused)}: counts with --logic alone")
 
 
 def _make_logical_settings(

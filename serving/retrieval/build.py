@@ -29,7 +29,7 @@ from revelator.trace import Passage
 from serving.retrieval import bm25, dense
 from serving.retrieval.corpora import measure_corpus, read_corpus
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.index_folder import INDEX, IndexSettings, PassageWriter, Shard, write_shard
+from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
 from serving.retrieval.words import detokenize, hash_word
 
 SHARD = 20_000  # passages
@@ -140,9 +140,7 @@ def _merge(
 ) -> dict[str, Any]:
     """The files of the index; returns what the manifest says of them."""
     task = progress.add_task("merging", total=None)
-    with PassageWriter(stage) as writer:
-        for shard in shards:
-            writer.add(shard.lines, shard.sizes)
+    write_passages(stage, ((shard.read("lines"), shard.read("sizes")) for shard in shards))
     more: dict[str, Any] = {}
     if settings.sparse:
         more["terms"] = bm25.write(stage, shards, settings)
