@@ -106,18 +106,25 @@ def split_markdown(text: str) -> list[Paragraph]:
     paragraphs: list[Paragraph] = []
 
     def visit(node: SyntaxTreeNode, item: bool) -> None:
-        for child in node.children:
+        columns: list[str] = []
+        for child in node.walk(include_self=False) if node.type == "table" else node.children:
+            words = ""
             if child.type == "heading":
                 level = int(child.tag[1:])
                 headings[:] = [each for each in headings if each[0] < level] + [(level, render(child).strip())]
-            elif child.type in ("paragraph", "tr", "fence", "code_block"):
-                cells = [render(cell) for cell in child.children] if child.type == "tr" else [render(child)]
-                if words := " | ".join(cells).strip(" |\n"):
-                    first, last = child.map or (0, 0)
-                    above = tuple(heading for _, heading in headings)
-                    paragraphs.append(Paragraph(above, f"- {words}" if item else words, lines[first], lines[last]))
-            elif child.type != "html_block":
+            elif child.type in ("paragraph", "fence", "code_block"):
+                words = render(child).strip()
+            elif child.type == "tr" and not columns:
+                columns = [render(cell).strip() for cell in child.children]
+            elif child.type == "tr":
+                cells = zip(columns, (render(cell).strip() for cell in child.children), strict=True)
+                words = ", ".join(f"{column}: {cell}" if column else cell for column, cell in cells if cell)
+            elif node.type != "table" and child.type != "html_block":
                 visit(child, item or child.type == "list_item")
+            if words:
+                first, last = child.map or (0, 0)
+                above = tuple(heading for _, heading in headings)
+                paragraphs.append(Paragraph(above, f"- {words}" if item else words, lines[first], lines[last]))
 
     visit(SyntaxTreeNode(PARSER.parse(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))), False)
     return paragraphs
@@ -141,7 +148,7 @@ def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[l
         count = len(_open_tokenizer().encode(paragraph.text, add_special_tokens=False).ids)
         is_new_section = bool(run) and run[0].headings != paragraph.headings
         if run and (is_new_section or sum(counts) + count > size):
-            yield run
+            yield list(run)
             while run and (is_new_section or sum(counts) > overlap or sum(counts) + count > size):
                 del run[0], counts[0]
         run.append(paragraph)

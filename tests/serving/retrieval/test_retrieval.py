@@ -184,7 +184,7 @@ def test_an_id_that_is_used_twice_is_refused_with_both_places(tmp_path: Path) ->
 def test_an_empty_corpus_a_missing_one_and_a_cut_gzip_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no passage"):
         build_index([write_corpus(tmp_path / "empty.jsonl", [])], tmp_path / "out")
-    with pytest.raises(DataError, match="no such corpus"):
+    with pytest.raises(DataError, match="no such file or folder"):
         build_index([tmp_path / "absent.jsonl"], tmp_path / "out")
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(gzip.compress(json.dumps(ROWS[0]).encode() * 50)[:-12])
