@@ -102,7 +102,7 @@ def _choose_index(home: Path, settings: Settings) -> Path:
         found = (
             f"there are {len(below)} below {home / 'indexes'}" if below else f"there is none below {home / 'indexes'}"
         )
-        hint = "build one with `revelator index build CORPUS --out DIR` and give it as --index DIR"
+        hint = "build one with `revelator index build FILES --out DIR` and give it as --index DIR"
         raise ConfigError(f"which index is to be searched? {found}", where="--index", hint=hint)
     if not (folder / "manifest.json").is_file():
         raise ConfigError(
