@@ -53,10 +53,8 @@ class BenchmarkConfig(Strict):
 
 
 class RankingConfig(Strict):
-    """ITLR's template benchmark: `corpus` is `world` or SciFact's corpus.jsonl.gz, `way` how documents are ranked,
-    `model` a sentence-transformers model."""
+    """ITLR's template benchmark: `way` is how documents are ranked, `model` a sentence-transformers model."""
 
-    corpus: FilePath = "world"
     way: Literal["plain", "logical", "random"] = "logical"
     per_template: Count = 10
     seed: int = 2

@@ -19,7 +19,7 @@ from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingC
 from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
-from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
+from evaluation.harness.ranking import make_world_cases, name_case, rank
 from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, needs_index, open_system
 from evaluation.rows import lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
@@ -73,8 +73,8 @@ def _describe_run(
 
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
-    cases, *_ = read_cases(ranking)
-    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), digest_files(ranking))
+    cases = make_world_cases(ranking.per_template, ranking.seed).cases
+    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), {})
     ids = tuple(name_case(place, case) for place, case in enumerate(cases))
     return _describe_run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
@@ -114,10 +114,10 @@ def run_questions(
 
 def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
-    cases, texts, titles = read_cases(ranking)
-    left = {place: case for place, case in enumerate(cases) if name_case(place, case) in set(todo)}
+    made = make_world_cases(ranking.per_template, ranking.seed)
+    left = {place: case for place, case in enumerate(made.cases) if name_case(place, case) in set(todo)}
     if left:
-        yield from rank(left, texts, titles, ranking, config.ablation.operators or OperatorsConfig())
+        yield from rank(left, made.texts, ranking, config.ablation.operators or OperatorsConfig())
 
 
 def score_predictions(
