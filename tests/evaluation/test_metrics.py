@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics.plans import PlanScore, score_plan
+from evaluation.metrics.plans import PLAN_SCORES, score_plan
 from evaluation.metrics.retrieval import title_key, title_recall
 from revelator.plans import parse
 from revelator.scores import ANSWER_RULES, AnswerScore, normalise, roc_auc, score_answer, score_list_answer
@@ -105,24 +105,24 @@ NAMES = ["Arno", "Belt"]
     [
         (
             "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, True, True, True, True),
+            (True, True, True, True, True, True, True),
         ),
         (
             "(Who wrote Belt? + Who made Arno? * Where was {maker} born?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, False, False, True, True),
+            (True, True, True, False, False, True, True),
         ),
         (
             "Who directed Arno? * Where was {director} born? * Who wrote of {place}? * Did {writer} visit {place}?",
-            PlanScore(True, False, True, False, False, False, False),
+            (True, False, True, False, False, False, False),
         ),
-        ("Who directed Arno? * Where was {director} born?", PlanScore(True, False, False, False, False, False, False)),
-        ("Where was {director} born?", PlanScore(False, False, False, False, False, False, False)),
-        ("Who directed Arno? *", PlanScore(False, False, False, False, False, False, False)),
-        ("", PlanScore(False, False, False, False, False, False, False)),
+        ("Who directed Arno? * Where was {director} born?", (True, False, False, False, False, False, False)),
+        ("Where was {director} born?", (False, False, False, False, False, False, False)),
+        ("Who directed Arno? *", (False, False, False, False, False, False, False)),
+        ("", (False, False, False, False, False, False, False)),
     ],
 )
-def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: PlanScore) -> None:
-    assert score_plan(output, GOLD_PLAN, "", NAMES) == score
+def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: tuple[bool, ...]) -> None:
+    assert score_plan(output, GOLD_PLAN, "", NAMES) == dict(zip(PLAN_SCORES, score, strict=True))
 
 
 @pytest.mark.parametrize(

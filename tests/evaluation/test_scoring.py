@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from evaluation.gate.scores import DECIDING, read_pinned_rows, score_adapter
+from evaluation.metrics.plans import PLAN_SCORES
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import GeneratedText
 from tests.training.toy import toy_row, write_set
-
-PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
 
 
 class Recited:
