@@ -85,8 +85,8 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
         click.echo(json.dumps(value))
         return
     table = Table("service", "ms a call", title=times.machine)
-    rest = {"search": times.search, "reading": times.reading, "beside them, a question": times.overhead}
-    for name, seconds in {**times.tasks, **rest}.items():
+    others = {"search": times.search, "reading": times.reading, "beside them, a question": times.overhead}
+    for name, seconds in {**times.tasks, **others}.items():
         table.add_row(name, f"{1000 * seconds:.2f}")
     check = Table("questions in flight", "n", "predicted, 1/s", "measured, 1/s", "error", title="Check")
     for one in checks:

@@ -120,7 +120,7 @@ def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) 
     """The mean of `run` minus `reference` over the questions of both, for each measure that both score."""
     rows = {row.id: row for row in reference.rows}
     pairs = [(row, rows[row.id]) for row in run.rows if row.id in rows]
-    found = {}
+    found: dict[str, Estimate] = {}
     for measure in measures:
         values = [(measure_row(row, measure), measure_row(other, measure)) for row, other in pairs]
         differences = [ours - theirs for ours, theirs in values if ours is not None and theirs is not None]
