@@ -23,6 +23,7 @@ from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
+from revelator.options import FOLDER
 from revelator.plans import parse, to_letters
 from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
@@ -44,7 +45,7 @@ class AnsweredQuestion:
     score: AnswerScore
 
 
-def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
+def list_steps(home: Path, base: str, size: int) -> list[Step]:
     """Everything before the server starts, in order."""
     world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
     world_made, built_made, index_made = (folder / "manifest.json" for folder in (world, built, index))
@@ -54,7 +55,7 @@ def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
     build_set = ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built))
     train = ("train", "demo", "--base", base, "--set", str(built), *at_home)
     grade = ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home)
-    promote = ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home)
+    promote = ("model", "promote", "--limit", ROWS, *at_home)
     build_index = ("index", "build", str(world / "passages.jsonl"), "--out", str(index))
     deploy = ("model", "deploy", "--index", str(index), *at_home)
     return [
@@ -64,7 +65,7 @@ def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
         Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter,
              (built_made, CONFIGS / "demo.yaml"), resume=("--resume",), digest=base_digest(base_folder(base))),
         Step("grade", "grade it on the test split, whose names are all new", grade, None, (adapter,)),
-        Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, rules)),
+        Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, RULES)),
         Step("index", "index the world's passages", build_index, index_made, (world_made,), digest=INDEX.format),
         Step("deploy", "deploy the champion into the Triton model repository", deploy, None, (adapter, index_made)),
     ]  # fmt: skip
@@ -154,13 +155,10 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
 
 
 @click.command()
-@click.option("--home", default="runs/demo", show_default=True, type=click.Path(path_type=Path), help="Where all goes.")
+@click.option("--home", default="runs/demo", show_default=True, type=FOLDER, help="Where all goes.")
 @click.option("--base", default="tiny", show_default=True, help="Base model: `tiny`, a folder, or a Hub id.")
 @click.option("--size", default=2000, show_default=True, type=click.IntRange(200), help="Questions in the world.")
-@click.option(
-    "--rules", default=RULES, type=click.Path(path_type=Path), help="Gate.  [default: evaluation/gate/gate.yaml]"
-)
-def demo(home: Path, base: str, size: int, rules: Path) -> None:
+def demo(home: Path, base: str, size: int) -> None:
     """Run the whole way on a generated world and ask six questions.
 
     World, instruction set, LoRA training, MLflow, gate and promotion, index, Triton, questions. A second run reuses
@@ -172,7 +170,7 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
     console = Console()
-    todo = list_steps(home, base, size, rules)
+    todo = list_steps(home, base, size)
     chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
     for step in todo:
         chain.run(step)

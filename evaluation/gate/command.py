@@ -19,7 +19,7 @@ from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.files import sha256_file
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
-from serving.models.adapters import Adapter, fetch_version, find_adapter, open_engine
+from serving.models.adapters import fetch_version, find_adapter, open_engine
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
@@ -139,13 +139,13 @@ def promote(
     if champion and champion.version == challenger.version:
         text = f"version {challenger.version} is the champion already"
         return _print_summary(as_json, text, {"version": champion.version, "moved": False})
-    from evaluation.gate.scores import read_pinned_rows
+    from evaluation.gate.scores import read_pinned_rows, score_adapter
 
     folder = _find_set(set_folder, challenger.tags)
     rows = read_pinned_rows(folder, split, limit)
     rival = None if floors_only else champion
-    theirs = _score_champion(rival, home, base, rows, threads) if rival else None
-    ours = _score(fetch_version(challenger, home), base, rows, threads, f"version {challenger.version}: ")
+    theirs = _score_champion(rival, home, rows, base, threads) if rival else None
+    ours = score_adapter(fetch_version(challenger, home), rows, f"version {challenger.version}", base, threads)
     verdict = judge(ours, theirs, rule)
     summary = _summarise(challenger, champion, verdict)
     against = f"champion {rival.version}" if rival else None
@@ -270,17 +270,11 @@ def _find_set(given: Path | None, tags: dict[str, str]) -> Path:
     return folder
 
 
-def _score(adapter: Adapter, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
+def _score_champion(champion: Version, home: Path, rows: list[Row], base: str | None, threads: int | None) -> Scores:
     from evaluation.gate.scores import score_adapter
 
-    engine = open_engine(adapter, base, threads)
-    with progress_bar() as progress:
-        return score_adapter(engine, rows, progress, title)
-
-
-def _score_champion(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
     try:
-        return _score(fetch_version(champion, home), base, rows, threads, f"champion {champion.version}: ")
+        return score_adapter(fetch_version(champion, home), rows, f"champion {champion.version}", base, threads)
     except ArtifactError as error:
         hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
         raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error

@@ -19,12 +19,13 @@ from rich.table import Table
 
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
-from evaluation.rows import append_rows, read_rows
+from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
+from serving.models.adapters import Adapter, open_engine
 from serving.protocols import Decoding
 
 if TYPE_CHECKING:
@@ -189,9 +190,13 @@ def score_tasks(rows: Iterable[GradedRow]) -> Scores:
     return found
 
 
-def score_adapter(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
-    """Grades the rows and averages the scores of each task."""
-    return score_tasks(grade_rows(engine, rows, progress, title))
+def score_adapter(
+    adapter: Adapter, rows: Sequence[Row], title: str, base: str | None = None, threads: int | None = None
+) -> Scores:
+    """Loads an adapter on its base, or on `base`, grades the rows and averages the scores of each task."""
+    engine = open_engine(adapter, base, threads)
+    with progress_bar() as progress:
+        return score_tasks(grade_rows(engine, rows, progress, f"{title}: "))
 
 
 def build_score_table(scores: Scores, title: str) -> Table:

@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, field_validator, model_validator
 
-from evaluation.harness.bounds import Bound
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.limits import Strategy
 from serving.protocols import Decoding
@@ -64,12 +63,11 @@ class RankingConfig(Strict):
 
 class SystemConfig(Strict):
     """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), a `bound`, which is told the
-    gold plan or the gold passages (`evaluation.harness.bounds`), or a file of `predictions`. For the benchmark itlr it
-    is a `ranking`."""
+    gold plan or the gold passages, or a file of `predictions`. For the benchmark itlr it is a `ranking`."""
 
     strategy: Strategy | None = None
     baseline: str | None = None
-    bound: Bound | None = None
+    bound: Literal["gold-plan", "gold-passages"] | None = None
     predictions: FilePath | None = None
     ranking: RankingConfig | None = None
 

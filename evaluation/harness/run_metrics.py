@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
 from evaluation.metrics.bootstrap import bootstrap, bootstrap_statistic
-from evaluation.metrics.labels import bin_by_confidence, calibration_error
 from revelator.files import sha256_file, write_json
 
 ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
@@ -39,6 +39,7 @@ MEASURES = SCORES | COSTS | STATUSES  # as tables name them
 GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 ECE_RESAMPLES = 500
+BINS = 15  # as in Guo et al. 2017
 FEWEST = 5  # questions of a group that is shown on its own
 
 Figure = dict[str, float]
@@ -137,3 +138,25 @@ def _measure_calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
             "bins": bin_by_confidence(sure, right),
         }
     return found
+
+
+def bin_by_confidence(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[dict[str, float]]:
+    """Sorts answers into bins of equal width, and returns those that hold an answer. A bin has the answers with a
+    probability above `low` and up to `high`: their number `n`, mean `confidence` and `accuracy`. `confidence` and
+    `right` have shape (n,)."""
+    sure, truth = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
+    member = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    found = []
+    for place in np.unique(member):
+        inside = member == place
+        ends = {"low": place / bins, "high": (place + 1) / bins, "n": int(inside.sum())}
+        found.append(ends | {"confidence": float(sure[inside].mean()), "accuracy": float(truth[inside].mean())})
+    return found
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> float:
+    """Computes ECE (Guo et al. 2017, equation 3): the mean over answers of the gap between the confidence and the
+    accuracy of their bin. nan without answers."""
+    count = len(np.asarray(confidence))
+    gaps = (b["n"] * abs(b["confidence"] - b["accuracy"]) for b in bin_by_confidence(confidence, right, bins))
+    return sum(gaps) / count if count else float("nan")

@@ -14,13 +14,12 @@ from rich.table import Table
 from data_gen.config import load_config
 from data_gen.sources.formats import READERS
 from data_gen.tables import tabulate_counts, tabulate_dropped
-from evaluation.rows import progress_bar
 from revelator.config import DATA_DEFAULT, DATA_VARIABLE
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
 from revelator.options import AS_JSON, FOLDER, THREADS
 from revelator.rows import read_manifest
-from serving.models.adapters import Adapter, open_engine
+from serving.models.adapters import Adapter
 from serving.protocols import DECODINGS
 
 TEMPERATURES = (0.0, 0.5, 0.7, 0.9, 1.0)
@@ -146,11 +145,7 @@ def gain(
     if not (round_folder / RECORD).is_file():
         raise ConfigError("no round of self-training", where=str(round_folder), hint="revelator data self-train round")
     rows = read_pinned_rows(set_folder, "dev", limit, source)
-    scores = []
-    for folder in (before, after):
-        engine = open_engine(Adapter(folder), threads=threads)
-        with progress_bar() as progress:
-            scores.append(score_adapter(engine, rows, progress, f"{folder.name}: "))
+    scores = [score_adapter(Adapter(folder), rows, folder.name, threads=threads) for folder in (before, after)]
     tasks = {task: compare_scores(own, scores[1][task]) for task, own in scores[0].items()}
     digests = {"before": sha256_file(before / "manifest.json"), "after": sha256_file(after / "manifest.json")}
     about = {**digests, "set": read_manifest(set_folder)["digest"], "source": source}

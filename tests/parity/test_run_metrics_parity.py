@@ -13,8 +13,7 @@ from sklearn.metrics import confusion_matrix
 from torchmetrics.classification import BinaryCalibrationError, MulticlassCalibrationError
 from torchmetrics.text import SQuAD
 
-from evaluation.harness.run_metrics import count_confusion
-from evaluation.metrics.labels import bin_by_confidence, calibration_error
+from evaluation.harness.run_metrics import bin_by_confidence, calibration_error, count_confusion
 from evaluation.metrics.plan_graph import edit_distance, entity_coverage, graph_distance, read_sketch
 from evaluation.metrics.retrieval import ndcg, score_titles
 from revelator.scores import normalise, score_answer, score_list_answer
