@@ -91,7 +91,7 @@ def encode_passage(passage: Passage) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
 
 
-def write_passages(folder: Path, parts: Iterable[tuple[bytes | np.ndarray, np.ndarray]]) -> None:
+def write_passages(folder: Path, parts: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Fills a store in a folder: `passages.jsonl`, and `offsets.npy` (uint64, count + 1).
 
     A part is passages as `encode_passage` writes them, one after the other, and the bytes of each.
@@ -99,7 +99,7 @@ def write_passages(folder: Path, parts: Iterable[tuple[bytes | np.ndarray, np.nd
     sizes = [np.zeros(1, np.uint64)]
     with (folder / "passages.jsonl").open("wb") as file:
         for lines, own in parts:
-            file.write(memoryview(lines))
+            file.write(lines)
             sizes.append(own)
     np.save(folder / "offsets.npy", np.cumsum(np.concatenate(sizes), dtype=np.uint64))
 
