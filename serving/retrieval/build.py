@@ -44,12 +44,14 @@ _DEFAULTS = IndexSettings()
 class Part:
     """The passages of one file: where they are read from, and their vectors where an older index has them.
 
-    `read` gives place and passage; `vectors` has one row a passage."""
+    `read` gives place and passage; `vectors` has one row a passage. A broken file ends the build if it `must_be_whole`,
+    and is left out otherwise."""
 
     name: str
     sha256: str
     read: Callable[[], Iterator[tuple[str, Passage]]]
     vectors: np.ndarray | None = None
+    must_be_whole: bool = False
 
 
 def build_index(
@@ -70,14 +72,22 @@ def build_index(
     progress = progress or Progress(disable=True)
     encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
     old = _open_old(out, settings, encoder)
-    files, left = find_files(paths)
-    return _build(_open_parts(files, old, settings, progress), left, out, settings, encoder, progress, shard_size)
+    files, left = find_files(paths, out)
+    return _build(
+        _open_parts(files, frozenset(paths), old, settings, progress),
+        left,
+        out,
+        settings,
+        encoder,
+        progress,
+        shard_size,
+    )
 
 
 def add_to_index(paths: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
     """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would."""
-    files, left = find_files(paths)
-    return _change(out, progress or Progress(disable=True), files, left, frozenset())
+    files, left = find_files(paths, out)
+    return _change(out, progress or Progress(disable=True), files, frozenset(paths), left, frozenset())
 
 
 def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
@@ -89,11 +99,16 @@ def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | N
         raise DataError(
             f"{unknown} is not in the index", where=str(out), hint=f"`revelator index info {out}` lists its files"
         )
-    return _change(out, progress or Progress(disable=True), {}, {}, frozenset().union(*gone.values()))
+    return _change(out, progress or Progress(disable=True), {}, frozenset(), {}, frozenset().union(*gone.values()))
 
 
 def _change(
-    out: Path, progress: Progress, files: dict[str, Path], left: dict[str, str], gone: frozenset[str]
+    out: Path,
+    progress: Progress,
+    files: dict[str, Path],
+    given: frozenset[Path],
+    left: dict[str, str],
+    gone: frozenset[str],
 ) -> dict[str, Any]:
     settings = Index.open(out).settings
     encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
@@ -101,7 +116,7 @@ def _change(
     if not old:
         hint = "build the index anew"
         raise ArtifactError("it cannot be changed: another model or version built it", where=str(out), hint=hint)
-    new = {part.name: part for part in _open_parts(files, old, settings, progress)}
+    new = {part.name: part for part in _open_parts(files, given, old, settings, progress)}
     parts = [new.pop(name, part) for name, part in old.items() if name not in gone]
     return _build([*parts, *new.values()], left, out, settings, encoder, progress, None)
 
@@ -158,14 +173,17 @@ def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Pa
 
 
 def _open_parts(
-    files: dict[str, Path], old: dict[str, Part], settings: IndexSettings, progress: Progress
+    files: dict[str, Path], given: frozenset[Path], old: dict[str, Part], settings: IndexSettings, progress: Progress
 ) -> list[Part]:
+    """The parts of files, from the old index where they are as they were. Rows of a `given` file must be whole: who
+    names a corpus wants all of it. Documents, and what a folder holds beside them, need not be."""
     parts = []
     for name, path in files.items():
         digest = sha256_file(path)
         known = old.get(name)
         read = partial(_read_file, path, name, settings, progress)
-        parts.append(known if known and known.sha256 == digest else Part(name, digest, read))
+        new = Part(name, digest, read, must_be_whole=path in given and not is_document(path))
+        parts.append(known if known and known.sha256 == digest else new)
     return parts
 
 
@@ -198,7 +216,7 @@ def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], 
             seen.extend(hash_word(passage.id) for _, passage in part.read())
             counts[part.name] = len(seen) - before
         except DataError as error:
-            if not is_document(Path(part.name)):
+            if part.must_be_whole:
                 raise
             del seen[before:]
             unread[part.name] = error.message

@@ -31,17 +31,19 @@ ROWS_AT_ONCE = 1024  # of a parquet file held in memory
 FIELD_SIZE = 100_000_000  # characters of a CSV field
 
 
-def find_files(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
+def find_files(paths: Sequence[Path], out: Path) -> tuple[dict[str, Path], dict[str, str]]:
     """The files that an index of `paths` is made of, by their names in it, and why others were left out.
 
-    A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over.
+    A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over, and
+    so is the index itself, `out`.
     Raises DataError where there is nothing at a path, and where two files have one name."""
     found: dict[str, Path] = {}
     left: dict[str, str] = {}
     for path in paths:
         if path.is_dir():
-            here = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
-            named = {file.relative_to(path).as_posix(): file for file in here}
+            here = (file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+            own = sorted(file for file in here if not file.resolve().is_relative_to(out.resolve()))
+            named = {file.relative_to(path).as_posix(): file for file in own}
             left |= {name: "not a kind of file that is read" for name, file in named.items() if not _is_readable(file)}
             named = {name: file for name, file in named.items() if name not in left}
         elif path.is_file():
@@ -61,10 +63,8 @@ def _is_hidden(path: Path) -> bool:
 
 
 def _is_readable(path: Path) -> bool:
-    suffixes = [suffix.lower() for suffix in path.suffixes]
-    return suffixes[-1:] != [] and (
-        suffixes[-1] in DOCUMENTS + ROWS or (suffixes[-1] == ".gz" and suffixes[-2] in ROWS)
-    )
+    name = path.name.lower()
+    return name.endswith((*DOCUMENTS, *ROWS)) or name.removesuffix(".gz").endswith(ROWS)
 
 
 def is_document(path: Path) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import logging
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
@@ -29,6 +31,7 @@ MARKDOWN = (".md", ".markdown")
 DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
 SIZE, OVERLAP = 200, 40
+SENTENCE_END = re.compile(r"[.!?。！？]\s|\n")
 PARSER = MarkdownIt("commonmark").enable("table")
 FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
 
@@ -67,16 +70,16 @@ def convert_document(path: Path) -> str:
     """A document's text as Markdown."""
     kind = path.suffix.lower()
     try:
-        if path.stat().st_size > LARGEST:
-            raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
-        if kind in MARKDOWN:
-            return path.read_text(encoding="utf-8-sig", errors="replace")
         with path.open("rb") as file:
-            return _open_converter(kind)(file)
+            data = file.read(LARGEST + 1)
     except OSError as error:
         raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except DataError:
-        raise
+    if len(data) > LARGEST:
+        raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
+    if kind in MARKDOWN:
+        return data.decode("utf-8-sig", "replace")
+    try:
+        return _open_converter(kind)(BytesIO(data))
     except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
         reason = f"not a {kind[1:].upper()} file that can be read ({type(error).__name__})"
         raise DataError(reason, where=str(path)) from error
@@ -160,14 +163,17 @@ def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[l
 def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
     """Parts of at most `size` tokens. Each keeps the place of the whole."""
     text = paragraph.text
-    while len(offsets := _open_tokenizer().encode(text, add_special_tokens=False).offsets) > size:
-        least, most = offsets[size // 2][0], offsets[size - 1][1]
-        ends = [match.end() for match in re.finditer(r"[.!?。！？]\s|\n", text[:most]) if match.end() > least]
+    offsets = _open_tokenizer().encode(text, add_special_tokens=False).offsets
+    starts = [start for start, _ in offsets]
+    first = begin = 0
+    while len(starts) - first > size:
+        least, most = starts[first + size // 2], offsets[first + size - 1][1]
+        ends = [match.end() for match in SENTENCE_END.finditer(text, least, most)]
         end = ends[-1] if ends else max(text.rfind(" ", least, most), least) if " " in text[least:most] else most
-        yield replace(paragraph, text=text[:end].strip())
-        text = text[end:].strip()
-    if text:
-        yield replace(paragraph, text=text)
+        yield replace(paragraph, text=text[begin:end].strip())
+        first, begin = bisect_left(starts, end), end
+    if rest := text[begin:].strip():
+        yield replace(paragraph, text=rest)
 
 
 @cache

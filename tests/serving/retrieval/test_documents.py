@@ -127,6 +127,8 @@ def test_every_kind_of_document_in_a_folder_is_found_by_its_words(library: Path,
         ("cut.docx", b"PK no", "not a DOCX file that can be read"),
         ("empty.md", b"", "no text in it"),
         ("photo.png", b"\x89PNG", "not a kind of file that is read"),
+        ("old.gz", b"\x1f\x8b", "not a kind of file that is read"),
+        ("costs.csv", b"part,price\nshaft,9\n", "the header names no `title` and `text`, but part, price"),
     ],
 )
 def test_what_cannot_be_read_is_listed_and_the_rest_is_indexed(
@@ -137,6 +139,26 @@ def test_what_cannot_be_read_is_listed_and_the_rest_is_indexed(
     assert list(manifest["unread"]) == [name]
     assert manifest["unread"][name].startswith(reason)
     assert Index.open(tmp_path / "ix").search("captain", 1)
+
+
+def test_rows_of_a_file_that_is_named_itself_must_be_whole(library: Path, tmp_path: Path) -> None:
+    (library / "costs.csv").write_text("part,price\nshaft,9\n")
+    with pytest.raises(DataError, match="names no `title`"):
+        build_index([library / "costs.csv", library / "ships"], tmp_path / "ix")
+
+
+def test_an_index_inside_of_its_folder_is_no_part_of_itself(library: Path) -> None:
+    first = build_index([library], library / "ix")
+    second = build_index([library], library / "ix")
+    assert second["corpora"] == first["corpora"]
+
+
+def test_a_book_without_an_empty_line_is_cut_in_one_pass(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    path.write_text(" ".join(f"Sentence {number} of the book says no more." for number in range(20_000)))
+    passages = list(read_document(path, "book.txt"))
+    assert " ".join(passage.text for passage in passages) == path.read_text()
+    assert len({passage.id for passage in passages}) == len(passages) > 500
 
 
 def test_a_folder_without_anything_to_read_says_why(tmp_path: Path) -> None:
