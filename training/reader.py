@@ -5,8 +5,11 @@ Design notes, each with its number (2 cores with AVX512-BF16, beside other work)
   the same embeddings can share them.
 * Passes under bf16 autocast over fp32 weights: 3,600 tokens/s against 1,660 in fp32 (16 windows of 192 tokens).
 * A start and an end for each window, with the first token for no answer, learn within minutes; several places of one
-  answer share the probability (the loss is that of their sum), which is how distant answers are learnt, too. The tags
-  O, B and I of each token are learnt beside them, tokens in and out of answers weighing alike.
+  answer share the probability (the loss is that of their sum), which is how distant answers are learnt, too.
+* The tags O, B and I of each token are learnt from lists alone, each token weighing alike. With tokens in and out of
+  answers weighing alike, the commas and the "and" between items became parts of them: F1 of exact items .571 and
+  .576 on dev rows of two worlds (400 each), .607 and .951 after 160 steps without those weights.
+* Dev is judged with the weights as they are saved, in bf16, and products in fp32; served ones are of 8 bits.
 * The order of windows is drawn from the seed, so that a resumed run ends where the killed one would have.
 """
 
@@ -128,6 +131,7 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
                 load_trained(model, config.reader)
             tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
             _run_steps(config, model, tokenizer, train_rows, checkpoint)
+            round_weights(model)
             figures, calibration = judge(model, tokenizer, dev_rows)
             save_reader(config, model, calibration, {name: score.to_json() for name, score in figures.items()}, run)
             mlflow.log_metrics(_flat(figures), step=config.steps)
@@ -301,6 +305,13 @@ def load_trained(model: ReaderModel, folder: Path) -> None:
     model.load_state_dict(weights, strict=False)
 
 
+def round_weights(model: ReaderModel) -> None:
+    """Gives the trained weights the values that they have when they are saved."""
+    with torch.no_grad():
+        for value in model.trained().values():
+            value.copy_(value.to(torch.bfloat16))
+
+
 def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibration, figures: dict, run_id: str) -> None:
     """The reader's folder: what differs from MiniLM in bf16, settings and figures, a card; the manifest is last."""
     assert config.out is not None
@@ -333,12 +344,13 @@ def _write_card(config: ReaderConfig, figures: dict) -> str:
     lines = [
         "# Reader",
         "",
-        f"Reads answers from passages: {HUB_ID} (revision {REVISION[:8]}, Apache-2.0) with scores for the start, the",
-        "end and the tags O, B, I of each token, and for the kind of answer of each window. Only what differs from the",
-        "published weights is here.",
+        f"Reads answers from passages: {HUB_ID} (revision {REVISION[:8]}, Apache-2.0)",
+        "with scores for the start, the end and the tags O, B, I of each token, and for the kind of answer of each",
+        "window. Only what differs from the published weights is here.",
         "",
-        f"Trained for {config.steps:,} steps of at most {config.batch_tokens:,} tokens, seed {config.seed}. English,",
-        "lower case; other scripts are read token by token as far as MiniLM's vocabulary goes.",
+        f"Trained for {config.steps:,} steps of at most {config.batch_tokens:,} tokens, seed {config.seed}"
+        + (f", on from the reader {config.reader}." if config.reader else "."),
+        "English, lower case; other scripts are read token by token as far as MiniLM's vocabulary goes.",
         "",
         "Figures on dev (articles that training has not read); EM and F1 by SQuAD's rule over the answerable rows:",
         "",
