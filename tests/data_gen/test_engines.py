@@ -142,6 +142,22 @@ def test_what_was_kept_of_other_inputs_is_thrown_away(config: SetConfig, tmp_pat
     assert built(config, target)[1] == 0
 
 
+@pytest.mark.parametrize("damage", ["cut", "flipped"])
+def test_a_kept_chunk_that_was_damaged_is_prepared_again(config: SetConfig, tmp_path: Path, damage: str) -> None:
+    alone, _ = built(config, tmp_path / "alone")
+    target = tmp_path / "set"
+    with start_build(config, target, 1, waits_at=2 * CHUNK) as driver:
+        assert driver.stdout is not None
+        for _ in range(2):
+            driver.stdout.readline()
+        driver.send_signal(signal.SIGKILL)
+    _, second = sorted((tmp_path / ".set.building").glob("*.json.gz"))
+    whole = second.read_bytes()
+    middle = len(whole) // 2
+    second.write_bytes(whole[:middle] if damage == "cut" else whole[:middle] + b"\xff\x00" + whole[middle + 2 :])
+    assert built(config, target) == (alone, 1)
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_sigterm_ends_a_build_and_leaves_nothing(workers: str, tmp_path: Path) -> None:
     fifo, config = tmp_path / "in.jsonl", tmp_path / "set.yaml"
