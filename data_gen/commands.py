@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from data_gen.world.questions import ROUTES
 from revelator.errors import DataError
 from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 
     from data_gen.teacher.config import CompoundConfig, TeachConfig
     from data_gen.teacher.work import Work
-
-ROUTES = TASKS["route"].labels or ()
 
 
 @click.command()
@@ -185,7 +184,7 @@ def world(
             seed,
             out,
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
-            routes=routes or ROUTES,
+            routes=routes or tuple(ROUTES),
             force=force,
             progress=progress,
         )

@@ -29,6 +29,7 @@ CLS, SEP, PAD = 101, 102, 0
 QUESTION_TOKENS = 64
 TITLE_TOKENS = 24
 ANSWER_TOKENS = 64
+WINDOWS = 32  # of one question that pass through the network at most
 BATCH_TOKENS = 8192  # of the windows that pass through the network at once, padding included
 
 Forward = Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[np.ndarray, np.ndarray]]
@@ -143,7 +144,7 @@ class ReadingTokenizer:
     def encode(self, text: str) -> tuple[np.ndarray, np.ndarray]:
         """Ids (tokens,) and offsets (tokens, 2). A lone surrogate, which is no character, is read as U+FFFD."""
         whole = "".join("\ufffd" if 0xD800 <= ord(c) <= 0xDFFF else c for c in text) if _has_surrogates(text) else text
-        found = self._tokenizer.encode(whole, add_special_tokens=False)
+        [found] = self._tokenizer.encode_batch([whole], add_special_tokens=False)  # encode would hold up all threads
         return np.array(found.ids, np.int64), np.array(found.offsets, np.int64).reshape(-1, 2)
 
     def cut(self, question: str, title: str, passage: str) -> list[Window]:
@@ -169,6 +170,17 @@ def _has_surrogates(text: str) -> bool:
     except UnicodeEncodeError:
         return True
     return False
+
+
+def choose_windows(windows: Sequence[Window], most: int = WINDOWS) -> list[int]:
+    """Indices, in order, of at most `most` windows of one question: those whose title and passage hold most of its
+    tokens, where a token counts the more the fewer windows hold it. Of equals the first are taken."""
+    if len(windows) <= most:
+        return list(range(len(windows)))
+    asked = np.unique(windows[0].ids[windows[0].types == 0][1:-1])
+    holds = np.stack([np.isin(asked, window.ids[window.types == 1]) for window in windows])
+    weights = np.log(len(windows) / np.maximum(holds.sum(0), 1))
+    return sorted(np.argsort(-(holds @ weights), kind="stable")[:most].tolist())
 
 
 def pad_windows(windows: Sequence[Window]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -252,17 +264,23 @@ class Reader:
         self.calibration = calibration
 
     def read(self, question: str, passages: Sequence[tuple[str, str]]) -> Outcome:
-        """The best answer of the passages, which are pairs of title and text."""
+        """The best answer of the passages, which are pairs of title and text. Of long ones only the `WINDOWS` that
+        `choose_windows` chooses are read."""
         return self.read_all([(question, passages)])[0]
 
     def read_all(self, requests: Sequence[tuple[str, Sequence[tuple[str, str]]]]) -> list[Outcome]:
         """`read` of many questions, batched over all of them."""
         places, windows = [], []
         for number, (question, passages) in enumerate(requests):
-            for index, (title, text) in enumerate(passages):
-                for window in self.tokenizer.cut(question, title, text):
-                    places.append((number, index))
-                    windows.append(window)
+            own = [
+                (index, window)
+                for index, (title, text) in enumerate(passages)
+                for window in self.tokenizer.cut(question, title, text)
+            ]
+            for chosen in choose_windows([window for _, window in own]):
+                index, window = own[chosen]
+                places.append((number, index))
+                windows.append(window)
         outcomes: list[list[Outcome]] = [[] for _ in requests]
         for batch in batch_by_length([len(window.ids) for window in windows]):
             scores, kinds = self.forward(*pad_windows([windows[i] for i in batch]))

@@ -24,7 +24,8 @@ from serving.executor.evidence import Models
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.adapters import find_adapter
-from serving.models.generators import EmbeddedGenerator, EndpointGenerator
+from serving.models.embedded import EmbeddedGenerator
+from serving.models.generators import EndpointGenerator
 from serving.models.triton import RemoteGenerator, RemoteRetriever, RemoteRevelator, TritonModels
 from serving.protocols import Completion, Generator, Retriever, Revelator
 from serving.retrieval import Index, LocalRetriever
@@ -206,18 +207,21 @@ async def _connect_services(config: RunConfig, stack: AsyncExitStack) -> Service
 def _open_services(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Services:
     revelator: Revelator = AbsentService()
     retriever: Retriever = AbsentService()
-    generator: Generator = EmbeddedGenerator()
     if needs_revelator(config):
         revelator = _open_revelator(config, stack, shared)
     if needs_index(config):
         local = LocalRetriever(shared.open_index(Path(config.index)))
         stack.callback(local.close)
         retriever = local
-    if config.generator:
-        endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
-        stack.push_async_callback(endpoint.close)
-        generator = endpoint
-    return AblatedRevelator(revelator, config.ablation), retriever, generator
+    return AblatedRevelator(revelator, config.ablation), retriever, _open_generator(config, stack)
+
+
+def _open_generator(config: RunConfig, stack: AsyncExitStack) -> Generator:
+    if config.generator is None:
+        return EmbeddedGenerator()
+    endpoint = EndpointGenerator(config.generator.url, config.generator.model, timeout=config.generator.timeout)
+    stack.push_async_callback(endpoint.close)
+    return endpoint
 
 
 def _open_revelator(config: RunConfig, stack: AsyncExitStack, shared: SharedModels) -> Revelator:

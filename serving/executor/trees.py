@@ -32,6 +32,7 @@ from revelator.plans.art import (
     substitute,
     substituted_size,
 )
+from revelator.plans.names import WORD, find_name_words
 from revelator.tasks import TRANSLATE_ART, TRANSLATE_BNF
 from revelator.trace import Kind, Node, Passage, PlanSource, Trace
 from serving.executor import routes
@@ -42,8 +43,6 @@ from serving.executor.run import Run
 from serving.executor.tree_answers import KnownAnswer, find_names_beside, reason, reason_over_none, run_operator
 from serving.knowledge.operators import Ids, Query, build_direct_query, build_query, digest_query
 from serving.knowledge.sources import Sources
-from serving.models.reading.question import ask
-from serving.models.reading.text import tokenise
 from serving.pauses import offload
 from serving.protocols import Completion, Generator
 from serving.retrieval import ASKING_WORDS, STOP_WORDS
@@ -317,13 +316,12 @@ def _derive_node(text: str) -> Art:
     named = references(text)
     if len(named) > 1 or (named and needs_judgement(text)):
         return Art(text)
-    return Art(text, _derive_call(text, [f"[{number}]" for number in named] or ask(text).names))
+    head = f"[{named[0]}]" if named else " ".join(find_name_words(text))
+    return Art(text, _derive_call(text, head) if head and head in text else Search(text))
 
 
-def _derive_call(text: str, heads: Sequence[str]) -> Call:
-    if len(heads) != 1:
-        return Search(text)
-    before, _, after = text.partition(heads[0])
-    words = [token.text for token in tokenise(f"{before} {after}") if token.is_word]
-    relation = " ".join(word for word in words if word.lower() not in STOP_WORDS | ASKING_WORDS | {"s"})
-    return Relate(heads[0], relation) if relation else Search(heads[0])
+def _derive_call(text: str, head: str) -> Call:
+    before, _, after = text.partition(head)
+    empty = STOP_WORDS | ASKING_WORDS | {"s"}
+    relation = " ".join(word for word in WORD.findall(f"{before} {after}") if word.lower() not in empty)
+    return Relate(head, relation) if relation else Search(head)

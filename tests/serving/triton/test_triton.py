@@ -294,7 +294,9 @@ async def test_the_generator_can_be_exchanged_for_the_embedded_reader_while_serv
     finally:
         repository.lay_out(world.home, Settings(generator=world.endpoint.url, generator_model="m"))
         control.load(world.home, world.url, "generator", 1)
-    assert (reading.answers, reading.method) == (("Ines Calloway",), "extractive")
+    assert (reading.answers, reading.method) == (("Ines Calloway",), "reader")
+    assert reading.document == "1" and 0 < reading.probability <= 1
+    assert reading.sentence == "It was directed by Ines Calloway."
 
 
 def test_a_model_that_does_not_load_says_why_in_one_line(world):
