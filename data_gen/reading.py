@@ -21,13 +21,18 @@ FOLDER = click.Path(path_type=Path)
 @click.option("--out", required=True, type=FOLDER, help="Folder of NAME.jsonl.gz, one of each FILE; its files go.")
 @click.option("--held-out", help="Hashes of questions that training must not read (data_gen/leakage.py).")
 @click.option("--corpus", help="Titles and texts in which answers of questions without a passage are looked for.")
+@click.option(
+    "--lists", is_flag=True, help="Several answers of a question without a passage are a list, not spellings."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
-def reading(files: tuple[str, ...], out: Path, held_out: str | None, corpus: str | None, as_json: bool) -> None:
+def reading(
+    files: tuple[str, ...], out: Path, held_out: str | None, corpus: str | None, lists: bool, as_json: bool
+) -> None:
     """Make rows for reading (question, passage, answers) of published sets.
 
     FILES are recognised by their rows: SQuAD-like ones, QED, MuSiQue with paragraphs, HotpotQA and 2WikiMultiHopQA with
     context, annotated questions (of `data world`), and, with --corpus, questions and answers alone (Natural Questions,
-    TriviaQA).
+    TriviaQA; with --lists WebQuestions).
 
     \b
     Example:
@@ -44,7 +49,7 @@ def reading(files: tuple[str, ...], out: Path, held_out: str | None, corpus: str
     with staged_folder(out) as stage:
         for file in files:
             name, kept, dropped = Path(file).name.partition(".")[0], [], Counter[str]()
-            for row in convert(_load(file), search, dropped):
+            for row in convert(_load(file), search, dropped, lists=lists):
                 if leak := find_leak(held, row.question):
                     dropped[f"held out ({leak})"] += 1
                 else:

@@ -208,16 +208,19 @@ class ReaderConfig(Settings):
     """Training of the reader on MiniLM, on one CPU (training.reader).
 
     `rows` are files of rows for reading; `shares` weighs them by their names (1 unless given). `minilm` is a folder or
-    Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used. `window`
-    and `stride` are in tokens, `batch_tokens` counts padding. One of `dev_part` articles is read on dev, whichever file
-    it stands in, up to `dev_rows` of a file.
+    Hub id with the published files (the wheel's unless given), `layers` counts those of its six that are used. `reader`
+    is a trained reader to go on from, with as many layers. Windows whose answer is a list are drawn `lists` times as
+    often as others of their file. `window` and `stride` are in tokens, `batch_tokens` counts padding. One of `dev_part`
+    articles is read on dev, whichever file it stands in, up to `dev_rows` of a file.
     """
 
     stage: Literal["reader"]
     processes: Literal[1] = 1
     rows: tuple[Path, ...] = ()
     shares: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(default_factory=dict)
+    lists: float = Field(1.0, ge=0, allow_inf_nan=False)
     minilm: str | None = None
+    reader: Path | None = None
     layers: int = Field(6, ge=1, le=6)
     window: int = Field(384, ge=128, le=512)
     stride: int = Field(192, ge=16)

@@ -34,7 +34,7 @@ from transformers import BertConfig, BertModel
 
 from revelator import registry
 from revelator.artifact import disk_errors
-from revelator.errors import ConfigError
+from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file, sha256_folder, staged_folder, write_bytes, write_json
 from revelator.minilm import DIGESTS, HUB_ID, REVISION, TOKENIZER, WEIGHTS, fetch_minilm
 from revelator.reading import (
@@ -53,6 +53,7 @@ from revelator.reading import (
     Reader,
     ReadingRow,
     ReadingTokenizer,
+    open_folder,
     pad_windows,
 )
 from revelator.reading_scores import ReadingScores, score_outcomes
@@ -123,6 +124,8 @@ def train(config: ReaderConfig, *, resume: bool) -> dict:
                 log_configuration(config, counts, {f"digest.{name}": digest for name, digest in digests.items()})
             torch.manual_seed(config.seed)
             model = load_model(minilm, config.layers)
+            if config.reader:
+                load_trained(model, config.reader)
             tokenizer = ReadingTokenizer(minilm / TOKENIZER, config.window, config.stride)
             _run_steps(config, model, tokenizer, train_rows, checkpoint)
             figures, calibration = judge(model, tokenizer, dev_rows)
@@ -149,10 +152,14 @@ def _run_steps(
     checkpoint: Path | None,
 ) -> None:
     """Takes the steps that are left, and writes a checkpoint every `save_every` of them."""
-    sources = [
-        (config.shares.get(name, 1.0), [example for row in each for example in make_examples(row, tokenizer)])
-        for name, each in rows.items()
-    ]
+    sources = []
+    for name, each in rows.items():
+        examples, share = (
+            [example for row in each for example in make_examples(row, tokenizer)],
+            config.shares.get(name, 1.0),
+        )
+        sources.append((share, [example for example in examples if example.kind != LIST]))
+        sources.append((share * config.lists, [example for example in examples if example.kind == LIST]))
     windows = sum(len(examples) for _, examples in sources)
     console.print(f"{windows:,} windows; {config.steps:,} steps of at most {config.batch_tokens:,} tokens")
     if not any(share for share, _ in sources):
@@ -291,6 +298,15 @@ def load_model(minilm: Path, layers: int) -> ReaderModel:
     weights = load_file(minilm / WEIGHTS)
     encoder.load_state_dict({name: weights[name] for name in encoder.state_dict()})
     return ReaderModel(encoder)
+
+
+def load_trained(model: ReaderModel, folder: Path) -> None:
+    """Puts the weights of a trained reader into the model. Raises ArtifactError where it has other layers."""
+    weights = load_file(open_folder(folder).weights_path)
+    trained = model.trained()
+    if weights.keys() != trained.keys():
+        raise ArtifactError("the reader has other layers", where=str(folder), hint="give `layers` as it was trained")
+    model.load_state_dict(weights, strict=False)
 
 
 def save_reader(config: ReaderConfig, model: ReaderModel, calibration: Calibration, figures: dict, run_id: str) -> None:

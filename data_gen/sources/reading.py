@@ -11,8 +11,8 @@ Recognised by the fields of a row:
   as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
 * `steps` and `passages`: our own annotated questions. Each step is a question, its passage that which states its
   answers; another passage of the question gives a row without an answer.
-* `question` and `answer` alone (Natural Questions, TriviaQA): the passage is found by BM25 in a corpus; the best of its
-  first `DEPTH` that says an answer is taken (distant supervision).
+* `question` and `answer` alone (Natural Questions, TriviaQA, WebQuestions): the passage is found by BM25 in a corpus; of
+  its first `DEPTH` the best that says an answer is taken (distant supervision), or of lists that which says most items.
 """
 
 from __future__ import annotations
@@ -36,12 +36,15 @@ class Corpus(Protocol):
         """For each question its `k` best passages, title and text, best first."""
 
 
-def convert(rows: Sequence[Mapping[str, Any]], corpus: Corpus | None, dropped: Counter[str]) -> Iterator[ReadingRow]:
+def convert(
+    rows: Sequence[Mapping[str, Any]], corpus: Corpus | None, dropped: Counter[str], *, lists: bool = False
+) -> Iterator[ReadingRow]:
     """The rows for reading of one file; rows without the fields of the others are counted in `dropped`.
 
-    A set that has no passages gives none without a corpus."""
+    A set that has no passages gives none without a corpus; with `lists`, several answers of its questions are the items
+    of a list, and else ways to say one answer."""
     if rows and {"question", "answer"} == rows[0].keys() & KNOWN:
-        yield from _read_distant(rows, corpus) if corpus else ()
+        yield from _read_distant(rows, corpus, lists) if corpus else ()
         return
     articles: dict[str, dict[str, None]] = {}
     for row in rows:
@@ -159,15 +162,26 @@ def _without_answer(
         yield ReadingRow(f"{identity}-none", question, text, title)
 
 
-def _read_distant(rows: Sequence[Mapping[str, Any]], corpus: Corpus) -> Iterator[ReadingRow]:
+def _read_distant(rows: Sequence[Mapping[str, Any]], corpus: Corpus, lists: bool) -> Iterator[ReadingRow]:
     wanted = [_name_answers(row) for row in rows]
     asked = [index for index, answers in enumerate(wanted) if answers]
     for index, passages in zip(asked, corpus.search([rows[i]["question"] for i in asked], DEPTH), strict=True):
-        question = rows[index]["question"]
-        for title, text in passages:
-            if answers := find_answers(text, wanted[index]):
-                yield ReadingRow(f"distant-{sha256_text(question)[:12]}", question, text, title, answers)
-                break
+        question, answers = rows[index]["question"], wanted[index]
+        found = [(title, text, (_find_list if lists else find_answers)(text, answers)) for title, text in passages]
+        title, text, places = max(found, key=lambda each: len(each[2]) if lists else bool(each[2]))
+        if places:
+            identity = f"distant-{sha256_text(question)[:12]}"
+            yield ReadingRow(identity, question, text, title, places, all_of=lists and len(places) > 1)
+
+
+def _find_list(text: str, answers: Sequence[str]) -> tuple[Answer, ...]:
+    """The first place of each item that a text says; of two that overlap, the longer one."""
+    found: list[Answer] = []
+    for answer in sorted(answers, key=len, reverse=True):
+        for place in find_answers(text, [answer])[:1]:
+            if all(place.end <= other.start or other.end <= place.start for other in found):
+                found.append(place)
+    return tuple(sorted(found, key=lambda place: place.start))
 
 
 def _name_answers(row: Mapping[str, Any]) -> list[str]:
