@@ -31,5 +31,5 @@ def test_there_are_rows_and_sessions():
 
 def test_each_session_prints_what_the_page_shows():
     result = doctest.testfile(str(PAGE), module_relative=False, globs=vars(plans).copy(), verbose=False)
-    assert result.attempted >= 5
+    assert result.attempted >= 3
     assert result.failed == 0
