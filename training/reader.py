@@ -220,7 +220,7 @@ def _take_step(model: ReaderModel, optimizer: torch.optim.AdamW, batch: list[Exa
 
 
 def compute_loss(scores: torch.Tensor, kinds: torch.Tensor, batch: Sequence[Example]) -> torch.Tensor:
-    """Kind, place and tags of each window: the mean over the windows of the three losses' sum."""
+    """The mean over the windows of the losses of kind and place, and over the tokens of lists that of their tags."""
     width = scores.shape[1]
     places = torch.zeros(2, len(batch), width, dtype=torch.bool)
     tags = torch.full((len(batch), width), IGNORED)
@@ -231,25 +231,17 @@ def compute_loss(scores: torch.Tensor, kinds: torch.Tensor, batch: Sequence[Exam
         readable[row, first : first + count] = True
         for a, b in example.spans or ((0, 0),):
             places[START, row, a] = places[END, row, b] = True
-        if example.spans:
+        if example.kind == LIST:
             tags[row, first : first + count] = 0
-            for a, b in example.spans if example.kind == LIST else example.spans[:1]:
+            for a, b in example.spans:
                 tags[row, a], tags[row, a + 1 : b + 1] = BEGIN - OUTSIDE, INSIDE - OUTSIDE
     loss = cross_entropy(kinds, torch.tensor([example.kind for example in batch]))
     for column, gold in ((START, places[START]), (END, places[END])):
         logs = log_softmax(scores[:, :, column].masked_fill(~readable, -1e4), 1)
         loss = loss - 0.5 * torch.logsumexp(logs.masked_fill(~gold, -1e4), 1).mean()
-    return loss + 0.5 * _tag_loss(scores[:, :, OUTSIDE:], tags)
-
-
-def _tag_loss(scores: torch.Tensor, tags: torch.Tensor) -> torch.Tensor:
-    """Cross-entropy of the tags, tokens of answers and the others weighing alike; 0 where no window has an answer."""
-    known = tags != IGNORED
-    if not known.any():
-        return scores.sum() * 0
-    losses = cross_entropy(scores[known], tags[known], reduction="none")
-    inside = tags[known] > 0
-    return (losses[inside].mean() + losses[~inside].mean()) / 2 if not inside.all() else losses.mean()
+    if (tags != IGNORED).any():
+        loss = loss + cross_entropy(scores[:, :, OUTSIDE:].flatten(0, 1), tags.flatten(), ignore_index=IGNORED)
+    return loss
 
 
 # Dev and the reader's folder
