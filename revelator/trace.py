@@ -18,11 +18,12 @@ from typing import Any, Literal
 from revelator.errors import DataError
 from revelator.plans.language import LanguageName
 
-SCHEMA_VERSION = 2  # 2 adds plan_language; a trace of an earlier schema is read with the defaults of what it lacks
+# 2 adds plan_language, 3 `unanswered`; a trace of an earlier schema is read with the defaults of what it lacks
+SCHEMA_VERSION = 3
 
 Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
-Status = Literal["waiting", "running", "ok", "failed", "skipped"]  # the first two only while the question runs
-Outcome = Literal["complete", "partial", "failed"]
+Status = Literal["waiting", "running", "ok", "unanswered", "failed", "skipped"]  # the first two only while it runs
+Outcome = Literal["answered", "partial", "unanswered", "failed"]  # unanswered: no evidence; failed: a fault
 PlanSource = Literal["model", "given", "fallback", "none"]
 EventKind = Literal[
     "begun",  # the question, its strategy
@@ -32,6 +33,7 @@ EventKind = Literal[
     "retrieved",  # documents with the retriever's scores
     "judged",  # the same documents with the revelator's relevance
     "answered",  # the node ended well
+    "unanswered",  # nothing supports an answer
     "skipped",  # it was never asked: what it waits for gave nothing, or time ran out
     "failed",
     "finished",  # answer, outcome and sums of the whole question
@@ -90,8 +92,10 @@ class Node:
     probabilities, `method` (how an answer was computed), `shared_from` (the id of the node of this trace that asked the
     same), `reused_from` (the id of the node of an earlier trace), `retries` (by service), `truncated` (what a limit cut
     off: the question is answered in part), `none` (it is known that there is no answer), `calls` (of models and
-    retriever, in order: task or generator's mode, prompts, milliseconds, tokens); of an operator of a tree
-    `key` (a digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`.
+    retriever, in order: task or generator's mode, prompts, milliseconds, tokens), `document` (the id of the passage
+    that holds the answer), `probability` (that the passages give it), `unsupported` (why no passage holds the answer:
+    it is never more than a part); of an operator of a tree `key` (a digest of what it was called with), `ids` (who its
+    answers are: source, name, identifiers) and `count`.
     """
 
     id: str
@@ -159,7 +163,7 @@ class Trace:
     degraded: bool = False  # the way that was chosen could not be gone to its end: another was, for this reason
     reason: str | None = None
     deadline_exceeded: bool = False  # time ran out: the answer is made of what had been found by then
-    outcome: Outcome = "complete"
+    outcome: Outcome = "answered"
     answer: str = ""
     answers: list[str] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
@@ -205,7 +209,10 @@ class Trace:
                 for n in value["nodes"]
             ]
             usage = Usage(**value["usage"])
-            return cls(**{**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION})
+            whole = {**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION}
+            if whole.get("outcome") == "complete":  # up to schema 2
+                whole["outcome"] = "answered"
+            return cls(**whole)
         except KeyError as error:
             raise DataError(f"this is no trace: {error.args[0]} is missing", hint=hint) from error
         except (TypeError, AttributeError, ValueError) as error:

@@ -17,10 +17,11 @@ MARKS = {
     "waiting": ("·", "dim"),
     "running": ("…", "cyan"),
     "ok": ("✓", "green"),
+    "unanswered": ("∅", "yellow"),
     "failed": ("✗", "red"),
     "skipped": ("–", "yellow"),
 }
-OUTCOMES = {"complete": "green", "partial": "yellow", "failed": "red"}
+OUTCOMES = {"answered": "green", "partial": "yellow", "unanswered": "yellow", "failed": "red"}
 DOCUMENTS_SHOWN = 5
 
 
@@ -89,7 +90,7 @@ def _label(node: Node, whole: str) -> Text:
         label.append(" → ", "dim").append(join_answers(node.answers), "bold")
     elif "none" in node.detail:
         label.append(" → ", "dim").append("none", "bold")
-    if node.status in ("ok", "failed"):
+    if node.status in ("ok", "unanswered", "failed"):
         label.append(f"  {node.ended_ms - node.started_ms:.0f} ms", "dim")
     if how := _how(node):
         label.append(f"  {how}", "dim")
@@ -128,7 +129,7 @@ def _document(node: Node, passage: Passage) -> Text:
 
 def _answer(trace: Trace) -> Text:
     text = Text.assemble(("answer   ", "dim"), (trace.answer or "none", f"bold {OUTCOMES[trace.outcome]}"))
-    if trace.outcome != "complete":
+    if trace.outcome != "answered":
         text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
     if trace.deadline_exceeded:
         text.append("  (time ran out)", "yellow")

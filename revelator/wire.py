@@ -47,7 +47,8 @@ _HINTS: dict[type[RevelatorError], str | None] = {
 
 @dataclass(frozen=True)
 class Answer:
-    """`answer` is the final text, `answers` its single values; `outcome` "partial" means that a part failed."""
+    """`answer` is the final text, `answers` its single values; `outcome` is "answered", "partial" (a part has
+    no answer, or no passage holds it), "unanswered" (nothing supports an answer) or "failed" (a fault)."""
 
     answer: str
     answers: tuple[str, ...]

@@ -70,7 +70,8 @@ NO_COST = Cost()
 
 @dataclass(frozen=True)
 class QuestionRow:
-    """One question. `status` is `complete`, `partial`, `failed` (no answer) or `error` (refused: `error` says why).
+    """One question. `status` is the outcome (`answered`, `partial`, `unanswered`, `failed`) or `error` (refused:
+    `error` says why).
 
     `golds` are one answer and its aliases, or all values of a list (`Run.benchmark["answers"]` says which). Gold fields
     that the benchmark does not give are ""; `hops` counts the gold steps, `depth` the stages of the gold plan's

@@ -80,7 +80,7 @@ def _tabulate(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
         table[name] = np.where(counted, column, np.nan)
     calls = [float(sum(row.cost.model_calls.values())) for row in rows]
     table["model_calls"] = np.where(counted, calls, np.nan)
-    for status in ("complete", "partial", "failed", "error"):
+    for status in ("answered", "partial", "unanswered", "failed", "error"):
         table[status] = np.array([float(row.status == status) for row in rows])
     return table
 

@@ -8,17 +8,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from revelator import spans
 from revelator.errors import ServingError
 from revelator.limits import ANSWER_CHARACTERS, ANSWERS, Limits
 from revelator.tasks import TASKS, RelevanceInput
-from revelator.trace import EventKind, Node, Passage, Trace, Usage
+from revelator.trace import EventKind, Node, Passage, Trace, Usage, join_answers
 from serving.guard import Guard
-from serving.protocols import GenerateRequest, Generator, Retriever, Revelator
+from serving.knowledge.labels import fold_label
+from serving.pauses import offload
+from serving.protocols import GenerateRequest, Generator, Reading, Retriever, Revelator
 
 Report = Callable[[EventKind, Node], None]
+VERDICTS = ("yes", "no")
 
 
 @dataclass(frozen=True)
@@ -45,7 +49,7 @@ class Models:
             )
 
     async def generate(self, node: Node, request: GenerateRequest) -> None:
-        """Writes the generator's reading into `node`; a reading without answers makes the node failed."""
+        """Writes the generator's reading into `node`; without answers the node is left unanswered, with the reason."""
         with _record_call(node, request.mode) as call:
             reading = await self.reading_guard.call(
                 lambda: self.generator.answer(request), lambda: _count_retry(node, "generator")
@@ -60,8 +64,14 @@ class Models:
         if len(node.answers) > ANSWERS:
             node.detail["truncated"] = f"of {len(node.answers)} answers the first {ANSWERS} were taken"
             node.answers = node.answers[:ANSWERS]
+        if reading.probability is not None:
+            node.detail["probability"] = round(reading.probability, 4)
         if not node.answers:
-            node.status, node.error = "failed", "no answer was found"
+            node.status, node.error = "unanswered", reading.reason or "no answer was found"
+        elif request.mode == "direct":
+            node.detail["unsupported"] = "answered without documents"
+        elif request.mode == "read":
+            await _name_document(node, reading, request.passages)
 
     async def complete(self, node: Node, task: str, inputs: Sequence[object], temperature: float = 0.0) -> list[str]:
         """Returns the outputs of one batched call; `node.detail` gets a label task's probabilities, a dict a prompt."""
@@ -96,6 +106,34 @@ def _count_retry(node: Node, service: str) -> None:
     retries[service] = retries.get(service, 0) + 1
 
 
+async def _name_document(node: Node, reading: Reading, passages: Sequence[Passage]) -> None:
+    """Writes into the node's detail which passage holds its answers: the one that the reading names, else the first
+    that holds all of them or, where none does, one; and why an answer is unsupported that no passage holds."""
+    if reading.document:
+        node.detail["document"] = reading.document
+        return
+    said = sum(len(passage.text) for passage in passages)
+    held = await offload(said, partial(_find_held_answers, node.answers, passages))
+    if any(held):
+        node.detail["document"] = passages[held.index(max(held, key=len))].id
+    if lost := set(node.answers).difference(*held):
+        missing = [answer for answer in node.answers if answer in lost]
+        node.detail["unsupported"] = f"no passage that was read says {join_answers(missing)}"
+
+
+def _find_held_answers(answers: Sequence[str], passages: Sequence[Passage]) -> list[list[str]]:
+    """The answers that each passage holds; a verdict, which nobody writes down, is held by every passage."""
+    texts = [_fold(f"{passage.title} {passage.text}") for passage in passages]
+    keys = {answer: _fold(answer) for answer in answers}
+    return [[answer for answer, key in keys.items() if key in text or key.strip() in VERDICTS] for text in texts]
+
+
+def _fold(text: str) -> str:
+    """The text without case, accents and punctuation, and with a space at both ends: one that holds another holds it
+    as whole words."""
+    return f" {fold_label(text)} "
+
+
 async def answer_from_documents(
     models: Models, node: Node, limits: Limits, report: Report = lambda kind, node: None, query: str | None = None
 ) -> None:
@@ -111,7 +149,7 @@ async def answer_from_documents(
     node.documents = list(found)
     report("retrieved", node)
     if not found:
-        node.status, node.error = "failed", "no document was found"
+        node.status, node.error = "unanswered", "no document was found"
         return
     await models.complete(node, "relevance", [RelevanceInput(question, p.title, p.text) for p in found])
     yes = [p["yes"] for p in node.detail.pop("probabilities")]

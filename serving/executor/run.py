@@ -66,10 +66,10 @@ class Run:
         else:
             await answer_from_documents(self.models, node, self.limits, self.recorder.report, query)
 
-    def answer(self, answers: Sequence[str], sentence: str = "") -> None:
-        """Makes these the answers of the question, shown as `sentence`."""
+    def answer(self, answers: Sequence[str]) -> None:
+        """Makes these the answers of the question."""
         self.recorder.trace.answers = list(answers)
-        self.recorder.trace.answer = sentence or ", ".join(answers)
+        self.recorder.trace.answer = ", ".join(answers)
 
     def degrade(self, reason: str) -> None:
         """Says in the trace that a fallback answered, and why."""
@@ -155,4 +155,4 @@ async def _answer_by_generator(run: Run, node: Node, steps: tuple[Step, ...]) ->
 def _write_answer(run: Run, node: Node, merged: Merged) -> None:
     node.answers = list(merged.answers)
     node.detail["method"] = merged.method
-    run.answer(merged.answers, node.sentence)
+    run.answer(merged.answers)

@@ -55,7 +55,9 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
     passages = await offload(said, partial(_select_passages, node, query, gathered))
     node.documents = passages
     if not passages:
-        node.status, node.error = "failed", _explain_failure(gathered, node)
+        is_fault = any(report.error for report in gathered.reports)
+        node.status = "failed" if is_fault else "unanswered"
+        node.error = _explain_failure(gathered, node)
         return gathered
     await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
     if isinstance(query.call, Filter):
@@ -113,7 +115,7 @@ def _write_answer(node: Node, answers: Sequence[str], method: str, *, decided: b
     if not answers and decided:
         node.detail["none"] = True
     elif not answers:
-        node.status, node.error = "failed", "no answer was found"
+        node.status, node.error = "unanswered", "no answer was found"
 
 
 def _select_passages(node: Node, query: Query, gathered: Gathered) -> list[Passage]:
@@ -135,8 +137,8 @@ def _keep_entities(node: Node, call: Filter) -> None:
     """Keeps those entities of a filter that the reply names: its answer is always a subset of them."""
     said = {fold_label(answer) for answer in node.answers}
     node.answers = [entity for entity in call.entities if fold_label(entity) in said]
-    if not node.answers and node.status != "failed":
-        node.status, node.error = "failed", "the reply names none of the entities"
+    if not node.answers and node.status != "unanswered":
+        node.status, node.error = "unanswered", "the reply names none of the entities"
 
 
 def _explain_failure(gathered: Gathered, node: Node) -> str:

@@ -92,7 +92,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     root = await tree_run.run()
     if tree_run.outage and not any(box.answers for box in tree_run.boxes):
         raise tree_run.outage
-    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
+    run.answer(root.answers)
     run.last_nodes = (root.id,)
 
 
@@ -228,7 +228,7 @@ class TreeRun:
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
-            box.status, box.error = "failed", "no answer to draw it from"
+            box.status, box.error = "unanswered", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
         self._keep_ids(box, self._ids_of(over))

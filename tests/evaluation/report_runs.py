@@ -97,7 +97,7 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         golds=(f"Lima {n}", BITE),
         prediction=f"Lima {n}" if right else BITE if n == 3 else "Oslo",
         predictions=(f"Lima {n}",),
-        status="complete",
+        status="answered",
         route=route,
         gold_route="complex" if n % 3 else "single",
         plan=plan,

@@ -157,7 +157,7 @@ def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, 
         waiting = thread.submit(patient.ask, FAST, strategy="single")
         for question in held:
             world.endpoint.gates[question].set()
-        assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
+        assert [future.result(WAIT).outcome for future in pending] == ["answered"] * 4
         assert waiting.result(WAIT).answers == ("Orland",)
 
 

@@ -54,9 +54,9 @@ class AnswerCache:
         return found
 
     def store(self, question: str, options: str, version: str, trace: Trace) -> None:
-        """Stores a complete answer, unless it is degraded or another version helped because `version` was unloaded."""
+        """Stores a whole answer, unless it is degraded or another version helped because `version` was unloaded."""
         is_own = trace.versions.get("revelator", version) == version and not trace.degraded
-        if trace.outcome == "complete" and is_own:
+        if trace.outcome == "answered" and is_own:
             self._traces[_make_key(question, options, version)] = trace
 
 
