@@ -116,7 +116,8 @@ async def answer_by_query(run: Run) -> None:
 
 
 async def answer_by_loop(run: Run) -> None:
-    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached."""
+    """Repeats refine, one step, end, until the model says that enough is known or `limits.steps` is reached. A step
+    that nothing supports ends it: what would come next would be asked with a guess."""
     asked: set[str] = set()
     while len(run.steps) < run.limits.steps:
         question = await _refine(run)
@@ -125,7 +126,7 @@ async def answer_by_loop(run: Run) -> None:
         asked.add(question)
         node = await _answer_step(run, question)
         run.steps.append(Step(question, tuple(node.answers)))
-        if await _is_enough_known(run):
+        if node.status == "unanswered" or await _is_enough_known(run):
             break
     await merge_steps(run)
 

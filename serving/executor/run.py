@@ -94,14 +94,18 @@ async def merge_plan(run: Run, plan: PlanRun) -> None:
 
 
 async def merge_steps(run: Run) -> None:
-    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own."""
+    """Makes the answer of the loop: by an operation over its steps, by the generator, or with the last step's own.
+
+    A last step without an answer leaves the others without the question that they lead to: none of them is the answer.
+    """
     node = run.open("merge")
     known = [step for step in run.steps if step.answers]
     parts = [Part((step.question,), (Member({}, step.answers),)) for step in known]
+    whole = known[-1:] == run.steps[-1:]
     with run.recorder.record(node):
-        merged = await _try_operations(run.question, parts) if len(parts) > 1 else None
+        merged = await _try_operations(run.question, parts) if whole and len(parts) > 1 else None
         merged = merged or await _answer_by_generator(run, node, tuple(known))
-        _write_answer(run, node, merged or _list_answers(parts[-1:]))
+        _write_answer(run, node, merged or _list_answers(parts[-1:] if whole else []))
 
 
 async def merge_at_deadline(run: Run) -> None:

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from revelator.limits import Limits
 from revelator.plans.art import Filter
 from revelator.tasks import Step
 from revelator.trace import Node, Passage, Usage
-from serving.executor.evidence import Models
+from serving.executor.evidence import Models, find_missing_name
 from serving.executor.operations import Member, Part, asks_count, compute, needs_judgement, size_of
 from serving.knowledge.conditions import exclude_named
 from serving.knowledge.labels import fold_label
@@ -28,10 +29,10 @@ _BESIDE = re.compile(r"(?:^[^,]*,|(?<=\))(?:,| or)) (.+?) \(((?:\[\d+\](?:, )?)+
 PASSAGES_READ = 12  # at most so many reach the generator, but one for each entity that is judged
 
 
-async def run_operator(models: Models, sources: Sources, node: Node, query: Query) -> Gathered | None:
+async def run_operator(models: Models, sources: Sources, node: Node, query: Query, limits: Limits) -> Gathered | None:
     """Runs a node's operator (or, without one, direct RAG), fills the node, and returns what the sources knew.
 
-    A node without an answer is left failed, with the reason.
+    A node without an answer is left unanswered or failed, with the reason.
     """
     size = len(query.question) + sum(map(len, query.heads))
     if isinstance(query.call, Filter):
@@ -59,7 +60,12 @@ async def run_operator(models: Models, sources: Sources, node: Node, query: Quer
         node.status = "failed" if is_fault else "unanswered"
         node.error = _explain_failure(gathered, node)
         return gathered
-    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)))
+    if not isinstance(query.call, Filter) and (
+        missing := await find_missing_name(query.template, query.question, passages)
+    ):
+        node.status, node.error = "unanswered", f"none of the passages names {missing}"
+        return gathered
+    await models.generate(node, GenerateRequest("read", query.question, passages=tuple(passages)), limits.answer_floor)
     if isinstance(query.call, Filter):
         await offload(size, partial(_keep_entities, node, query.call))
     return gathered

@@ -18,6 +18,7 @@ from revelator.errors import DeadlineExceeded, InvalidRequest
 from revelator.files import sha256_text
 from revelator.limits import Limits
 from revelator.trace import Event, Trace
+from serving.executor.evidence import read_vocabulary
 from serving.executor.executor import Executor
 from serving.knowledge.config import open_sources
 from serving.models.releases import Traffic, current_choice
@@ -110,6 +111,7 @@ class QuestionService:
         return cls(os.environ["REVELATOR_GRPC"], home, sources, vllm, cache, limits, on_finish, admission)
 
     async def open(self, stack: AsyncExitStack) -> None:
+        await asyncio.to_thread(read_vocabulary)  # half a second, which the first question would wait
         models = await stack.enter_async_context(TritonModels(self.url, read_secret(self.home, INNER)))
         planner: Revelator = (
             VllmRevelator(models, read_facts(self.vllm)) if self.vllm else self._make_routed_revelator(models, stack)

@@ -96,9 +96,16 @@ async def test_a_plan_over_a_limit_is_not_run(toy):
 
 
 async def test_the_loop_ends_at_its_limit_of_steps(toy):
-    world = toy({}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
+    world = toy({f"Who is {n}?": ["p"] for n in range(9)}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
     trace = await world.executor(steps=3).run("q", strategy="iterate")
-    assert world.asked == ["Who is 0?", "Who is 1?", "Who is 2?"] and trace.outcome == "unanswered"
+    assert world.asked == ["Who is 0?", "Who is 1?", "Who is 2?"] and trace.outcome == "answered"
+
+
+async def test_the_loop_ends_at_a_step_that_nothing_supports(toy):
+    world = toy({"Who is 0?": ["p"]}, {"refine": [f"Who is {n}?" for n in range(9)], "end": "no"})
+    trace = await world.executor(steps=3).run("q", strategy="iterate")
+    assert world.asked == ["Who is 0?", "Who is 1?"]
+    assert (trace.outcome, trace.answers, trace.reason) == ("unanswered", [], "no answer was found")
 
 
 async def test_the_loop_ends_when_a_question_comes_back(toy):
@@ -171,11 +178,11 @@ async def test_relevance_is_judged_in_one_call_and_the_first_three_relevant_ones
     assert node.detail["kept"] == ["Who wrote A?#2", "Who wrote A?#4", "Who wrote A?#7"]
 
 
-async def test_when_nothing_is_relevant_the_first_three_are_read_and_the_node_says_so(toy):
+async def test_when_no_document_reaches_the_threshold_the_first_above_the_floor_are_read_and_the_node_says_so(toy):
     world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.1})
     trace = await world.executor().run("Who wrote A?", strategy="single")
     assert [p.title for p in world.requests[0].passages] == ["title 1", "title 2", "title 3"]
-    assert "first ones were read" in trace.nodes[0].detail["relevance"]
+    assert "above the floor were read" in trace.nodes[0].detail["relevance"]
 
 
 async def test_a_comparison_is_computed_and_names_the_candidate(toy):

@@ -170,7 +170,7 @@ def test_the_overlap_coefficient_is_of_the_smaller_set() -> None:
 
 async def test_siblings_that_need_nothing_of_one_another_run_side_by_side() -> None:
     gate = asyncio.Event()
-    text = ToySource(says={"*": ["p"]}, gate=gate)
+    text = ToySource(says={"*": ["What A?"]}, gate=gate)
     tree = Art("What then?", children=(Art("a?", Search("a")), Art("b?", Search("b")), Art("c [1]?", Search("[1]"))))
     running = asyncio.create_task(
         run_tree_alone(tree, Sources([text]), ToyGenerator({"a?": ["A"], "b?": ["B"], "c A?": ["C"]}))
