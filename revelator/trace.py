@@ -125,6 +125,10 @@ class Node:
             "detail": _copy(self.detail),
         }
 
+    def find_evidence(self) -> Passage | None:
+        """The passage that holds the answers, if one does."""
+        return next((p for p in self.documents if p.id == self.detail.get("document")), None)
+
     def list_calls(self) -> Iterator[dict[str, Any]]:
         """Yields `task`, `count` and `ms` of the node's own calls; of a tree over knowledge sources also each source's
         searches."""
@@ -144,6 +148,18 @@ def _copy(value: Any) -> Any:
 _NODE_FIELDS, _PASSAGE_FIELDS, _USAGE_FIELDS = (
     [field.name for field in fields(kind)] for kind in (Node, Passage, Usage)
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Where the answers of one step stand: the sentence around them and its passage. `probability`: that the passage
+    answers the question, where the reader says."""
+
+    question: str
+    answers: tuple[str, ...]
+    sentence: str
+    passage: Passage
+    probability: float | None = None
 
 
 @dataclass(slots=True)
@@ -173,6 +189,16 @@ class Trace:
     started_at: float = 0.0
     versions: dict[str, str] = field(default_factory=dict)  # model name -> version that served
     schema: int = SCHEMA_VERSION
+
+    def list_evidence(self) -> list[Evidence]:
+        """The evidence of every step that was answered from a passage, in their order."""
+        found = []
+        for node in self.nodes:
+            passage = node.find_evidence() if node.status == "ok" else None
+            if passage:
+                asked, said = node.asked or node.question, node.detail.get("probability")
+                found.append(Evidence(asked, tuple(node.answers), node.sentence, passage, said))
+        return found
 
     def to_json(self) -> dict[str, Any]:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""

@@ -100,6 +100,11 @@ def _label(node: Node, whole: str) -> Text:
         label.append(f"\n{node.error}", colour)
     if node.sentence and node.sentence not in node.answers:
         label.append(f"\n“{node.sentence}”", "italic dim")
+    if passage := node.find_evidence():
+        likely = f", P = {node.detail['probability']:.2f}" if "probability" in node.detail else ""
+        label.append(f"\nin {passage.title or passage.id}{likely}", "dim")
+    if "unsupported" in node.detail:
+        label.append(f"\n{node.detail['unsupported']}", "yellow")
     return label
 
 
@@ -133,6 +138,8 @@ def _answer(trace: Trace) -> Text:
         text.append(f"  ({trace.outcome})", OUTCOMES[trace.outcome])
     if trace.deadline_exceeded:
         text.append("  (time ran out)", "yellow")
+    if trace.outcome != "answered" and trace.reason and not trace.degraded:
+        text.append(f"\n{'reason':<9}", "dim").append(trace.reason, OUTCOMES[trace.outcome])
     return text.append(f"\n{'cost':<9}{_cost(trace)}", "dim")
 
 

@@ -33,7 +33,7 @@ from revelator.errors import (
     Unavailable,
 )
 from revelator.plans import Diagnostic
-from revelator.trace import Event, Outcome, Trace
+from revelator.trace import Event, Evidence, Outcome, Trace
 
 MODEL = "executor"
 DAY = 86_400  # seconds: the longest that a call may be waited for
@@ -54,6 +54,11 @@ class Answer:
     answers: tuple[str, ...]
     outcome: Outcome
     trace: Trace
+
+    @property
+    def evidence(self) -> list[Evidence]:
+        """The spans that were found on the way, each with its sentence, passage and probability."""
+        return self.trace.list_evidence()
 
 
 class Options(TypedDict, total=False):
