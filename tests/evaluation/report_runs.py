@@ -112,6 +112,8 @@ def _row(n: int, benchmark: str, system: str, skill: float) -> QuestionRow:
         labels=labels,
         scores=scores,
         cost=cost,
+        probability=draw.random() if system != "direct" else None,
+        relevance=draw.random() if planned else None,
         trace=_trace(question, plan, name).to_json() if system != "direct" else None,
     )
 
