@@ -11,8 +11,9 @@ Recognised by the fields of a row:
   as one passage; of the others that paragraph which alone says the answer, and one that supports nothing.
 * `steps` and `passages`: our own annotated questions. Each step is a question, its passage that which states its
   answers; another passage of the question gives a row without an answer.
-* `question` and `answer` alone (Natural Questions, TriviaQA, WebQuestions): the passage is found by BM25 in a corpus; of
-  its first `DEPTH` the best that says an answer is taken (distant supervision), or of lists that which says most items.
+* `question` and `answer` alone (Natural Questions, TriviaQA, WebQuestions): the passage is found by BM25 in a corpus;
+  of its first `DEPTH` the best that says an answer is taken (distant supervision), or of lists that which says most
+  items.
 """
 
 from __future__ import annotations

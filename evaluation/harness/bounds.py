@@ -35,5 +35,5 @@ async def answer_from_gold_passages(models: Models, limits: Limits, gold: Annota
     node.asked, node.documents = gold.question, list(passages)
     with run.recorder.record(node):
         await models.generate(node, GenerateRequest("read", gold.question, passages=passages))
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
     return run.recorder.finish()

@@ -85,7 +85,7 @@ def rank(
             benchmark="itlr",
             question=case.question,
             golds=(),
-            status="complete",
+            status="answered",
             gold_plan=logic.render(case.query),
             negations=case.negations,
             kind=f"template {case.template}",

@@ -29,6 +29,8 @@ GROUPS: dict[str, Callable[[QuestionRow], Any]] = {
 }
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 ECE_RESAMPLES = 500
+FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
 FEWEST = 5  # questions of a group that is shown on its own
 
 Figure = dict[str, float]
@@ -62,6 +64,7 @@ def measure_rows(
         "groups": {name: _estimate_groups(rows, table, key, estimate) for name, key in GROUPS.items()},
         "confusion": count_confusion(pairs),
         "calibration": _measure_calibration(rows, resamples),
+        "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
@@ -80,7 +83,7 @@ def _tabulate(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
         table[name] = np.where(counted, column, np.nan)
     calls = [float(sum(row.cost.model_calls.values())) for row in rows]
     table["model_calls"] = np.where(counted, calls, np.nan)
-    for status in ("complete", "partial", "failed", "error"):
+    for status in ("answered", "partial", "unanswered", "failed", "error"):
         table[status] = np.array([float(row.status == status) for row in rows])
     return table
 
@@ -145,6 +148,23 @@ def _measure_calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[st
             "bins": [asdict(one) for one in bin_by_confidence(sure, right)],
         }
     return found
+
+
+def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, float]]:
+    """Measures what a floor would refuse: of all questions the share that keep their answer, and of these the share
+    that is right (EM). A run with both floors at 0 shows the whole curve; one that refused answers lacks them."""
+    known = [REFUSALS[limit](row) for row in rows]
+    if not any(row.scores and value is not None for row, value in zip(rows, known, strict=True)):
+        return []
+    sure = np.array([1.0 if value is None else value for value in known])  # no floor refuses what has no probability
+    answered = np.array([bool(row.predictions) for row in rows])
+    right = np.array([row.scores.get("em", 0.0) for row in rows])
+    curve = []
+    for floor in FLOORS:
+        covered = answered & (sure >= floor)
+        if covered.any():
+            curve.append({"floor": floor, "coverage": float(covered.mean()), "accuracy": float(right[covered].mean())})
+    return curve
 
 
 def _to_figure(found: Interval) -> Figure:

@@ -18,7 +18,7 @@ from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient
 from revelator.errors import ConfigError
 from revelator.files import sha256_file
-from revelator.limits import Limits
+from revelator.limits import FREE, Limits
 from revelator.trace import Trace
 from serving.executor.evidence import Models
 from serving.executor.executor import Executor
@@ -94,7 +94,7 @@ def read_limits(config: RunConfig) -> Limits:
             raise ConfigError(f"there is no limit {name!r}", where="limits", hint=f"limits are {', '.join(kinds)}")
         if value < 0 or (kinds[name] is int and (value != int(value) or value < 1)):
             raise ConfigError(f"{name} = {value}: a positive number is needed", where="limits")
-        if config.url and name != "relevance_threshold" and value > getattr(Limits(), name):
+        if config.url and name not in FREE and value > getattr(Limits(), name):
             raise ConfigError(
                 f"{name} = {value}: a running server takes {getattr(Limits(), name)} at most", where="limits"
             )

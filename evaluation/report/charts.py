@@ -90,6 +90,7 @@ def choose_charts(runs: Sequence[LoadedRun], measure: str) -> list[Chart]:
         *_chart_quality_by_group(runs, measure),
         *_chart_route_confusion(runs),
         *_chart_label_reliability(runs),
+        *_chart_accuracy_by_coverage(runs),
         *_chart_recall_by_depth(runs),
     ]
 
@@ -168,6 +169,16 @@ def _chart_label_reliability(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
         note = f"Expected calibration error: {errors}. A dot's area is the share of answers in its bin."
         paint = partial(paint_reliability, curves=[(run.series, one["bins"]) for run, one in found])
         yield Chart("reliability", f"Reliability of {task}", note, drawn, 320, paint)
+
+
+def _chart_accuracy_by_coverage(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
+    for limit in ("answer_floor", "relevance_floor"):
+        curves = [(run, curve) for run in runs if (curve := run.metrics.get("coverage", {}).get(limit))]
+        if curves:
+            note = "From right to left the floor rises: fewer questions keep their answer, and more of these are right."
+            paint = partial(paint_coverage, curves=[(run.series, curve) for run, curve in curves])
+            drawn = [run for run, _ in curves]
+            yield Chart("coverage", f"Accuracy against coverage by {limit}", note, drawn, 300, paint)
 
 
 def _chart_recall_by_depth(runs: Sequence[LoadedRun]) -> Iterator[Chart]:
@@ -264,6 +275,18 @@ def paint_reliability(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mappin
             size = 2 * (3 + 9 * math.sqrt(one["n"] / total))
             _draw_mark(axes, series, one["confidence"], one["accuracy"], title, size)
     _set_unit_axes(axes, "confidence", "share that is right")
+    axes.set(xlim=(0, 1), xticks=QUARTERS)
+
+
+def paint_coverage(axes: Axes, curves: Sequence[tuple[Series, Sequence[Mapping[str, float]]]]) -> None:
+    """The share of right answers by the share of questions that keep theirs; a mark for each floor."""
+    for series, curve in curves:
+        x, y = [one["coverage"] for one in curve], [one["accuracy"] for one in curve]
+        axes.plot(x, y, color=_choose_colour(series), alpha=0.7, linewidth=1.2, gid=f"curve|{series.name}")
+        for one in curve:
+            title = f"floor {one['floor']:g}: {one['accuracy']:.3f} right of {one['coverage']:.3f} answered"
+            _draw_mark(axes, series, one["coverage"], one["accuracy"], title, 7)
+    _set_unit_axes(axes, "share of questions that are answered", "EM of these")
     axes.set(xlim=(0, 1), xticks=QUARTERS)
 
 

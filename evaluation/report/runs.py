@@ -31,7 +31,7 @@ COSTS = {
     "wall_s": "wall, s",
     "path_s": "critical path, s",
 }
-MEASURE_NAMES = MEASURES | COSTS | {"complete": "complete"}
+MEASURE_NAMES = MEASURES | COSTS | {"answered": "answered"}
 MAIN_MEASURES = ("f1", "ndcg@10", "recall", "letters")  # charts and cases show the first that all runs have
 
 Estimate = Mapping[str, float]  # n, value (the mean), low and high (its 95 % bootstrap interval)
@@ -109,7 +109,7 @@ def group_by_benchmark(runs: Sequence[LoadedRun]) -> dict[str, list[LoadedRun]]:
 
 def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
     """The measure of quality that all of these runs have."""
-    return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "complete")
+    return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "answered")
 
 
 def estimate_mean(values: Sequence[float]) -> Estimate:

@@ -92,7 +92,7 @@ async def run_tree(run: Run, art: Art, plan_source: PlanSource = "given") -> Non
     root = await tree_run.run()
     if tree_run.outage and not any(box.answers for box in tree_run.boxes):
         raise tree_run.outage
-    run.answer(root.answers, "" if "method" in root.detail else root.sentence)
+    run.answer(root.answers)
     run.last_nodes = (root.id,)
 
 
@@ -135,6 +135,7 @@ class TreeRun:
         self._called: dict[str, int] = {}  # by key: who called an operator first
         self._earlier = run.earlier_nodes
         self._tasks: list[asyncio.Task[None]] = []
+        self.limits = run.limits
         self._slots = asyncio.Semaphore(run.limits.concurrency)
 
     async def run(self) -> Node:
@@ -203,7 +204,7 @@ class TreeRun:
 
     async def _operate(self, at: Numbered, query: Query) -> None:
         box = self.boxes[at.number]
-        gathered = await run_operator(self.models, self.sources, box, query)
+        gathered = await run_operator(self.models, self.sources, box, query, self.limits)
         if gathered and gathered.typed and gathered.typed.count is not None:
             box.detail["count"] = gathered.typed.count
         # without sources a part of the entities was taken: they are who they were
@@ -228,7 +229,7 @@ class TreeRun:
             for i in over
         ]
         if not over or any(one.is_last and not one.answers for one in known):
-            box.status, box.error = "failed", "no answer to draw it from"
+            box.status, box.error = "unanswered", "no answer to draw it from"
             return
         await reason(self.models, box, box.asked or box.question, [one for one in known if one.answers])
         self._keep_ids(box, self._ids_of(over))
@@ -257,7 +258,7 @@ class TreeRun:
             box.status, box.error = "ok", None
 
     async def _retrieve(self, node: Node, query: Query) -> None:
-        await run_operator(self.models, self.sources, node, query)
+        await run_operator(self.models, self.sources, node, query, self.limits)
 
     @staticmethod
     def _keep_ids(box: Node, ids: Ids) -> None:

@@ -43,6 +43,7 @@ KINDS = {
     "by-kind",
     "confusion",
     "reliability",
+    "coverage",
     "recall-curves",
 }
 

@@ -49,7 +49,7 @@ def test_the_server_listens_on_loopback_alone(world):
 
 def test_a_plan_is_run_and_its_answer_comes_back_typed_with_its_trace(client):
     answer = client.ask(QUESTION, plan=PLAN)
-    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "complete")
+    assert (answer.answer, answer.answers, answer.outcome) == ("Port Velm", ("Port Velm",), "answered")
     leaves = [node for node in answer.trace.nodes if node.kind == "atomic"]
     assert [node.asked for node in leaves] == ["Who directed Lantern Row?", "Where was Ines Calloway born?"]
     assert leaves[0].documents[0].title == "Lantern Row"
