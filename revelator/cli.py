@@ -44,8 +44,10 @@ COMMANDS: dict[str, Command | Group] = {
     "serve": Command("serving.commands.serve:serve", "How do I serve the deployed version?"),
     "inspect": Command("serving.commands.inspect:inspect", "How did a plan run? Watch, edit and compare in a browser."),
     "index": Group("Passages to search: BM25, vectors, or both.",
-      "revelator index build corpus.jsonl --out runs/indexes/mine", {
+      "revelator index build handbook/ --out runs/indexes/mine", {
         "build": Command("serving.commands.index:build", "How do I make my documents searchable?"),
+        "add": Command("serving.commands.index:add", "How do I add documents, or read changed ones anew?"),
+        "remove": Command("serving.commands.index:remove", "How do I take documents out?"),
         "search": Command("serving.commands.index:search", "Which passages does a query find?"),
         "info": Command("serving.commands.index:info", "What does an index hold, and is it intact?"),
         "calibrate": Command("serving.commands.index:calibrate", "How likely is a passage with this score?"),
@@ -179,7 +181,7 @@ def revelator() -> None:
     Examples:
       revelator demo
       revelator plan parse "Who directed UHF? * When was {director} born?"
-      revelator index build passages.jsonl --out runs/indexes/mine
+      revelator index build handbook/ --out runs/indexes/mine
       revelator ask "Who founded the company that distributed UHF?"
     """
 

@@ -76,7 +76,7 @@ def check_system(config: RunConfig) -> None:
             raise ConfigError(message, where="url", hint="leave it out of the configuration, or leave `url` out")
         return
     if needs_index(config) and not config.index:
-        raise ConfigError("which index is searched?", where="index", hint="revelator index build CORPUS --out DIR")
+        raise ConfigError("which index is searched?", where="index", hint="revelator index build FILES --out DIR")
     if system.baseline and BASELINES[name].writes and config.generator is None:
         hint = "generator: {url: http://127.0.0.1:8000/v1, model: NAME}"
         raise ConfigError(

@@ -1,9 +1,10 @@
-"""`revelator index`: build, describe, search and calibrate an index of passages."""
+"""`revelator index`: build, change, describe, search and calibrate an index of passages."""
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, get_args
@@ -16,9 +17,10 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, Ti
 from revelator.plans import logic as language
 from revelator.terminal import mask_controls
 from revelator.trace import Passage
-from serving.retrieval import INDEX, Index, IndexSettings, build_index
+from serving.retrieval import INDEX, Index, IndexSettings, add_to_index, build_index, remove_from_index
 from serving.retrieval.calibration import fit_calibrations, read_calibrations, read_labels, write_calibrations
-from serving.retrieval.index_folder import Faiss, Fusion, Kind
+from serving.retrieval.documents import OVERLAP, SIZE
+from serving.retrieval.index_folder import Faiss, Kind
 from serving.retrieval.logic import Conjunction, Disjunction, Negation, Operators
 from serving.retrieval.logical_search import Calibration, LogicalSettings, Ranking, Source, rank_logical
 
@@ -26,8 +28,8 @@ FOLDER = click.Path(path_type=Path)
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="Write JSON for machines.")
 RERANKED = 50  # passages that a cross-encoder reads
 SHOWN = 160  # characters of a text
-LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "plain", "exact")
-PLAIN = ("fusion",)
+LISTED = 10  # files that were left out
+LOGICAL = ("source", "conjunction", "disjunction", "negation", "calibrate", "calibration", "exact")
 
 
 def make_choice(literal: Any) -> click.Choice:
@@ -36,14 +38,17 @@ def make_choice(literal: Any) -> click.Choice:
 
 @click.group()
 def index() -> None:
-    """Build, search and calibrate an index of passages: BM25, vectors, or both.
+    """Build, change, search and calibrate an index of passages: BM25, vectors, or both.
 
-    A corpus is JSON lines, {"id": …, "title": …, "text": …}, a TSV with a header of these columns, either gzipped or
-    not, or parquet; the id may be left out.
+    Documents (Markdown, text, HTML, PDF, DOCX) and folders of them are cut into passages at headings and paragraphs.
+    Files of rows hold passages: JSON lines, {"id": …, "title": …, "text": …}, CSV or TSV with a header of these
+    columns, gzipped or not, or parquet; the id may be left out.
 
     \b
     Examples:
-      revelator index build passages.jsonl --out runs/indexes/mine
+      revelator index build handbook/ minutes.pdf --out runs/indexes/mine
+      revelator index add runs/indexes/mine handbook/
+      revelator index remove runs/indexes/mine minutes.pdf
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
       revelator index build papers.parquet --kind hybrid --model minilm --out runs/indexes/papers
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
@@ -54,7 +59,7 @@ def index() -> None:
 
 
 @index.command()
-@click.argument("corpora", metavar="CORPUS...", nargs=-1, required=True, type=FOLDER)
+@click.argument("files", nargs=-1, required=True, type=FOLDER)
 @click.option("--out", required=True, type=FOLDER, help="Folder of the index; one that stands there is replaced.")
 @click.option("--kind", default="bm25", show_default=True, type=make_choice(Kind), help="Scores the index holds.")
 @click.option("--model", default="", help="sentence-transformers model: `minilm`, a folder or a Hub id.")
@@ -62,34 +67,78 @@ def index() -> None:
     "--max-tokens", default=0, type=click.IntRange(0), help="Tokens of a passage read.  [default: the model's]"
 )
 @click.option("--faiss", default="flat", show_default=True, type=make_choice(Faiss), help="How near vectors are found.")
-@click.option("--fusion", default="rrf", show_default=True, type=make_choice(Fusion), help="How hybrid joins both.")
+@click.option(
+    "--chunk", default=SIZE, show_default=True, type=click.IntRange(16), help="Tokens of a document's passage."
+)
+@click.option("--overlap", default=OVERLAP, show_default=True, type=click.IntRange(0), help="Of them, shared tokens.")
 @click.option("--detokenize", is_flag=True, help="Set punctuation that stands apart: `Eek ! ( 1992 )` → `Eek! (1992)`.")
 @click.option("--title-weight", default=2, show_default=True, type=click.IntRange(0, 10), help="Times a title counts.")
 @click.option("--k1", default=1.2, show_default=True, type=click.FloatRange(0), help="BM25: saturation of repeats.")
 @click.option("--b", default=0.75, show_default=True, type=click.FloatRange(0, 1), help="BM25: weight of the length.")
 @AS_JSON
-def build(corpora: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
-    """Index the passages of one or more corpora.
+def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) -> None:
+    """Index files, and all files of folders, as passages.
 
-    The corpus may be larger than memory, except with --faiss hnsw, which holds all vectors while it is made. A build
-    that was killed goes on where it was when it is started again.
+    A document that cannot be read is left out and named. The corpus may be larger than memory, except with --faiss
+    hnsw, which holds all vectors while it is made. A build that was killed goes on where it was when it is started
+    again; one over an index that stands reads and embeds only files that have changed since.
 
     \b
     Examples:
+      revelator index build handbook/ minutes.pdf --out runs/indexes/mine
       revelator index build wiki.jsonl.gz --detokenize --out runs/indexes/wiki
       revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
-      revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --fusion convex --out runs/indexes/n
+      revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
     """
+    settings = IndexSettings(**settings)
+    _make(out, as_json, lambda progress: build_index(files, out, settings, progress=progress))
+
+
+@index.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("files", nargs=-1, required=True, type=FOLDER)
+@AS_JSON
+def add(folder: Path, files: tuple[Path, ...], as_json: bool) -> None:
+    """Add files and folders to the index DIR; those in it that have changed are read anew.
+
+    Whoever has the index open goes on reading it as it was. If the command is killed, the index stays as it was.
+
+    \b
+    Example:
+      revelator index add runs/indexes/mine handbook/ minutes-2026.pdf
+    """
+    _make(folder, as_json, lambda progress: add_to_index(files, folder, progress=progress))
+
+
+@index.command()
+@click.argument("folder", metavar="DIR", type=FOLDER)
+@click.argument("names", nargs=-1, required=True)
+@AS_JSON
+def remove(folder: Path, names: tuple[str, ...], as_json: bool) -> None:
+    """Remove files from the index DIR by their NAMES there (`revelator index info`), or all below a folder's name.
+
+    \b
+    Example:
+      revelator index remove runs/indexes/mine minutes-2024.pdf drafts
+    """
+    _make(folder, as_json, lambda progress: remove_from_index(names, folder, progress=progress))
+
+
+def _make(out: Path, as_json: bool, make: Callable[[Progress], dict[str, Any]]) -> None:
     started = time.perf_counter()
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn(), TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True)) as progress:
-        manifest = build_index(corpora, out, IndexSettings(**settings), progress=progress)
+        manifest = make(progress)
+    unread = manifest["unread"]
+    for name, reason in list(unread.items())[:LISTED]:
+        click.echo(mask_controls(f"left out: {name}: {reason}"), err=True)
+    if len(unread) > LISTED:
+        click.echo(f"left out: {len(unread) - LISTED} more; --json lists them", err=True)
     if as_json:
         click.echo(json.dumps({"out": str(out), **manifest}, ensure_ascii=False))
-    else:
-        seconds = time.perf_counter() - started
-        click.echo(f"{_describe_contents(manifest)} in {seconds:.1f} s: {out}")
-        click.echo(f'next: revelator index search {out} "…"')
+        return
+    click.echo(f"{_describe_contents(manifest)} in {time.perf_counter() - started:.1f} s: {out}")
+    click.echo(f'next: revelator index search {out} "…"')
 
 
 @index.command()
@@ -112,7 +161,9 @@ def info(folder: Path, verify: bool, as_json: bool) -> None:
     )
     click.echo("settings: " + ", ".join(f"{name} {value}" for name, value in manifest["settings"].items()))
     for corpus in manifest["corpora"]:
-        click.echo(mask_controls(f"corpus: {corpus['name']}  sha256 {corpus['sha256']}"))
+        click.echo(mask_controls(f"file: {corpus['name']}  {corpus['passages']:,} passages  sha256 {corpus['sha256']}"))
+    for name, reason in manifest["unread"].items():
+        click.echo(mask_controls(f"left out: {name}: {reason}"))
     if verify:
         click.echo("every file is as it was built")
 
@@ -131,7 +182,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
 @click.argument("folder", metavar="DIR", type=FOLDER)
 @click.argument("query")
 @click.option("-k", default=10, show_default=True, type=click.IntRange(1), help="How many passages.")
-@click.option("--fusion", type=make_choice(Fusion), help="How a hybrid index joins both.  [default: as built]")
 @click.option("--logic", is_flag=True, help='QUERY is logical: "a" AND ("b" OR NOT "c").')
 @click.option(
     "--source", type=make_choice(Source), help="--logic: scores of terms.  [default: dense if the index has it]"
@@ -146,9 +196,6 @@ def _describe_contents(manifest: dict[str, Any]) -> str:
     "--calibration", type=click.Path(path_type=Path), help="--logic: the same by a file of `revelator index calibrate`."
 )
 @click.option(
-    "--plain", default=0.0, show_default=True, type=click.FloatRange(0), help="--logic: weight of the plain cosine."
-)
-@click.option(
     "--exact/--candidates", default=None, help="--logic: score all passages or candidates.  [default: by memory]"
 )
 @click.option("--reranker", help="Cross-encoder that reads the best passages again: a folder or a Hub id.")
@@ -159,7 +206,6 @@ def search(
     folder: Path,
     query: str,
     k: int,
-    fusion: Fusion | None,
     logic: bool,
     reranker: str | None,
     as_json: bool,
@@ -173,18 +219,17 @@ def search(
     \b
     Examples:
       revelator index search runs/indexes/wiki "Who directed UHF?" -k 3
-      revelator index search runs/indexes/papers "gene therapy" --fusion convex --reranker models/cross
+      revelator index search runs/indexes/papers "gene therapy" --reranker models/cross
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT ("mice" OR "rats")' --calibrate
       revelator index search runs/indexes/papers --logic '"gene therapy" AND NOT "mice"' --calibration fitted.json
     """
-    _refuse_unused(context, logic)
+    if not logic:
+        _refuse_unused(context)
     settings = _make_logical_settings(**how) if logic else None
     opened = Index.open(folder)
-    if fusion and opened.settings.kind != "hybrid":
-        raise click.UsageError(f"--fusion: counts for a hybrid index alone, and this one is {opened.settings.kind}")
     depth = max(k, RERANKED) if reranker else k
     if settings is None:
-        passages, head = opened.search(query, depth, fusion=fusion), None
+        passages, head = opened.search(query, depth), None
     else:
         parsed = language.parse(query)
         found = rank_logical(opened, parsed, depth, settings)
@@ -196,12 +241,11 @@ def search(
     _print(passages, head, len(opened), as_json)
 
 
-def _refuse_unused(context: click.Context, logic: bool) -> None:
+def _refuse_unused(context: click.Context) -> None:
     """An option that would not count is refused, not dropped."""
     given = [p for p in context.command.params if context.get_parameter_source(p.name or "") != ParameterSource.DEFAULT]
-    unused = ["/".join(p.opts + p.secondary_opts) for p in given if p.name in (PLAIN if logic else LOGICAL)]
-    if unused:
-        raise click.UsageError(f"{', '.join(unused)}: counts {'without' if logic else 'with'} --logic alone")
+    if unused := ["/".join(p.opts + p.secondary_opts) for p in given if p.name in LOGICAL]:
+        raise click.UsageError(f"{', '.join(unused)}: counts with --logic alone")
 
 
 def _make_logical_settings(

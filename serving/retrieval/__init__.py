@@ -1,6 +1,6 @@
 """Retrieval: index folders built from corpora, plain search by BM25, vectors or both, and logical search."""
 
-from serving.retrieval.build import build_index
+from serving.retrieval.build import add_to_index, build_index, remove_from_index
 from serving.retrieval.index import Index, LocalRetriever
 from serving.retrieval.index_folder import INDEX, IndexSettings
 from serving.retrieval.words import ASKING_WORDS, STOP_WORDS, extract_query_terms, extract_terms
@@ -12,7 +12,9 @@ __all__ = [
     "Index",
     "IndexSettings",
     "LocalRetriever",
+    "add_to_index",
     "build_index",
     "extract_query_terms",
     "extract_terms",
+    "remove_from_index",
 ]

@@ -11,6 +11,7 @@ copy into every process (a dictionary of strings): here a term is found by binar
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def write(stage: Path, shards: Iterable[Shard], settings: IndexSettings) -> int:
     for shard, global_number in zip(shards, numbers, strict=True):
         _, words, _ = _count_terms(shard, global_number)
         frequencies += np.bincount(words, minlength=len(vocabulary))
-        lengths.append(shard.lengths)
+        lengths.append(shard.read("lengths"))
     count, mean = sum(map(len, lengths)), float(np.concatenate(lengths).mean())
     idf = np.log(1 + (count - frequencies + 0.5) / (frequencies + 0.5))
     _write_parameters(stage, count, settings)
@@ -77,14 +78,14 @@ def _number_terms(shards: list[Shard]) -> tuple[dict[str, int], list[np.ndarray]
     vocabulary: dict[str, int] = {}
     numbers = []
     for shard in shards:
-        own = [vocabulary.setdefault(word, len(vocabulary)) for word in shard.vocabulary]
+        own = [vocabulary.setdefault(word, len(vocabulary)) for word in json.loads(shard.read("vocabulary").tobytes())]
         numbers.append(np.array(own, np.int64))
     return vocabulary, numbers
 
 
 def _count_terms(shard: Shard, numbers: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(passage in the shard, term, how often), by term and then passage: each pair once."""
-    lengths, words = shard.lengths, shard.words
+    lengths, words = shard.read("lengths"), shard.read("words")
     passages = np.repeat(np.arange(len(lengths)), lengths)
     pairs, times = np.unique(numbers[words] * len(lengths) + passages, return_counts=True)
     return pairs % len(lengths), pairs // len(lengths), times
@@ -106,7 +107,7 @@ def _write_columns(
     filled, first = starts[:-1].copy(), 0
     for shard, global_number in zip(shards, numbers, strict=True):
         passages, words, times = _count_terms(shard, global_number)
-        lengths = shard.lengths
+        lengths = shard.read("lengths")
         here = np.bincount(words, minlength=len(frequencies))
         rank = np.arange(len(words)) - (np.cumsum(here) - here)[words]
         places = filled[words] + rank

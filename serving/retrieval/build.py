@@ -1,20 +1,22 @@
-"""Corpora → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
+"""Files → an index folder: surveyed, sharded, merged; resumable, and for corpora larger than memory.
 
 Held in memory are a shard, the vocabulary, 8 bytes a passage, and what FAISS trains on (`dense.TRAINING` vectors at
 most). `hnsw` is the exception: its graph is made in memory, with all vectors; of `pq` the codes are held.
 
-1. The corpora are read once for faults, ids that are used twice, digests and the number of passages: a broken last
-   line is found before the first vector is made.
-2. Shards are written one by one (`shards.py`); those that a killed build left are not made again.
+1. The files are read once for faults, ids that are used twice, digests and the number of passages: a broken last line
+   is found before the first vector is made. A document that cannot be read is left out, and the manifest says why.
+2. Shards are written one by one; those that a killed build left are not made again.
 3. The shards are merged through memory maps into a staged folder, the manifest is written last, and the folder takes
    its place by one rename: who has the old index open keeps it.
+
+Where an index stands already, the passages and vectors of files that have not changed since come from there.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,13 +25,14 @@ from typing import Any
 import numpy as np
 from rich.progress import Progress, TaskID
 
-from revelator.errors import DataError
+from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_file, staged_folder, work_folder
 from revelator.trace import Passage
 from serving.retrieval import bm25, dense
-from serving.retrieval.corpora import measure_corpus, read_corpus
+from serving.retrieval.corpora import find_files, is_document, measure_corpus, read_corpus
 from serving.retrieval.encoder import Encoder
-from serving.retrieval.index_folder import INDEX, IndexSettings, PassageWriter, Shard, write_shard
+from serving.retrieval.index import Index
+from serving.retrieval.index_folder import INDEX, IndexSettings, Shard, write_passages, write_shard
 from serving.retrieval.words import detokenize, hash_word
 
 SHARD = 20_000  # passages
@@ -37,75 +40,193 @@ DENSE_SHARD = 512  # about half a minute of a small model on one core: what a ki
 _DEFAULTS = IndexSettings()
 
 
+@dataclass(frozen=True)
+class Part:
+    """The passages of one file: where they are read from, and their vectors where an older index has them.
+
+    `read` gives place and passage; `vectors` has one row a passage."""
+
+    name: str
+    sha256: str
+    read: Callable[[], Iterator[tuple[str, Passage]]]
+    vectors: np.ndarray | None = None
+
+
 def build_index(
-    corpora: Sequence[Path],
+    paths: Sequence[Path],
     out: Path,
     settings: IndexSettings = _DEFAULTS,
     *,
     progress: Progress | None = None,
     shard_size: int | None = None,
 ) -> dict[str, Any]:
-    """Indexes the passages of `corpora` into the folder `out`, whole or not at all, and returns its manifest.
+    """Indexes files and folders into the folder `out`, whole or not at all, and returns its manifest.
 
-    The same corpora and settings give the same bytes; a build that was killed goes on from its last whole shard. Raises
-    DataError for a broken line, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is
-    not an index, and when the model cannot be read; ConfigError while another process builds there.
+    The same files and settings give the same index; a build that was killed goes on from its last whole shard. What has
+    not changed since the index that stands at `out` was built with these settings is taken from there. Raises DataError
+    for a broken row, an id that is used twice, or no passage at all; ArtifactError when `out` exists and is not an
+    index, and when the model cannot be read; ConfigError while another process builds there.
     """
+    progress = progress or Progress(disable=True)
+    encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
+    old = _open_old(out, settings, encoder)
+    files, left = find_files(paths)
+    return _build(_open_parts(files, old, settings, progress), left, out, settings, encoder, progress, shard_size)
+
+
+def add_to_index(paths: Sequence[Path], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Adds files and folders to an index, or reads those anew that have changed, as `build_index` would."""
+    files, left = find_files(paths)
+    return _change(out, progress or Progress(disable=True), files, left, frozenset())
+
+
+def remove_from_index(names: Sequence[str], out: Path, *, progress: Progress | None = None) -> dict[str, Any]:
+    """Removes files, by their names in the index, or all below a folder's name."""
+    manifest = INDEX.read_manifest(out)
+    known = [corpus["name"] for corpus in manifest["corpora"]]
+    gone = {name: {each for each in known if each == name or each.startswith(f"{name.rstrip('/')}/")} for name in names}
+    if unknown := next((name for name, found in gone.items() if not found), None):
+        raise DataError(
+            f"{unknown} is not in the index", where=str(out), hint=f"`revelator index info {out}` lists its files"
+        )
+    return _change(out, progress or Progress(disable=True), {}, {}, frozenset().union(*gone.values()))
+
+
+def _change(
+    out: Path, progress: Progress, files: dict[str, Path], left: dict[str, str], gone: frozenset[str]
+) -> dict[str, Any]:
+    settings = Index.open(out).settings
+    encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
+    old = _open_old(out, settings, encoder)
+    if not old:
+        hint = "build the index anew"
+        raise ArtifactError("it cannot be changed: another model or version built it", where=str(out), hint=hint)
+    new = {part.name: part for part in _open_parts(files, old, settings, progress)}
+    parts = [new.pop(name, part) for name, part in old.items() if name not in gone]
+    return _build([*parts, *new.values()], left, out, settings, encoder, progress, None)
+
+
+def _build(
+    parts: list[Part],
+    left: dict[str, str],
+    out: Path,
+    settings: IndexSettings,
+    encoder: Encoder | None,
+    progress: Progress,
+    shard_size: int | None,
+) -> dict[str, Any]:
     replaced = INDEX.check_place(out)
     version = 1 + (int(replaced.get("version", 1)) if replaced else 0)
-    progress = progress or Progress(disable=True)
-    count = _survey(corpora, progress)
-    encoder = Encoder.open(settings.model, settings.max_tokens) if settings.dense else None
-    described = [{"name": path.name, "sha256": sha256_file(path)} for path in corpora]
+    counts, unread = _survey(parts, progress)
+    parts = [part for part in parts if part.name in counts]
+    count = sum(counts.values())
+    described = [{"name": part.name, "sha256": part.sha256, "passages": counts[part.name]} for part in parts]
     plan: dict[str, Any] = {"format": INDEX.format, "count": count, "corpora": described, "settings": asdict(settings)}
+    plan["unread"] = dict(sorted((left | unread).items()))
     if encoder:
         plan["model"] = {"name": encoder.name, "digest": encoder.digest, "dimensions": encoder.dimensions}
     size = shard_size or (DENSE_SHARD if encoder else SHARD)
     with work_folder(out, plan | {"shard": size}, "*.npz", "building this index") as work:
-        shards = _write_shards(work, corpora, count, size, settings, encoder, progress)
+        shards = _write_shards(work, parts, count, size, settings, encoder, progress)
         with staged_folder(out) as stage:
             more = _merge(stage, shards, settings, encoder, progress)
             return INDEX.write_manifest(stage, plan | more | {"version": version})
 
 
-def _survey(corpora: Sequence[Path], progress: Progress) -> int:
-    """Reads every line once; returns the number of passages. 8 bytes a passage are held to find an id used twice."""
-    seen = array("Q")
-    for path in corpora:
-        if not path.is_file():
-            raise DataError("no such corpus", where=str(path))
-        task = progress.add_task(f"reading {path.name}", total=measure_corpus(path))
-        seen.extend(
-            hash_word(passage.id) for _, passage in read_corpus(path, progress=partial(_advance, progress, task))
-        )
-    if not seen:
-        raise DataError("no passage in the corpus", where=", ".join(map(str, corpora)))
-    ids = np.frombuffer(seen, np.uint64)
-    distinct, times = np.unique(ids, return_counts=True)
-    if len(distinct) < len(ids):
-        _refuse_duplicate_ids(corpora, frozenset(distinct[times > 1].tolist()))
-    return len(ids)
+def _open_old(out: Path, settings: IndexSettings, encoder: Encoder | None) -> dict[str, Part]:
+    """The parts of the index at `out` by name; none where it was built otherwise, or cannot be read."""
+    try:
+        old = Index.open(out)
+    except (ArtifactError, OSError):
+        return {}
+    model = old.manifest.get("model", {}).get("digest")
+    if old.settings != settings or model != (encoder.digest if encoder else None):
+        return {}
+    parts, first = {}, 0
+    for corpus in old.manifest["corpora"]:
+        if "passages" not in corpus:
+            return {}
+        places = range(first, first := first + corpus["passages"])
+        read = partial(_read_old, old, places, str(out))
+        vectors = old.vectors.matrix[places.start : places.stop] if old.vectors else None
+        parts[corpus["name"]] = Part(corpus["name"], corpus["sha256"], read, vectors)
+    return parts
 
 
-def _refuse_duplicate_ids(corpora: Sequence[Path], suspects: frozenset[int]) -> None:
-    """Names both places of an id that is used twice. Ids of one hash that differ pass."""
-    places: dict[str, str] = {}
-    for path in corpora:
-        for line, passage in read_corpus(path):
-            if hash_word(passage.id) in suspects:
-                where = f"{path}:{line}"
-                if passage.id in places:
-                    raise DataError(f"id {passage.id!r} was used already at {places[passage.id]}", where=where)
-                places[passage.id] = where
+def _read_old(index: Index, places: range, where: str) -> Iterator[tuple[str, Passage]]:
+    return ((where, index.passages[place]) for place in places)
+
+
+def _open_parts(
+    files: dict[str, Path], old: dict[str, Part], settings: IndexSettings, progress: Progress
+) -> list[Part]:
+    parts = []
+    for name, path in files.items():
+        digest = sha256_file(path)
+        known = old.get(name)
+        read = partial(_read_file, path, name, settings, progress)
+        parts.append(known if known and known.sha256 == digest else Part(name, digest, read))
+    return parts
+
+
+def _read_file(path: Path, name: str, settings: IndexSettings, progress: Progress) -> Iterator[tuple[str, Passage]]:
+    if is_document(path):
+        tell: Callable[[int], object] = lambda done: None  # noqa: E731
+    else:
+        tell = partial(_advance, progress, progress.add_task(f"reading {path.name}", total=measure_corpus(path)))
+    for where, passage in read_corpus(path, name, chunk=settings.chunk, overlap=settings.overlap, progress=tell):
+        if settings.detokenize:
+            passage = replace(passage, title=detokenize(passage.title), text=detokenize(passage.text))
+        yield where, passage
 
 
 def _advance(progress: Progress, task: TaskID, done: int) -> None:
     progress.update(task, completed=done)
 
 
+def _survey(parts: Sequence[Part], progress: Progress) -> tuple[dict[str, int], dict[str, str]]:
+    """Reads every passage once. Returns how many each part has, and why documents were left out, by name.
+
+    8 bytes a passage are held to find an id that is used twice."""
+    seen = array("Q")
+    counts: dict[str, int] = {}
+    unread: dict[str, str] = {}
+    task = progress.add_task("reading", total=len(parts))
+    for done, part in enumerate(parts, 1):
+        before = len(seen)
+        try:
+            seen.extend(hash_word(passage.id) for _, passage in part.read())
+            counts[part.name] = len(seen) - before
+        except DataError as error:
+            if not is_document(Path(part.name)):
+                raise
+            del seen[before:]
+            unread[part.name] = error.message
+        progress.update(task, completed=done)
+    if not seen:
+        reasons = "".join(f"; {name}: {reason}" for name, reason in list(unread.items())[:3])
+        raise DataError(f"no passage in the corpus{reasons}", where=", ".join(part.name for part in parts[:3]))
+    ids = np.frombuffer(seen, np.uint64)
+    distinct, times = np.unique(ids, return_counts=True)
+    if len(distinct) < len(ids):
+        _refuse_duplicate_ids([part for part in parts if part.name in counts], frozenset(distinct[times > 1].tolist()))
+    return counts, unread
+
+
+def _refuse_duplicate_ids(parts: Sequence[Part], suspects: frozenset[int]) -> None:
+    """Names both places of an id that is used twice. Ids of one hash that differ pass."""
+    places: dict[str, str] = {}
+    for part in parts:
+        for where, passage in part.read():
+            if hash_word(passage.id) in suspects:
+                if passage.id in places:
+                    raise DataError(f"id {passage.id!r} was used already at {places[passage.id]}", where=where)
+                places[passage.id] = where
+
+
 def _write_shards(
     work: Path,
-    corpora: Sequence[Path],
+    parts: Sequence[Part],
     count: int,
     size: int,
     settings: IndexSettings,
@@ -113,26 +234,31 @@ def _write_shards(
     progress: Progress,
 ) -> list[Shard]:
     """All shards in order; those that are there already, and whole, are kept."""
-    passages = _read_passages(corpora, settings)
+    passages = _read_passages(parts)
     task = progress.add_task("embedding" if encoder else "counting terms", total=count)
     shards = []
     for number in range(-(-count // size)):
         here = list(islice(passages, size))
         shard = Shard(work / f"{number:06}.npz")
         if not shard.is_whole():
-            vectors = encoder.encode_documents([f"{p.title}\n{p.text}".strip() for p in here]) if encoder else None
-            write_shard(shard.path, here, settings, vectors)
+            vectors = _embed(here, encoder) if encoder else None
+            write_shard(shard.path, [passage for passage, _ in here], settings, vectors)
         shards.append(shard)
         progress.update(task, completed=min(count, (number + 1) * size))
     return shards
 
 
-def _read_passages(corpora: Sequence[Path], settings: IndexSettings) -> Iterator[Passage]:
-    for path in corpora:
-        for _, passage in read_corpus(path):
-            if settings.detokenize:
-                passage = replace(passage, title=detokenize(passage.title), text=detokenize(passage.text))
-            yield passage
+def _read_passages(parts: Sequence[Part]) -> Iterator[tuple[Passage, np.ndarray | None]]:
+    """Every passage, with its vector where it is known."""
+    for part in parts:
+        for number, (_, passage) in enumerate(part.read()):
+            yield passage, None if part.vectors is None else part.vectors[number]
+
+
+def _embed(passages: Sequence[tuple[Passage, np.ndarray | None]], encoder: Encoder) -> np.ndarray:
+    new = [f"{passage.title}\n{passage.text}".strip() for passage, vector in passages if vector is None]
+    made = iter(encoder.encode_documents(new) if new else ())
+    return np.stack([next(made) if vector is None else vector for _, vector in passages])
 
 
 def _merge(
@@ -140,9 +266,7 @@ def _merge(
 ) -> dict[str, Any]:
     """The files of the index; returns what the manifest says of them."""
     task = progress.add_task("merging", total=None)
-    with PassageWriter(stage) as writer:
-        for shard in shards:
-            writer.add(shard.lines, shard.sizes)
+    write_passages(stage, ((shard.read("lines"), shard.read("sizes")) for shard in shards))
     more: dict[str, Any] = {}
     if settings.sparse:
         more["terms"] = bm25.write(stage, shards, settings)

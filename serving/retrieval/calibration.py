@@ -12,7 +12,7 @@ from typing import Any, get_args
 
 import numpy as np
 
-from revelator.errors import ArtifactError, ConfigError, DataError
+from revelator.errors import ArtifactError, DataError
 from revelator.files import write_json
 from serving.retrieval.index import Index
 from serving.retrieval.logical_search import (
@@ -21,6 +21,7 @@ from serving.retrieval.logical_search import (
     Source,
     choose_source,
     compute_raw_scores,
+    embed_terms,
     fit_calibration,
 )
 
@@ -83,16 +84,11 @@ def fit_calibrations(index: Index, labels: Sequence[Label], source: Source | Non
     places, labelled = _find_places(index, labels), defaultdict(list)
     for label in labels:
         labelled[label.term].append(label)
-    if source != "bm25" and index.vectors is None:
-        raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
-    vectors = index.encoder.encode_queries(list(labelled)) if source != "bm25" else None
+    vectors, matrix = embed_terms(index, list(labelled)) if source != "bm25" else (None, np.empty(0))
     scores, fitted = [], {}
     for number, (term, own) in enumerate(labelled.items()):
         at, truth = np.array([places[label.passage] for label in own]), [label.relevant for label in own]
-        cosines = None
-        if vectors is not None:
-            assert index.vectors is not None
-            cosines = index.vectors.matrix[at] @ vectors[number]
+        cosines = None if vectors is None else matrix[at] @ vectors[number]
         scores.append(compute_raw_scores(index, term, cosines, source, at))
         if len(set(truth)) == 2:
             fitted[term] = fit_calibration(scores[-1], truth)

@@ -1,56 +1,112 @@
-"""Corpora as they come: passages from JSON lines, tables or parquet.
+"""What an index is made of: files of rows (JSON lines, CSV, TSV, parquet), documents, and folders of both.
 
-A corpus is JSON lines (`{"id", "title", "text"}`, one a line), a table with these columns as TSV with a header, either
-of them gzipped or not, or parquet.
+A row is a passage: `title`, `text` and, if it likes, `id`. JSON lines, CSV and TSV may be gzipped; CSV and TSV have a
+header. A document (`serving.retrieval.documents`) becomes as many passages as its length asks for.
 """
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from revelator.errors import DataError
 from revelator.trace import Passage
+from serving.retrieval.documents import DOCUMENTS, OVERLAP, SIZE, read_document
 
 GZIP_MAGIC = b"\x1f\x8b"
 COLUMNS = ("id", "title", "text")
+ROWS = (".jsonl", ".ndjson", ".csv", ".tsv", ".parquet")
 HINTS = {
     "jsonl": 'each line is one JSON object: {"id": …, "title": …, "text": …}',
     "tsv": "the first line names the columns, tab-separated: id, title, text; a field is written as it is, unquoted",
+    "csv": "the first line names the columns: id, title, text (the id may be absent)",
     "parquet": "the columns are id (may be absent), title and text",
 }
 ROWS_AT_ONCE = 1024  # of a parquet file held in memory
+FIELD_SIZE = 100_000_000  # characters of a CSV field
+
+
+def find_files(paths: Sequence[Path]) -> tuple[dict[str, Path], dict[str, str]]:
+    """The files that an index of `paths` is made of, by their names in it, and why others were left out.
+
+    A file that is given is named by itself, one of a folder by its path from there. Hidden files are passed over.
+    Raises DataError where there is nothing at a path, and where two files have one name."""
+    found: dict[str, Path] = {}
+    left: dict[str, str] = {}
+    for path in paths:
+        if path.is_dir():
+            here = sorted(file for file in path.rglob("*") if file.is_file() and not _is_hidden(file.relative_to(path)))
+            named = {file.relative_to(path).as_posix(): file for file in here}
+            left |= {name: "not a kind of file that is read" for name, file in named.items() if not _is_readable(file)}
+            named = {name: file for name, file in named.items() if name not in left}
+        elif path.is_file():
+            named = {path.name: path}
+        else:
+            raise DataError("no such file or folder", where=str(path))
+        if twice := found.keys() & named.keys():
+            name = min(twice)
+            message = f"two files are called {name}: {found[name]} and this one"
+            raise DataError(message, where=str(named[name]), hint="give the folder that holds both")
+        found |= named
+    return found, left
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _is_readable(path: Path) -> bool:
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    return suffixes[-1:] != [] and (
+        suffixes[-1] in DOCUMENTS + ROWS or (suffixes[-1] == ".gz" and suffixes[-2] in ROWS)
+    )
+
+
+def is_document(path: Path) -> bool:
+    return path.suffix.lower() in DOCUMENTS
 
 
 def read_corpus(
-    path: Path, *, progress: Callable[[int], object] = lambda position: None
-) -> Iterator[tuple[int, Passage]]:
-    """Line number and passage of each row; a row without `id` gets `<file stem>:<line>`, an empty line none.
+    path: Path,
+    name: str = "",
+    *,
+    chunk: int = SIZE,
+    overlap: int = OVERLAP,
+    progress: Callable[[int], object] = lambda position: None,
+) -> Iterator[tuple[str, Passage]]:
+    """The passages of a file, each with its place for messages (file and line; of a document the file).
 
-    The name's ending tells parquet and TSV (`.tsv`, `.tsv.gz`) from JSON lines. A parquet file's rows count from 1, and
-    its progress is in rows; else `progress` is told the position in the file in bytes. Raises DataError (file, line,
-    reason).
+    A row without `id` gets `<file stem>:<line>`, an empty line none. The ending of the name tells documents, parquet,
+    CSV and TSV (gzipped or not) from JSON lines. `progress` is told the position in the file, in bytes, or in rows of
+    parquet. Raises DataError (file, line, reason).
     """
-    stem = path.name.split(".")[0]
-    kind = find_kind(path)
+    if is_document(path):
+        yield from (
+            (str(path), passage) for passage in read_document(path, name or path.name, size=chunk, overlap=overlap)
+        )
+        return
+    stem, kind = path.name.split(".")[0], find_kind(path)
     try:
         for number, row in (
             _read_parquet_rows(path, progress) if kind == "parquet" else _read_text_rows(path, kind, progress)
         ):
             where = f"{path}:{number}"
-            yield number, _make_passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
+            yield where, _make_passage(row, where=where, default_id=f"{stem}:{number}", hint=HINTS[kind])
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"the corpus cannot be read: {error}", where=str(path)) from error
 
 
 def find_kind(path: Path) -> str:
-    """`parquet`, `tsv` or `jsonl`, by the ending of the name."""
+    """`parquet`, `csv`, `tsv` or `jsonl`, by the ending of the name."""
     suffixes = [suffix.lower() for suffix in path.suffixes]
-    return "parquet" if suffixes[-1:] == [".parquet"] else "tsv" if ".tsv" in suffixes[-2:] else "jsonl"
+    if suffixes[-1:] == [".parquet"]:
+        return "parquet"
+    return next((kind for kind in ("csv", "tsv") if f".{kind}" in suffixes[-2:]), "jsonl")
 
 
 def measure_corpus(path: Path) -> int:
@@ -71,6 +127,9 @@ def _read_text_rows(path: Path, kind: str, progress: Callable[[int], object]) ->
         gzipped = raw.read(2) == GZIP_MAGIC
         raw.seek(0)
         lines: IO[bytes] = gzip.GzipFile(fileobj=raw) if gzipped else raw  # type: ignore[assignment]
+        if kind == "csv":
+            yield from _read_csv_rows(path, lines, lambda: progress(raw.tell()))
+            return
         columns = _read_header(path, next(iter(lines), b"")) if kind == "tsv" else ()
         for number, line in enumerate(lines, start=2 if columns else 1):
             if line.strip():
@@ -86,6 +145,27 @@ def _read_header(path: Path, line: bytes) -> tuple[str, ...]:
     if not {"title", "text"} <= set(columns):
         raise DataError("the header names no `title` and `text`", where=f"{path}:1", hint=HINTS["tsv"])
     return columns
+
+
+def _read_csv_rows(path: Path, lines: IO[bytes], tell: Callable[[], object]) -> Iterator[tuple[int, dict[str, str]]]:
+    csv.field_size_limit(FIELD_SIZE)
+    reader = csv.DictReader(
+        (line.decode("utf-8-sig" if not at else "utf-8", "replace") for at, line in enumerate(lines))
+    )
+    reader.fieldnames = [name.strip().lower() for name in reader.fieldnames or ()]
+    if not {"title", "text"} <= set(reader.fieldnames):
+        found = ", ".join(reader.fieldnames) or "none"
+        raise DataError(f"the header names no `title` and `text`, but {found}", where=f"{path}:1", hint=HINTS["csv"])
+    try:
+        for row in reader:
+            if None in row or None in row.values():
+                raise DataError("fields do not match the header", where=f"{path}:{reader.line_num}", hint=HINTS["csv"])
+            yield reader.line_num, {name: field for name, field in row.items() if name != "id" or field}
+            if reader.line_num % 1000 == 0:
+                tell()
+    except csv.Error as error:
+        raise DataError(f"not CSV: {error}", where=f"{path}:{reader.line_num}", hint=HINTS["csv"]) from error
+    tell()
 
 
 def _read_tsv_row(line: bytes, columns: tuple[str, ...], where: str) -> dict[str, str]:

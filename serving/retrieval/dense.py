@@ -13,10 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
-from threading import Lock
 from typing import Any
 
 import faiss
@@ -28,23 +26,18 @@ from serving.retrieval.index_folder import IndexSettings, Shard, create_mapped
 
 KERNEL_ROWS = 65_536  # rows in one call of the kernel, which threads share
 TOGETHER = 64  # vectors at most in one reading of the matrix: a block of their products stays in the cache
-NEAR = 512  # rows here and there that stay in the cache until all vectors have met them
 VECTORS = "vectors.npy"
 FAISS = "faiss.index"
 LISTS = "faiss.lists"  # of ivf
 TRAINING = 200_000  # vectors at most that quantizers are trained on: 300 MB at 384 dimensions
 BLOCK = 20_000  # vectors assigned to lists, or added, at a time
-GPU_MOST = 2048  # neighbours that FAISS finds on a GPU
 PQ_SMALLEST = 256  # as many vectors as a byte has codes
 CANDIDATES = 4  # proposed by an approximate index for each that is wanted, and 50 more
 HNSW_LINKS, HNSW_BUILD, HNSW_SEARCH = 32, 80, 128
 
 
-def compute_products(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray | None = None) -> np.ndarray:
-    """`vectors @ matrix.T`, shape (vectors, documents), each row of the matrix read once. Of the rows at `places` if
-    they are given, which are read where they lie."""
-    if places is not None:
-        return _compute_products_at(np.asarray(matrix), _as_floats(vectors), np.asarray(places, np.int64))
+def compute_products(matrix: np.ndarray, vectors: np.ndarray) -> np.ndarray:
+    """`vectors @ matrix.T`, shape (vectors, documents), each row of the matrix read once."""
     scores = np.empty((len(vectors), len(matrix)), np.float32)
     for start, block in iterate_products(matrix, vectors):
         scores[:, start : start + len(block)] = block.T
@@ -57,45 +50,19 @@ def find_nearest(matrix: np.ndarray, vectors: np.ndarray, k: int) -> tuple[np.nd
     scores = np.full((len(vectors), k), -np.inf, np.float32)
     places = np.full((len(vectors), k), -1, np.int64)
     for first in range(0, len(vectors), TOGETHER):
-        group = vectors[first : first + TOGETHER]
-        tops = [Top(k) for _ in group]
-        for start, block in iterate_products(matrix, group):
-            for top, own in zip(tops, block.T, strict=True):
-                top.add_block(own, start)
-        for row, top in enumerate(tops, first):
-            scores[row, : len(top.scores)], places[row, : len(top.places)] = top.scores, top.places
+        for start, block in iterate_products(matrix, vectors[first : first + TOGETHER]):
+            for row, own in enumerate(block.T, first):
+                near = np.flatnonzero(own >= scores[row, -1])
+                if len(near):
+                    among, where = np.append(scores[row], own[near]), np.append(places[row], start + near)
+                    best = find_best(among, k)
+                    scores[row], places[row] = among[best], where[best]
     return scores, places
-
-
-class Top:
-    """The `k` best of what was added, best first, equal ones in the order in which they came."""
-
-    def __init__(self, k: int) -> None:
-        self._k = k
-        self.scores = np.empty(0, np.float32)
-        self.places = np.empty(0, np.int64)
-
-    @property
-    def least(self) -> float:
-        """The score that a document must reach to be among them."""
-        return float(self.scores[-1]) if len(self.scores) == self._k else -np.inf
-
-    def add(self, scores: np.ndarray, places: np.ndarray) -> None:
-        if not len(scores):
-            return
-        scores, places = np.append(self.scores, scores), np.append(self.places, places)
-        kept = find_best(scores, self._k)
-        self.scores, self.places = scores[kept], places[kept]
-
-    def add_block(self, scores: np.ndarray, start: int) -> None:
-        """Adds the scores of consecutive places from `start` on."""
-        rows = np.flatnonzero(scores >= self.least)
-        self.add(scores[rows], start + rows)
 
 
 def iterate_products(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
     """Where a block of the matrix starts, and its products, (rows, vectors); the array is used again for the next."""
-    matrix, vectors = np.asarray(matrix), _as_floats(vectors)
+    matrix, vectors = np.asarray(matrix), np.ascontiguousarray(vectors, np.float32)
     count, dimensions = vectors.shape
     assert dimensions == matrix.shape[1] and matrix.dtype == np.float32
     kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
@@ -106,23 +73,6 @@ def iterate_products(matrix: np.ndarray, vectors: np.ndarray) -> Iterator[tuple[
         rows = matrix[start : start + KERNEL_ROWS]
         kernel(faiss.swig_ptr(block), faiss.swig_ptr(rows), *pointers, dimensions, len(rows), count)
         yield start, block[: len(rows)]
-
-
-def _compute_products_at(matrix: np.ndarray, vectors: np.ndarray, places: np.ndarray) -> np.ndarray:
-    count, dimensions = vectors.shape
-    scores = np.empty((count, len(places)), np.float32)
-    kernel: Any = faiss.fvec_inner_products_by_idx  # type: ignore[attr-defined]
-    pointers = faiss.swig_ptr(vectors), faiss.swig_ptr(matrix)
-    for start in range(0, len(places), NEAR):
-        which = np.tile(places[start : start + NEAR], count)
-        block = np.empty((count, len(which) // count), np.float32)
-        kernel(faiss.swig_ptr(block), *pointers, faiss.swig_ptr(which), dimensions, count, block.shape[1])
-        scores[:, start : start + NEAR] = block
-    return scores
-
-
-def _as_floats(vectors: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(vectors, np.float32)
 
 
 def find_best(scores: np.ndarray, k: int) -> np.ndarray:
@@ -138,15 +88,12 @@ class Vectors:
     def __init__(self, folder: Path, kind: str) -> None:
         self.matrix = np.load(folder / VECTORS, mmap_mode="r")
         self._faiss = None if kind == "flat" else _open_mapped(folder, kind)
-        self._flat = _copy_to_gpus(self.matrix) if kind == "flat" and _count_gpus() else None
-        # a GPU serves one at a time
-        self._turn: AbstractContextManager[Any] = Lock() if _count_gpus() else nullcontext()
 
     def search(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
         """(cosines, positions) of the `k` nearest of each query, best first, shapes (q, k); -1 where none was found."""
         k = min(k, len(self.matrix))
         if self._faiss is None:
-            return self._search_exactly(queries, k)
+            return find_nearest(self.matrix, queries, k)
         proposed = self.candidates(queries, min(len(self.matrix), CANDIDATES * k + 50))
         scores = np.full((len(queries), k), -np.inf, np.float32)
         places = np.full((len(queries), k), -1, np.int64)
@@ -160,17 +107,8 @@ class Vectors:
     def candidates(self, queries: np.ndarray, k: int) -> np.ndarray:
         """Positions that the index proposes, shape (q, k), -1 where it has no more."""
         if self._faiss is None:
-            return self._search_exactly(queries, k)[1]
-        with self._turn:
-            most = min(k, GPU_MOST) if _count_gpus() else k
-            return self._faiss.search(np.ascontiguousarray(queries, np.float32), most)[1]
-
-    def _search_exactly(self, queries: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-        queries = np.ascontiguousarray(queries, np.float32)
-        if self._flat is not None and k <= GPU_MOST:
-            with self._turn:
-                return self._flat.search(queries, k)
-        return find_nearest(self.matrix, queries, k)
+            return find_nearest(self.matrix, queries, k)[1]
+        return self._faiss.search(np.ascontiguousarray(queries, np.float32), k)[1]
 
 
 def write(
@@ -181,7 +119,7 @@ def write(
     Quantizers are trained on at most TRAINING vectors. Inverted lists are filled on disk; a graph of `hnsw` holds all
     vectors in memory while it is made, `pq` their codes.
     """
-    sizes = [len(shard.sizes) for shard in shards]
+    sizes = [len(shard.read("sizes")) for shard in shards]
     count = sum(sizes)
     if settings.faiss == "pq" and count < PQ_SMALLEST:
         raise ConfigError(
@@ -190,7 +128,7 @@ def write(
     matrix = create_mapped(stage / VECTORS, np.float32, (count, dimensions))
     start = 0
     for shard, size in zip(shards, sizes, strict=True):
-        matrix[start : start + size] = shard.vectors
+        matrix[start : start + size] = shard.read("vectors")
         start += size
     if settings.faiss == "flat":
         return {"kind": "flat"}
@@ -254,27 +192,12 @@ def _make_empty(kind: str, count: int, dimensions: int) -> tuple[Any, dict[str, 
     return index, {"kind": kind, "lists": lists, "probed": index.nprobe}
 
 
-def _count_gpus() -> int:
-    return faiss.get_num_gpus() if hasattr(faiss, "StandardGpuResources") else 0
-
-
 def _open_mapped(folder: Path, kind: str) -> Any:
-    """The index of a folder, mapped; inverted lists go to all GPUs where faiss-gpu is installed and has one.
-
-    Graphs stay where they are, and so does PQ without lists, for which FAISS has no GPU index.
-    """
+    """The index of a folder, mapped."""
     if kind != "ivf":
         return faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_MMAP_IFC)
     index: Any = faiss.read_index(str(folder / FAISS), faiss.IO_FLAG_SKIP_IVF_DATA)
     lists: Any = faiss.downcast_InvertedLists(index.invlists)
     lists.filename, lists.read_only = str(folder / LISTS), True
     lists.do_mmap()
-    return faiss.index_cpu_to_all_gpus(index) if _count_gpus() else index
-
-
-def _copy_to_gpus(matrix: np.ndarray) -> Any:
-    """The vectors on all GPUs, sent once, block by block."""
-    flat = faiss.index_cpu_to_all_gpus(faiss.IndexFlatIP(matrix.shape[1]))
-    for start in range(0, len(matrix), BLOCK):
-        flat.add(np.ascontiguousarray(matrix[start : start + BLOCK]))
-    return flat
+    return index

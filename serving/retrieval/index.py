@@ -1,7 +1,6 @@
 """An index folder that is open: search by BM25, vectors or both, and the retriever that searches it in threads.
 
-Two rankings become one by reciprocal rank fusion (Cormack, Clarke and Büttcher 2009) or by a convex combination (Bruch,
-Gai and Ingber 2023, with their theoretical minimum, BM25 0 and cosine -1, in the normalisation).
+A hybrid search joins its two rankings by reciprocal rank fusion (Cormack, Clarke and Büttcher 2009).
 """
 
 from __future__ import annotations
@@ -16,17 +15,16 @@ from typing import Any
 
 import numpy as np
 
-from revelator.errors import ArtifactError, ConfigError, InvalidRequest
+from revelator.errors import ArtifactError, InvalidRequest
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.retrieval.bm25 import BM25Scores
 from serving.retrieval.dense import Vectors, find_best
 from serving.retrieval.encoder import BATCH, Encoder
-from serving.retrieval.index_folder import INDEX, Fusion, IndexSettings, PassageStore
+from serving.retrieval.index_folder import INDEX, IndexSettings, PassageStore
 
 RRF_CONSTANT = 60
 DEPTH = 100  # of each ranking that a hybrid search joins
-COSINE_WEIGHT = 0.5  # of the cosine in a convex combination; BM25 has the rest
 
 
 def fuse_ranks(rankings: Sequence[np.ndarray], constant: int = RRF_CONSTANT) -> tuple[np.ndarray, np.ndarray]:
@@ -37,16 +35,6 @@ def fuse_ranks(rankings: Sequence[np.ndarray], constant: int = RRF_CONSTANT) -> 
     scores = np.bincount(member, shares, len(distinct))
     order = np.argsort(-scores, kind="stable")
     return scores[order], distinct[order]
-
-
-def combine_convexly(scores: Sequence[np.ndarray], minima: Sequence[float], weights: Sequence[float]) -> np.ndarray:
-    """The weighted sum of scores, each brought to [0, 1] by its least possible and its highest value, shape (n,)."""
-    total = np.zeros(len(scores[0]))
-    for values, low, weight in zip(scores, minima, weights, strict=True):
-        span = float(values.max(initial=low)) - low
-        if span > 0:
-            total += weight * (values - low) / span
-    return total
 
 
 class Index:
@@ -90,63 +78,45 @@ class Index:
             )
         return encoder
 
-    def search(self, query: str, k: int, *, fusion: Fusion | None = None) -> list[Passage]:
+    def search(self, query: str, k: int) -> list[Passage]:
         """At most `k` passages, best first; equal scores in the corpus's order.
 
-        BM25 gives passages that share a term with the query, dense the nearest by cosine, hybrid the two joined by
-        `fusion` (the index's own by default).
+        BM25 gives passages that share a term with the query, dense the nearest by cosine, hybrid the two joined.
         """
-        return self.search_many([query], k, fusion=fusion)[0]
+        return self.search_many([query], k)[0]
 
-    def search_many(self, queries: Sequence[str], k: int, *, fusion: Fusion | None = None) -> list[list[Passage]]:
+    def search_many(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search` for each query: BM25 takes them one by one; for vectors, all are embedded in one batch and compared
         in one call."""
         if k < 1:
             raise InvalidRequest(f"k must be 1 or more, not {k}")
-        return [self.read_passages(scores, places) for scores, places in self._rank(queries, k, fusion)]
+        return [self.read_passages(scores, places) for scores, places in self._rank(queries, k)]
 
     def read_passages(self, scores: np.ndarray, places: np.ndarray) -> list[Passage]:
         """The passages at `places` with their scores."""
         return [replace(self.passages[int(i)], score=float(s)) for s, i in zip(scores, places, strict=True)]
 
-    def _rank(self, queries: Sequence[str], k: int, fusion: Fusion | None) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def _rank(self, queries: Sequence[str], k: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """Scores and positions for each query, best first."""
         if self.vectors is None:
             for query in queries:
-                scores = self._score_sparse(query)
-                places = find_best(scores, k)
-                places = places[scores[places] > 0]
-                yield scores[places], places
+                yield self._rank_sparse(query, k)
             return
-        vectors = self.encoder.encode_queries(queries)
-        near = self.vectors.search(vectors, k if self.bm25 is None else max(k, DEPTH))
-        for query, vector, cosines, places in zip(queries, vectors, *near, strict=True):
+        near = self.vectors.search(self.encoder.encode_queries(queries), k if self.bm25 is None else max(k, DEPTH))
+        for query, cosines, places in zip(queries, *near, strict=True):
             found = places >= 0
             if self.bm25 is None:
                 yield cosines[found], places[found]
             else:
-                yield self._fuse(query, vector, places[found], k, fusion or self.settings.fusion)
+                scores, joined = fuse_ranks([self._rank_sparse(query, max(k, DEPTH))[1], places[found]])
+                yield scores[:k], joined[:k]
 
-    def _fuse(
-        self, query: str, vector: np.ndarray, near: np.ndarray, k: int, fusion: Fusion
-    ) -> tuple[np.ndarray, np.ndarray]:
-        assert self.vectors is not None
-        sparse = self._score_sparse(query)
-        shared = find_best(sparse, max(k, DEPTH))
-        shared = shared[sparse[shared] > 0]
-        if fusion == "rrf":
-            scores, places = fuse_ranks([shared, near])
-            return scores[:k], places[:k]
-        places = np.union1d(shared, near)
-        cosines = self.vectors.matrix[places] @ vector
-        total = combine_convexly([sparse[places], cosines], [0.0, -1.0], [1 - COSINE_WEIGHT, COSINE_WEIGHT])
-        order = find_best(total, k)
-        return total[order], places[order]
-
-    def _score_sparse(self, query: str) -> np.ndarray:
-        if self.bm25 is None:
-            hint = f"it was built with --kind {self.settings.kind}"
-            raise ConfigError("this index holds no BM25 scores", where=str(self.folder), hint=hint)
-        return self.bm25.score(query)
+    def _rank_sparse(self, query: str, k: int) -> tuple[np.ndarray, np.ndarray]:
+        assert self.bm25 is not None
+        scores = self.bm25.score(query)
+        places = find_best(scores, k)
+        places = places[scores[places] > 0]
+        return scores[places], places
 
 
 class LocalRetriever:

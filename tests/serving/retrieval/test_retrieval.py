@@ -16,7 +16,7 @@ from rich.progress import Progress, TaskID
 
 from revelator.errors import ArtifactError, DataError, InvalidRequest
 from serving.retrieval import INDEX, Index, IndexSettings, LocalRetriever, build_index, extract_query_terms
-from serving.retrieval.index_folder import PassageStore, PassageWriter, encode_passage
+from serving.retrieval.index_folder import PassageStore, encode_passage, write_passages
 from serving.retrieval.words import detokenize
 
 ROWS = [
@@ -184,7 +184,7 @@ def test_an_id_that_is_used_twice_is_refused_with_both_places(tmp_path: Path) ->
 def test_an_empty_corpus_a_missing_one_and_a_cut_gzip_are_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="no passage"):
         build_index([write_corpus(tmp_path / "empty.jsonl", [])], tmp_path / "out")
-    with pytest.raises(DataError, match="no such corpus"):
+    with pytest.raises(DataError, match="no such file or folder"):
         build_index([tmp_path / "absent.jsonl"], tmp_path / "out")
     cut = tmp_path / "cut.jsonl.gz"
     cut.write_bytes(gzip.compress(json.dumps(ROWS[0]).encode() * 50)[:-12])
@@ -244,10 +244,8 @@ def test_the_store_gives_back_any_text(tmp_path_factory: pytest.TempPathFactory,
     from revelator.trace import Passage
 
     folder = tmp_path_factory.mktemp("store")
-    with PassageWriter(folder) as writer:
-        for i, text in enumerate(texts):
-            line = encode_passage(Passage(str(i), "", text))
-            writer.add(line, np.array([len(line)], np.uint64))
+    lines = [encode_passage(Passage(str(i), "", text)) for i, text in enumerate(texts)]
+    write_passages(folder, ((line, np.array([len(line)], np.uint64)) for line in lines))
     store = PassageStore(folder)
     assert [store[i].text for i in range(len(store))] == texts
 

@@ -1,0 +1,178 @@
+"""Documents as passages: Markdown, plain text, HTML, PDF and DOCX, cut at headings and paragraphs.
+
+Each document is read as Markdown (MarkItDown converts what is none). A passage is a run of paragraphs, items and rows
+under one heading, of at most `size` tokens of MiniLM's vocabulary; the last `overlap` tokens of a passage begin the
+next one. Its title is the document's with the headings above it, and its id names its place: the path, and where it
+begins and ends in characters of the document's Markdown, `handbook/leave.md#120-980`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import BinaryIO
+
+from markdown_it import MarkdownIt
+from markdown_it.tree import SyntaxTreeNode
+from tokenizers import Tokenizer
+
+from revelator.errors import DataError
+from revelator.minilm import TOKENIZER, fetch_minilm
+from revelator.trace import Passage
+
+MARKDOWN = (".md", ".markdown")
+DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
+LARGEST = 100_000_000  # bytes of a file
+SIZE, OVERLAP = 200, 40
+PARSER = MarkdownIt("commonmark").enable("table")
+FRONT_MATTER = re.compile(r"\A---\s*\n.*?\n---\s*\n", re.DOTALL)  # settings of a site, no text
+
+
+@dataclass(frozen=True)
+class Paragraph:
+    """What is never joined with its neighbours in one line: a paragraph, an item of a list, a row of a table."""
+
+    headings: tuple[str, ...]
+    text: str
+    start: int
+    end: int
+
+
+def read_document(path: Path, name: str, *, size: int = SIZE, overlap: int = OVERLAP) -> Iterator[Passage]:
+    """The passages of a document, whose ids begin with `name`.
+
+    Raises DataError where the file cannot be read, is no document of its kind, or holds no text."""
+    text = convert_document(path)
+    paragraphs = split_markdown(text) if path.suffix.lower() not in (".txt", ".text") else split_text(text)
+    if not paragraphs:
+        raise DataError("no text in it", where=str(path), hint="a scanned page needs text recognition (OCR) first")
+    title = next((paragraph.headings[0] for paragraph in paragraphs if paragraph.headings), path.stem)
+    places: Counter[str] = Counter()
+    for run in pack(paragraphs, size, overlap):
+        place = f"{name}#{run[0].start}-{run[-1].end}"
+        places[place] += 1
+        identity = place if places[place] == 1 else f"{place}/{places[place]}"  # the parts of one long paragraph
+        above = run[0].headings
+        headings = above if above[:1] == (title,) else (title, *above)
+        text = "\n".join(paragraph.text for paragraph in run)
+        yield Passage(id=identity, title=": ".join(headings), text=text)
+
+
+def convert_document(path: Path) -> str:
+    """A document's text as Markdown."""
+    kind = path.suffix.lower()
+    try:
+        if path.stat().st_size > LARGEST:
+            raise DataError(f"larger than {LARGEST:,} bytes", where=str(path), hint="split it")
+        if kind in MARKDOWN:
+            return path.read_text(encoding="utf-8-sig", errors="replace")
+        with path.open("rb") as file:
+            return _open_converter(kind)(file)
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
+    except DataError:
+        raise
+    except Exception as error:  # a converter's libraries raise whatever they like about a damaged file
+        reason = f"not a {kind[1:].upper()} file that can be read ({type(error).__name__})"
+        raise DataError(reason, where=str(path)) from error
+
+
+@cache
+def _open_converter(kind: str) -> Callable[[BinaryIO], str]:
+    from markitdown import StreamInfo, converters  # a second to import, which no other command should wait for
+
+    logging.getLogger("pdfminer").setLevel(logging.CRITICAL)
+    found = {".pdf": converters.PdfConverter, ".docx": converters.DocxConverter}
+    found |= dict.fromkeys((".html", ".htm"), converters.HtmlConverter)
+    converter = found.get(kind, converters.PlainTextConverter)()
+    return lambda file: converter.convert(file, StreamInfo(extension=kind)).markdown
+
+
+def split_text(text: str) -> list[Paragraph]:
+    """Plain text at its empty lines."""
+    found = re.finditer(r"\S(?:[^\n]|\n(?!\s*\n))*", text)
+    return [Paragraph((), " ".join(match[0].split()), match.start(), match.end()) for match in found]
+
+
+def split_markdown(text: str) -> list[Paragraph]:
+    """The paragraphs of a Markdown text without its marks, each with the headings above it."""
+    lines = [0, *(match.end() for match in re.finditer("\n", text)), len(text)]
+    headings: list[tuple[int, str]] = []
+    paragraphs: list[Paragraph] = []
+
+    def visit(node: SyntaxTreeNode, item: bool) -> None:
+        columns: list[str] = []
+        for child in node.walk(include_self=False) if node.type == "table" else node.children:
+            words = ""
+            if child.type == "heading":
+                level = int(child.tag[1:])
+                headings[:] = [each for each in headings if each[0] < level] + [(level, render(child).strip())]
+            elif child.type in ("paragraph", "fence", "code_block"):
+                words = render(child).strip()
+            elif child.type == "tr" and not columns:
+                columns = [render(cell).strip() for cell in child.children]
+            elif child.type == "tr":
+                cells = zip(columns, (render(cell).strip() for cell in child.children), strict=True)
+                words = ", ".join(f"{column}: {cell}" if column else cell for column, cell in cells if cell)
+            elif node.type != "table" and child.type != "html_block":
+                visit(child, item or child.type == "list_item")
+            if words:
+                first, last = child.map or (0, 0)
+                above = tuple(heading for _, heading in headings)
+                paragraphs.append(Paragraph(above, f"- {words}" if item else words, lines[first], lines[last]))
+
+    visit(SyntaxTreeNode(PARSER.parse(FRONT_MATTER.sub(lambda match: "\n" * match[0].count("\n"), text))), False)
+    return paragraphs
+
+
+def render(node: SyntaxTreeNode) -> str:
+    """The text of a node without marks, links and raw HTML; of a picture its description."""
+    if node.type in ("softbreak", "hardbreak"):
+        return " "
+    if node.type == "html_inline":
+        return ""
+    return "".join(map(render, node.children)) if node.children else node.content
+
+
+def pack(paragraphs: Sequence[Paragraph], size: int, overlap: int) -> Iterator[list[Paragraph]]:
+    """Runs of paragraphs under the same headings, of at most `size` tokens; a run begins with those of the last one
+    that fit into `overlap` tokens. A longer paragraph is cut, where it can be at the end of a sentence or word."""
+    run: list[Paragraph] = []
+    counts: list[int] = []
+    for paragraph in (part for each in paragraphs for part in _cut(each, size)):
+        count = len(_open_tokenizer().encode(paragraph.text, add_special_tokens=False).ids)
+        is_new_section = bool(run) and run[0].headings != paragraph.headings
+        if run and (is_new_section or sum(counts) + count > size):
+            yield list(run)
+            while run and (is_new_section or sum(counts) > overlap or sum(counts) + count > size):
+                del run[0], counts[0]
+        run.append(paragraph)
+        counts.append(count)
+    if run:
+        yield run
+
+
+def _cut(paragraph: Paragraph, size: int) -> Iterator[Paragraph]:
+    """Parts of at most `size` tokens. Each keeps the place of the whole."""
+    text = paragraph.text
+    while len(offsets := _open_tokenizer().encode(text, add_special_tokens=False).offsets) > size:
+        least, most = offsets[size // 2][0], offsets[size - 1][1]
+        ends = [match.end() for match in re.finditer(r"[.!?。！？]\s|\n", text[:most]) if match.end() > least]
+        end = ends[-1] if ends else max(text.rfind(" ", least, most), least) if " " in text[least:most] else most
+        yield replace(paragraph, text=text[:end].strip())
+        text = text[end:].strip()
+    if text:
+        yield replace(paragraph, text=text)
+
+
+@cache
+def _open_tokenizer() -> Tokenizer:
+    tokenizer = Tokenizer.from_file(str(fetch_minilm() / TOKENIZER))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
