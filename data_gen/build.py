@@ -7,14 +7,12 @@ gate in the order of their sources, so the set is the same.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import pyarrow
 import yaml
 
 from data_gen.config import SetConfig, SourceConfig
@@ -25,7 +23,7 @@ from data_gen.questions import QUESTIONS
 from data_gen.sources.rows import RefusedRow
 from revelator.files import sha256_file
 from revelator.plans.language import grammar_hash
-from revelator.rows import SPLITS, SetWriter, check_place, read_manifest, write_set
+from revelator.rows import SPLITS, Row, SetWriter, check_place, make_table, read_manifest, write_set
 
 REFUSED_LISTED = 100  # rows named in the manifest; all are counted
 
@@ -48,20 +46,18 @@ class Build:
         if prepared.refused:
             self.dropped["malformed row"] += len(prepared.refused)
             self.refused += prepared.refused[: REFUSED_LISTED - len(self.refused)]
-        kept = np.zeros(prepared.records.num_rows, dtype=bool)
-        for candidate in prepared.candidates:
-            self._admit(candidate, kept)
-        self.writer.add(prepared.records if kept.all() else prepared.records.filter(pyarrow.array(kept)))
+        rows = [row for candidate in prepared.candidates for row in self._admit(candidate)]
+        self.writer.add(make_table(rows))
 
-    def _admit(self, candidate: Candidate, kept: np.ndarray) -> None:
+    def _admit(self, candidate: Candidate) -> Iterator[Row]:
         if reason := candidate.fault or self.gate.find_repeat(candidate.identity, candidate.text):
             self.dropped[candidate.kind + reason] += 1
             return
         if candidate.kind != COPY:
             self.questions[candidate.split][candidate.source] += 1
-        kept[slice(*candidate.records)] = True
+        yield from candidate.rows
         for other in candidate.others:
-            self._admit(other, kept)
+            yield from self._admit(other)
 
 
 def build(
@@ -96,7 +92,7 @@ def build(
         rows: Counter[int] = Counter()
         for prepared in engine(prepare, 0):
             run.take(prepared)
-            rows[prepared.source] += prepared.rows
+            rows[prepared.source] += prepared.read
             progress(config.sources[prepared.source].path, rows[prepared.source])
         about["questions"] = {split: dict(sorted(counts.items())) for split, counts in run.questions.items()}
         about["dropped"] = dict(sorted(run.dropped.items()))
@@ -122,7 +118,14 @@ def _find_file(source: SourceConfig) -> Path:
 
 def describe_set(manifest: Mapping[str, Any]) -> str:
     """Markdown; the same manifest gives the same card, whenever it was built."""
-    config = manifest["config"]
+    config, counts = manifest["config"], manifest["counts"]
+    labels = {
+        task: ", ".join(f"{label} {count}" for label, count in own.items()) for task, own in manifest["labels"].items()
+    }
+    refused = {f"{row['file']}, line {row['line']}": row["reason"] for row in manifest["refused_rows"]}
+    held_out = "The configuration names no questions that are held out for measuring."
+    if path := config["held_out"]:
+        held_out = f"A question whose normalised text is held out for measuring (`{path}`) is in none."
     parts = [
         f"# Instruction set `{config['name']}`",
         "Prompts and completions for the tasks of the revelator, made from annotated questions: their plans, steps and "
@@ -130,19 +133,16 @@ def describe_set(manifest: Mapping[str, Any]) -> str:
         f"Digest `{manifest['digest']}`, prompts `{manifest['prompt_hash'][:12]}`, "
         f"grammar `{manifest['grammar_hash'][:12]}`.",
         "## Records",
-        _card_table("task", manifest["counts"]["task"]),
-        _card_table("source", manifest["counts"]["source"]),
-        _card_table("licence", manifest["counts"]["licence"]),
-        _card_table("teacher", manifest["counts"]["teacher"]),
-        _card_table("shape of the gold plan", manifest["counts"]["shape"]),
-        *_list_teaching(manifest["teaching"]),
+        *(_card_table(name, counts[name]) for name in ("task", "source", "licence", "teacher")),
+        _card_table("shape of the gold plan", counts["shape"]),
+        *(["## Teaching", _list_items(manifest["teaching"])] if manifest["teaching"] else []),
         "## Labels",
-        "\n".join(f"* {task}: {_list_counts(labels)}" for task, labels in manifest["labels"].items()),
+        _list_items(labels),
         "## Questions",
         _card_table("source", manifest["questions"]),
-        "No question (by id and by normalised text) stands in two splits. " + _say_held_out(config),
+        f"No question (by id and by normalised text) stands in two splits. {held_out}",
         "## Left out",
-        _list_dropped(manifest),
+        _list_items({**manifest["dropped"], **refused}) or "Nothing.",
         "## Inputs",
         "\n".join(f"* `{name}` sha256 `{digest}`" for name, digest in manifest["inputs"].items()),
         "## Building it again",
@@ -161,21 +161,5 @@ def _card_table(title: str, by_split: Mapping[str, Mapping[str, int]]) -> str:
     return "\n".join(lines)
 
 
-def _list_teaching(notes: Mapping[str, Any]) -> list[str]:
-    return ["## Teaching", "\n".join(f"* {name}: {value}" for name, value in notes.items())] if notes else []
-
-
-def _say_held_out(config: Mapping[str, Any]) -> str:
-    if config["held_out"]:
-        return f"A question whose normalised text is held out for measuring (`{config['held_out']}`) is in none."
-    return "The configuration names no questions that are held out for measuring."
-
-
-def _list_counts(counts: Mapping[str, int]) -> str:
-    return ", ".join(f"{name} {count}" for name, count in counts.items())
-
-
-def _list_dropped(manifest: Mapping[str, Any]) -> str:
-    lines = [f"* {reason}: {count}" for reason, count in manifest["dropped"].items()]
-    lines += [f"* {row['file']}, line {row['line']}: {row['reason']}" for row in manifest["refused_rows"]]
-    return "\n".join(lines) or "Nothing."
+def _list_items(items: Mapping[str, Any]) -> str:
+    return "\n".join(f"* {name}: {value}" for name, value in items.items())

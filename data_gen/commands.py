@@ -8,31 +8,27 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from data_gen.world.questions import ROUTES
 from revelator.errors import DataError
+from revelator.options import AS_JSON, FOLDER
 from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
 
-if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from data_gen.teacher.config import CompoundConfig, TeachConfig
-    from data_gen.teacher.work import Work
-
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the set; replaces a set there.")
+@click.argument("config", type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="Folder of the set; replaces a set there.")
 @click.option(
     "--engine", type=click.Choice(["local", "ray"]), default="local", show_default=True, help="Where it runs."
 )
 @click.option("--workers", type=click.IntRange(1), default=1, show_default=True, help="Processes of the local engine.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@AS_JSON
 def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> None:
     """Build an instruction set from annotated questions.
 
@@ -49,47 +45,24 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
       RAY_ADDRESS=10.0.0.1:6379 revelator data build large.yaml --out runs/sets/large --engine ray
       REVELATOR_DATA=~/data revelator data build real.yaml --out sets/real --json
     """
-    from rich.console import Console
-    from rich.markup import escape
-    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
-
     from data_gen.build import build as build_set
     from data_gen.config import load_config
     from data_gen.engines import choose_engine
-    from data_gen.tables import tabulate_counts, tabulate_dropped
 
-    settings, engine_named = load_config(config), choose_engine(engine, workers)
-    console = Console(stderr=True)
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        TextColumn("{task.completed:,} rows"),
-        TimeElapsedColumn(),
-    )
-    with _explain_write_errors(out), Progress(*columns, console=console) as bars:
-        tasks: dict[str, TaskID] = {}
-
-        def progress(source: str, rows: int) -> None:
-            if source not in tasks:
-                tasks[source] = bars.add_task(escape(Path(source).name), total=None)
-            bars.update(tasks[source], completed=rows)
-
-        manifest = build_set(settings, out, progress, engine=engine_named)
-    if manifest["dropped"]:
-        console.print(tabulate_dropped(manifest))
-    if as_json:
-        click.echo(json.dumps(manifest, ensure_ascii=False))
-    else:
-        Console().print(tabulate_counts(manifest))
+    settings, chosen = load_config(config), choose_engine(engine, workers)
+    with _explain_write_errors(out), _show_progress() as show:
+        manifest = build_set(settings, out, show, engine=chosen)
+    _show_set(manifest, as_json)
+    if not as_json:
         click.echo(f"{out}: data card README.md, manifest.json. Look inside: revelator data inspect {out}")
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=FOLDER)
 @click.option("--task", type=click.Choice(list(TASKS)))
 @click.option("--split", type=click.Choice(["train", "dev", "test"]), default="train", show_default=True)
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records of each task.")
-@click.option("--json", "as_json", is_flag=True, help="Print counts and records as JSON.")
+@AS_JSON
 def inspect(folder: Path, task: str | None, split: str, count: int, as_json: bool) -> None:
     """Show the data card of a set and some of its records.
 
@@ -115,10 +88,10 @@ def inspect(folder: Path, task: str | None, split: str, count: int, as_json: boo
 
 
 @click.command()
-@click.argument("old", type=click.Path(path_type=Path))
-@click.argument("new", type=click.Path(path_type=Path))
+@click.argument("old", type=FOLDER)
+@click.argument("new", type=FOLDER)
 @click.option("--n", "count", type=click.IntRange(0), default=3, show_default=True, help="Records shown of each kind.")
-@click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
+@AS_JSON
 def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
     """Say what changed from the set OLD to the set NEW.
 
@@ -152,12 +125,12 @@ def diff(old: Path, new: Path, count: int, as_json: bool) -> None:
 @click.command()
 @click.option("--size", required=True, type=int, help="Number of questions, at least 20.")
 @click.option("--seed", default=0, show_default=True, type=int, help="The same size and seed give the same bytes.")
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the world; replaced as a whole.")
+@click.option("--out", required=True, type=FOLDER, help="Folder of the world; replaced as a whole.")
 @click.option("--dev", type=click.IntRange(0), help="Questions in the split dev.  [default: a tenth]")
 @click.option("--test", type=click.IntRange(0), help="Questions in the split test.  [default: a tenth]")
 @click.option("--route", "routes", multiple=True, type=click.Choice(ROUTES), help="Only these kinds.  [default: all]")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something other than a world.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@AS_JSON
 def world(
     size: int,
     seed: int,
@@ -178,7 +151,7 @@ def world(
     """
     from data_gen.world.generate import generate
 
-    with _explain_write_errors(out), _count_questions(size) as progress:
+    with _explain_write_errors(out), _show_progress() as show:
         manifest = generate(
             size,
             seed,
@@ -186,7 +159,7 @@ def world(
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
             routes=routes or tuple(ROUTES),
             force=force,
-            progress=progress,
+            progress=lambda made: show("questions", advance=made, total=size),
         )
     if as_json:
         click.echo(json.dumps(manifest, indent=2, ensure_ascii=False))
@@ -198,9 +171,9 @@ def world(
 
 
 @click.command()
-@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=click.Path(path_type=Path))
-@click.option("--held-out", required=True, type=click.Path(path_type=Path), help="Hashes of the held-out questions.")
-@click.option("--json", "as_json", is_flag=True, help="Print counts and the ids of records as JSON.")
+@click.argument("places", metavar="SET|WORLD|FILE...", nargs=-1, required=True, type=FOLDER)
+@click.option("--held-out", required=True, type=FOLDER, help="Hashes of the held-out questions.")
+@AS_JSON
 def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
     """Look for held-out questions in what training reads: instruction sets, worlds, files of rows.
 
@@ -241,10 +214,10 @@ def leaks(places: tuple[Path, ...], held_out: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder of the questions; replaced.")
+@click.argument("config", type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="Folder of the questions; replaced.")
 @click.option("--force", is_flag=True, help="Replace OUT even if it holds something else.")
-@click.option("--json", "as_json", is_flag=True, help="Print the manifest as JSON.")
+@AS_JSON
 def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
     """Compose questions with several hops, and their plans, of published single ones.
 
@@ -261,8 +234,9 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
     from revelator.config import read_config
 
     settings = read_config(config, ComposeConfig)
-    with _explain_write_errors(out), _count_questions(settings.size) as progress:
-        manifest = compose_questions(settings, out, force, progress)
+    with _explain_write_errors(out), _show_progress() as show:
+        progress = partial(show, "questions", total=settings.size)
+        manifest = compose_questions(settings, out, force, lambda made: progress(advance=made))
     if manifest["questions"] < settings.size:
         click.echo(f"{settings.size:,} were asked for: give more single questions for more", err=True)
     if as_json:
@@ -274,9 +248,9 @@ def compose(config: Path, out: Path, force: bool, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("config", type=click.Path(path_type=Path))
-@click.option("--out", required=True, type=click.Path(path_type=Path), help="Folder to work in; goes on there.")
-@click.option("--json", "as_json", is_flag=True, help="Print the set's manifest as JSON.")
+@click.argument("config", type=FOLDER)
+@click.option("--out", required=True, type=FOLDER, help="Folder to work in; goes on there.")
+@AS_JSON
 def teach(config: Path, out: Path, as_json: bool) -> None:
     """Let a language model behind an OpenAI-compatible endpoint annotate or write questions, and build a set of them.
 
@@ -295,117 +269,84 @@ def teach(config: Path, out: Path, as_json: bool) -> None:
       OPENAI_API_KEY=… revelator data teach mine.yaml --out runs/mine --json
       revelator data inspect runs/taught/set
     """
-    from data_gen.teacher.config import CompoundConfig, TeachConfig
-    from revelator.config import check_config, read_yaml
-
-    value = read_yaml(config)
-    if isinstance(value, dict) and "corpus" in value:
-        _write_compound(check_config(value, CompoundConfig, str(config)), out, as_json)
-    else:
-        _annotate(check_config(value, TeachConfig, str(config)), out, as_json)
-
-
-def _annotate(settings: TeachConfig, out: Path, as_json: bool) -> None:
-    from data_gen.teacher.teach import count_questions
-    from data_gen.teacher.teach import teach as run
-
-    with _show_calls("questions", count_questions(settings), lambda work: work.asked) as progress:
-        manifest, work = run(settings, out, progress)
-    _report(out, manifest, work, as_json)
-
-
-def _write_compound(settings: CompoundConfig, out: Path, as_json: bool) -> None:
-    from data_gen.teacher.compound import write_compound
-
-    wanted = dict(settings.sizes)
-    with _show_calls("compound questions", sum(wanted.values()), lambda work: work.kept) as progress:
-        manifest, work = write_compound(settings, out, progress)
-    _report(out, manifest, work, as_json)
-    made = {split: sum(n.values()) for split, n in manifest["questions"].items()}
-    if short := [f"{made[split]} of {size} in {split}" for split, size in wanted.items() if made[split] < size]:
-        click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
-
-
-@contextmanager
-def _show_calls(what: str, total: int | None, done: Callable[[Work], int]) -> Iterator[Callable[[Work], None]]:
-    """A bar with rate and remaining time, and a line below it that says what the calls have come to."""
-    from rich.console import Console
-    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-
-    class Bar(Progress):
-        def get_renderables(self) -> Iterator[RenderableType]:
-            yield self.make_tasks_table(self.tasks)
-            yield "".join(task.fields["calls"] for task in self.tasks)
-
-    columns = (TextColumn(what), MofNCompleteColumn(), TextColumn("{task.fields[rate]}"))
-    with Bar(*columns, TimeElapsedColumn(), TimeRemainingColumn(), console=Console(stderr=True)) as bars:
-        bar = bars.add_task(what, total=total, rate="", calls="")
-
-        def progress(work: Work) -> None:
-            tally, budget = work.client.tally, work.client.budget
-            spent = f" {budget.money:.2f}" if budget.config.price_in or budget.config.price_out else ""
-            calls = f"kept {work.kept}  calls {tally.calls} (+{tally.cached} known, {tally.retries} retries)"
-            calls += f"  tokens {budget.tokens_in + budget.tokens_out:,}{spent}"
-            elapsed = bars.tasks[0].elapsed or 0
-            rate = f"{done(work) / elapsed:.1f}/s" if elapsed else ""
-            bars.update(bar, completed=done(work), calls=calls, rate=rate)
-
-        try:
-            yield progress
-        except KeyboardInterrupt:
-            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
-            raise
-
-
-def _report(out: Path, manifest: dict[str, Any], work: Work, as_json: bool) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    from data_gen.tables import tabulate_counts, tabulate_dropped
+    from data_gen.teacher.compound import write_compound
+    from data_gen.teacher.config import CompoundConfig, TeachConfig
+    from data_gen.teacher.teach import count_questions
+    from data_gen.teacher.teach import teach as annotate
+    from revelator.config import check_config, read_yaml
 
-    console = Console(stderr=True)
-    table = Table("not kept because", "questions")
+    value, sizes = read_yaml(config), dict[str, int]()
+    with _show_progress() as show:
+        try:
+            if isinstance(value, dict) and "corpus" in value:
+                written = check_config(value, CompoundConfig, str(config))
+                sizes, total = dict(written.sizes), sum(dict(written.sizes).values())
+                manifest, work = write_compound(
+                    written, out, lambda work: show("questions", work.kept, total=total, note=str(work))
+                )
+            else:
+                asked = check_config(value, TeachConfig, str(config))
+                number = count_questions(asked)
+                manifest, work = annotate(
+                    asked, out, lambda work: show("questions", work.asked, total=number, note=str(work))
+                )
+        except KeyboardInterrupt:
+            click.echo("stopped: the answers so far are kept, and the same command goes on", err=True)
+            raise
+    console, table = Console(stderr=True), Table("not kept because", "questions")
     for reason, count in sorted(work.dropped.items()):
         table.add_row(escape(reason), f"{count:,}")
     if work.dropped:
         console.print(table)
-    if manifest["dropped"]:
-        console.print(tabulate_dropped(manifest))
     if work.stopped:
         console.print("The budget is spent: the set is what was done. A larger one goes on from here.", style="yellow")
+    _show_set(manifest, as_json)
+    if not as_json:
+        click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
+    made = {split: sum(counts.values()) for split, counts in manifest["questions"].items()}
+    if short := [f"{made[split]} of {size} in {split}" for split, size in sizes.items() if made[split] < size]:
+        click.echo(f"fewer than asked for: {', '.join(short)}. Give more titles, or see why above.", err=True)
+
+
+def _show_set(manifest: dict[str, Any], as_json: bool) -> None:
+    """What a set holds, and, on standard error, what was left out of it."""
+    from rich.console import Console
+
+    from data_gen.tables import tabulate_counts, tabulate_dropped
+
+    if manifest["dropped"]:
+        Console(stderr=True).print(tabulate_dropped(manifest))
     if as_json:
         click.echo(json.dumps(manifest, ensure_ascii=False))
     else:
         Console().print(tabulate_counts(manifest))
-        click.echo(f"{out / 'set'}: the set. {out / 'questions.jsonl'}: its questions, a source of format `world`.")
 
 
 @contextmanager
-def _count_questions(total: int) -> Iterator[Callable[[int], None]]:
-    """A function that is told how many more questions were made. Its first call draws the bar, so that an error before
-    it stands alone."""
+def _show_progress() -> Iterator[Callable[..., None]]:
+    """A function that is told how far something is. Its first call draws the bars, so that an error before it stands
+    alone."""
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
+    from rich.markup import escape
+    from rich.progress import MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    columns = (TextColumn("questions"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
-    bar = Progress(*columns, console=Console(stderr=True))
-    task = bar.add_task("questions", total=total)
+    columns = (TextColumn("{task.description}"), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    bars = Progress(*columns, TextColumn("{task.fields[note]}"), console=Console(stderr=True))
+    tasks: dict[str, Any] = {}
     with ExitStack() as drawn:
 
-        def count(made: int) -> None:
-            if not bar.live.is_started:
-                drawn.enter_context(bar)
-            bar.update(task, advance=made)
+        def show(what: str, done: int | None = None, note: str = "", **numbers: int | None) -> None:
+            if not bars.live.is_started:
+                drawn.enter_context(bars)
+            if what not in tasks:
+                tasks[what] = bars.add_task(escape(what), total=None, note=note)
+            bars.update(tasks[what], completed=done, note=note, **numbers)
 
-        yield count
+        yield show
 
 
 @contextmanager

@@ -1,65 +1,63 @@
 """What prepares the rows of a build: this process, several processes of this machine, or a Ray cluster.
 
 An engine is a function. It takes a `Preparer` and the number of a chunk, and gives that chunk and all later ones, each
-prepared, in order.
+prepared, in order. This process reads the sources; the others only prepare. Ray runs again what was lost with a node.
 
 Prepared chunks are kept beside the set (`.NAME.building`) until it is whole. A build that was killed or
 failed goes on from its last kept chunk with the same command, on any engine, to the same set. What was kept under
-another configuration, of other inputs or by other code is thrown away. Each chunk is one parquet file of its records,
-whole or absent, whose name has its digest; the rest of it is JSON in the file's metadata.
+another configuration, of other inputs or by other code is thrown away. Each chunk is one file of gzipped JSON, whole or
+absent.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
+import gzip
+import logging
 import multiprocessing
 import os
 import signal
+import socket
 import threading
+import zlib
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import pyarrow
-import pyarrow.parquet as parquet
+from pydantic import TypeAdapter
 
 import data_gen
 import revelator
-from data_gen.prepare import Candidate, Chunk, PreparedChunk, Preparer, read_chunks
-from data_gen.sources.rows import RefusedRow
+from data_gen.prepare import Chunk, PreparedChunk, Preparer, read_chunks
 from revelator.errors import ConfigError, DataError
 from revelator.files import code_digest, work_folder, write_bytes
-from revelator.rows import make_table
 
 Engine = Callable[[Preparer, int], Iterator[PreparedChunk]]
 
 AHEAD = 3  # chunks a process that are prepared or under way before the gate takes the first: they bound the memory
+REACH_SECONDS = 5
 
 
-def choose_engine(name: str, workers: int) -> Engine:
-    """The engine `local` or `ray`. Raises ConfigError for workers of `ray`, and where Ray is not installed."""
+def choose_engine(name: str, workers: int = 1) -> Engine:
+    """`local` has `workers` processes beside the one that reads and writes; for 1, that one does it all. `ray` is the
+    cluster that RAY_ADDRESS names, one of this machine, or one made for the build.
+
+    Raises ConfigError for workers of `ray`, and where Ray is not installed.
+    """
     if name == "local":
-        return choose_local(workers)
+        return run_here if workers == 1 else partial(_run_in_processes, workers)
     if workers != 1:
         raise ConfigError("is of the engine local: Ray uses every CPU of its cluster", where="--workers")
     try:
-        from data_gen.ray_engine import run_on_ray
+        import ray  # noqa: F401
     except ImportError as error:
         hint = "pip install 'revelator[ray]'"
-        raise ConfigError(f"Ray Data is not installed: {error}", where="--engine ray", hint=hint) from error
-    return run_on_ray
-
-
-def choose_local(workers: int = 1) -> Engine:
-    """This machine: `workers` processes beside the one that reads and writes; for 1, that one does it all."""
-    return run_here if workers == 1 else partial(_run_in_processes, workers)
+        raise ConfigError(f"Ray is not installed: {error}", where="--engine ray", hint=hint) from error
+    return _run_on_ray
 
 
 def run_here(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
@@ -68,21 +66,30 @@ def run_here(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
 
 def _run_in_processes(workers: int, prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
     context = multiprocessing.get_context("spawn")
-    waiting: deque[Future[PreparedChunk]] = deque()
     try:
         with ProcessPoolExecutor(workers, context, _start_worker, (prepare,)) as pool:
-            for chunk in read_chunks(prepare.config, first):
-                waiting.append(pool.submit(_prepare_chunk, chunk))
-                if len(waiting) > AHEAD * workers:
-                    yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
+            chunks = read_chunks(prepare.config, first)
+            yield from _run_ahead(
+                chunks, AHEAD * workers, lambda chunk: pool.submit(_prepare_chunk, chunk), Future.result
+            )
     except BrokenProcessPool as error:
         raise DataError(
             "a process that prepared rows was ended from outside",
             where=f"--workers {workers}",
             hint="often the machine ran out of memory: free some, or give fewer workers; the build then goes on",
         ) from error
+
+
+def _run_ahead(
+    chunks: Iterable[Chunk], most: int, submit: Callable[[Chunk], Any], wait: Callable[[Any], PreparedChunk]
+) -> Iterator[PreparedChunk]:
+    """What is made of the chunks, in order; at most so many are under way."""
+    under_way: deque[Any] = deque()
+    for chunk in chunks:
+        under_way.append(submit(chunk))
+        if len(under_way) > most:
+            yield wait(under_way.popleft())
+    yield from map(wait, under_way)
 
 
 _prepare: Preparer
@@ -107,7 +114,39 @@ def _prepare_chunk(chunk: Chunk) -> PreparedChunk:
     return _prepare(chunk)
 
 
-ABOUT = b"prepared"
+def _run_on_ray(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
+    import ray
+
+    is_connected = ray.is_initialized()
+    if not is_connected:
+        _connect()
+    try:
+        shared, run = ray.put(prepare), ray.remote(Preparer.__call__)
+        most = AHEAD * max(1, int(ray.cluster_resources().get("CPU", 1)))
+        yield from _run_ahead(
+            read_chunks(prepare.config, first), most, lambda chunk: run.remote(shared, chunk), ray.get
+        )
+    finally:
+        if not is_connected:
+            ray.shutdown()
+
+
+def _connect() -> None:
+    import ray
+
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if port.isdigit():  # where nothing listens, Ray itself would try for minutes
+            socket.create_connection((host, int(port)), REACH_SECONDS).close()
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    except (OSError, RuntimeError, ValueError) as error:
+        place, hint = address or "--engine ray", "is it running? ray status"
+        raise DataError(f"no Ray cluster: {error}", where=place, hint=hint) from error
+
+
+CHUNKS = TypeAdapter(PreparedChunk)
 
 
 @contextmanager
@@ -119,49 +158,26 @@ def keep_chunks(engine: Engine, target: Path, about: dict[str, Any]) -> Iterator
     `target`.
     """
     plan = {**about, "code": code_digest(data_gen, revelator)}
-    with work_folder(target, plan, "*.parquet", "building this set") as folder:
-        yield _resume_from(engine, folder)
+    with work_folder(target, plan, "*.json.gz", "building this set") as folder:
+
+        def resume(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
+            while chunk := _read_chunk(folder, first):
+                yield chunk
+                first += 1
+            for made in engine(prepare, first):
+                write_bytes(_name_chunk(folder, made.chunk), gzip.compress(CHUNKS.dump_json(made), compresslevel=1))
+                yield made
+
+        yield resume
 
 
-def _resume_from(engine: Engine, folder: Path) -> Engine:
-    def resume(prepare: Preparer, first: int) -> Iterator[PreparedChunk]:
-        while chunk := _read_chunk(folder, first):
-            yield chunk
-            first += 1
-        for made in engine(prepare, first):
-            _write_chunk(folder, made)
-            yield made
-
-    return resume
-
-
-def _write_chunk(folder: Path, prepared: PreparedChunk) -> None:
-    about = asdict(replace(prepared, records=make_table([])))
-    del about["records"]
-    sink = pyarrow.BufferOutputStream()
-    table = prepared.records.replace_schema_metadata({ABOUT: json.dumps(about)})
-    parquet.write_table(table, sink, compression="zstd")
-    content = sink.getvalue().to_pybytes()
-    write_bytes(folder / f"{prepared.chunk:08}.{_short_digest(content)}.parquet", content)
-
-
-def _short_digest(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:16]
+def _name_chunk(folder: Path, number: int) -> Path:
+    return folder / f"{number:08}.json.gz"
 
 
 def _read_chunk(folder: Path, number: int) -> PreparedChunk | None:
-    """A kept chunk; None where there is none that is whole."""
-    path = next(folder.glob(f"{number:08}.*.parquet"), None)
-    if path is None or _short_digest(content := path.read_bytes()) != path.suffixes[0][1:]:
+    """A kept chunk; None where there is none that is whole, as gzip's checksum tells."""
+    try:
+        return CHUNKS.validate_json(gzip.decompress(_name_chunk(folder, number).read_bytes()))
+    except (OSError, EOFError, zlib.error):
         return None
-    table = parquet.read_table(pyarrow.BufferReader(content))
-    about = json.loads(table.schema.metadata[ABOUT])
-    about["candidates"] = tuple(map(_read_candidate, about["candidates"]))
-    about["refused"] = tuple(RefusedRow(**row) for row in about["refused"])
-    about["skipped"] = tuple(about["skipped"])
-    return PreparedChunk(**about, records=table.replace_schema_metadata(None))
-
-
-def _read_candidate(row: dict[str, Any]) -> Candidate:
-    others = tuple(map(_read_candidate, row["others"]))
-    return Candidate(**{**row, "records": tuple(row["records"]), "others": others})

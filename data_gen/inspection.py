@@ -1,8 +1,8 @@
 """Looking into finished sets: sample records, what changed from one set to another, and held-out questions.
 
-The difference of two sets: configuration, hashes, records, and questions in another split. A record is known by its id,
-a question by its normalised text and by the id that its records share (`group`). Memory holds about 150 bytes of each
-record: digests, and the names of its split, task, source and prompt.
+The difference of two sets: what their manifests say, records, and questions in another split. A record is known by its
+id, a question by its normalised text and by the id that its records share (`group`). Memory holds about 150 bytes of
+each record: digests, and the names of its split, task and source.
 
 Held-out questions: a build drops them as it reads (`data_gen.leakage`); this module looks for them in what was written,
 whoever wrote it. It reads the question, prompt and completion of each record of a set, and every text of a world (GRPO
@@ -43,15 +43,13 @@ from revelator.tasks import TASKS
 
 def choose_samples(folder: Path, split: str, task: str | None, count: int) -> dict[str, list[Row]]:
     """`count` records a task, drawn by the hash of their id: the same ones at every look."""
-    chosen = {}
-    for name in [task] if task else list(TASKS):
-        chosen[name] = heapq.nsmallest(
-            count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id)
-        )
-    return chosen
+    return {
+        name: heapq.nsmallest(count, stream_rows(folder, split, name), key=lambda record: sha256_text(record.id))
+        for name in ([task] if task else TASKS)
+    }
 
 
-NAMES = ("split", "task", "source", "prompt_hash")
+NAMES = ("split", "task", "source")
 KINDS = ("added", "removed", "changed")
 
 
@@ -71,16 +69,12 @@ def compare_sets(old: Path, new: Path, samples: int = 3) -> dict[str, Any]:
     found: dict[str, Any] = {
         "old": {"folder": str(old), "name": before["config"]["name"], "digest": before["digest"]},
         "new": {"folder": str(new), "name": after["config"]["name"], "digest": after["digest"]},
-        "config": _list_changes(_flatten(before["config"]), _flatten(after["config"])),
-        "hashes": _list_changes(_list_hashes(before, a), _list_hashes(after, b)),
+        "manifest": _list_changes(_summarise(before), _summarise(after)),
         "records": {"task": _count_by(both, "task"), "source": _count_by(both, "source")},
-        "shapes": _list_changes(_sum_counts(before, "shape"), _sum_counts(after, "shape")),
-        "licences": _list_changes(_sum_counts(before, "licence"), _sum_counts(after, "licence")),
-        "left_out": _list_changes(before["dropped"], after["dropped"]),
         "questions": {"added": _count_missing(b, a), "removed": _count_missing(a, b)},
         "moved": {f"{was} → {now}": len(rows) for (was, now), rows in moved.groupby(["was", "split"])},
     }
-    found["same"] = not (found["config"] or found["hashes"] or found["left_out"] or len(both))
+    found["same"] = not (found["manifest"] or len(both))
     found["samples"] = {kind: _sample_changes(old, new, both[both.kind == kind], samples) for kind in KINDS}
     found["samples"]["moved"] = [
         {"question": read_values(new, row.split, row.row)["question"], "old": row.was, "new": row.split}
@@ -135,6 +129,13 @@ def _count_by(both: pandas.DataFrame, name: str) -> dict[str, dict[str, int]]:
     return {str(value): {kind: int(row[kind]) for kind in KINDS} for value, row in counts.iterrows()}
 
 
+def _summarise(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """From what a set was made, what was left out, and how many records it has of each licence and shape."""
+    counts = {name: manifest["counts"][name] for name in ("licence", "shape")}
+    hashes = {name: manifest[name] for name in ("grammar_hash", "prompt_hash", "inputs")}
+    return _flatten({"config": manifest["config"], **hashes, "left out": manifest["dropped"], **counts})
+
+
 def _list_changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, list[Any]]:
     """Name → [old value, new value] where they differ; None where there is none."""
     names = sorted({*old, *new})
@@ -149,25 +150,6 @@ def _flatten(value: Any, name: str = "") -> dict[str, Any]:
         return {name: value}
     parts = [_flatten(under, f"{name}.{part}" if name else part) for part, under in value.items()]
     return {field: found for part in parts for field, found in part.items()}
-
-
-def _list_hashes(manifest: Mapping[str, Any], index: pandas.DataFrame) -> dict[str, str]:
-    prompts = index.drop_duplicates(["task", "prompt_hash"])
-    return {
-        "grammar": manifest["grammar_hash"],
-        "prompts": manifest["prompt_hash"],
-        **{f"prompt of {task}": ", ".join(sorted(rows)) for task, rows in prompts.groupby("task").prompt_hash},
-        **{f"input {path}": digest for path, digest in manifest["inputs"].items()},
-    }
-
-
-def _sum_counts(manifest: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Records by the values of a column, over all splits."""
-    counts: dict[str, int] = {}
-    for split in manifest["counts"][name].values():
-        for value, count in split.items():
-            counts[value] = counts.get(value, 0) + count
-    return counts
 
 
 def _sample_changes(old: Path, new: Path, rows: pandas.DataFrame, count: int) -> list[dict[str, Any]]:

@@ -12,8 +12,6 @@ import unicodedata
 from collections import Counter
 from pathlib import Path
 
-import numpy as np
-
 from data_gen.questions import AnnotatedQuestion
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -73,38 +71,16 @@ def digest_question(text: str) -> int:
     return int(hash_question(text)[:16], 16)
 
 
-class Digests:
-    """A set of 64-bit numbers in 8 bytes each: sorted ones, and beside them at most `latest` that came last."""
-
-    def __init__(self, latest: int = 1 << 14) -> None:
-        self._most = latest
-        self._sorted = np.empty(0, dtype=np.uint64)
-        self._latest: set[int] = set()
-
-    def __contains__(self, digest: int) -> bool:
-        if digest in self._latest:
-            return True
-        place = int(np.searchsorted(self._sorted, np.uint64(digest)))
-        return place < len(self._sorted) and int(self._sorted[place]) == digest
-
-    def add(self, digest: int) -> None:
-        self._latest.add(digest)
-        if len(self._latest) >= self._most:
-            latest = np.fromiter(self._latest, dtype=np.uint64, count=len(self._latest))
-            self._sorted = np.sort(np.concatenate([self._sorted, latest]))
-            self._latest.clear()
-
-
 class Gate:
     """Knows a question that came before, whichever split it went to.
 
-    It remembers 8 bytes of the id's digest and 8 of the text's. Two of n different ones are the same with a probability
-    of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
+    It remembers 64 bits of the id's digest and of the text's, about 150 bytes a question. Two of n different ones are
+    the same with a probability of n²/2⁶⁵ (for a million questions 3 in 10⁸), and then the later question is dropped.
     """
 
     def __init__(self) -> None:
-        self._ids = Digests()
-        self._texts = Digests()
+        self._ids: set[int] = set()
+        self._texts: set[int] = set()
 
     def find_repeat(self, identity: int, text: int) -> str | None:
         """The reason against a question that came before; None for a new one, which is remembered.

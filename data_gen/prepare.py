@@ -12,8 +12,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-import pyarrow
-
 from data_gen.annotate.validation import find_fault
 from data_gen.augment.noise import add_noise
 from data_gen.augment.rewording import reword
@@ -26,7 +24,8 @@ from data_gen.sources.formats import READERS
 from data_gen.sources.logic_questions import read_logic
 from data_gen.sources.rows import Outcome, RefusedRow, SkippedRow
 from revelator.errors import DataError
-from revelator.rows import Row, make_table
+from revelator.rows import Row
+from revelator.tasks import TASKS
 
 CHUNK = 100  # rows that travel together: about 1,000 records, 0.1-0.3 s of work
 
@@ -45,10 +44,10 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Candidate:
-    """A question that goes into the set unless it has a fault, or its id or its text is there already.
+    """A question that goes into the set with its rows unless it has a fault, or its id or its text is there already.
 
-    `kind` begins the reasons under which it is counted if it does not. `records` are its rows in the chunk's records,
-    the first and the one past the last. `others` are the questions made from it: they go in only if it does.
+    `kind` begins the reasons under which it is counted if it does not. `others` are the questions made from it: they go
+    in only if it does.
     """
 
     kind: str
@@ -57,21 +56,20 @@ class Candidate:
     fault: str | None
     split: str
     source: str
-    records: tuple[int, int]
+    rows: tuple[Row, ...]
     others: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
 class PreparedChunk:
-    """What became of a chunk; `records` has the columns of an instruction set."""
+    """What became of the `read` rows of a chunk."""
 
     chunk: int
     source: int
-    rows: int
+    read: int
     candidates: tuple[Candidate, ...]
     refused: tuple[RefusedRow, ...]
     skipped: tuple[str, ...]
-    records: pyarrow.Table
 
 
 def read_chunks(config: SetConfig, start: int = 0) -> Iterator[Chunk]:
@@ -105,18 +103,15 @@ class Preparer:
         self.names = load_names(Path(config.augment.names)) if config.augment else []
 
     def __call__(self, chunk: Chunk) -> PreparedChunk:
-        made: list[Row] = []
         source = self.config.sources[chunk.source]
-        read = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
-        questions = [self._place_in_split(question, source) for question in read]
+        questions = [outcome for outcome in chunk.outcomes if isinstance(outcome, AnnotatedQuestion)]
         return PreparedChunk(
             chunk=chunk.number,
             source=chunk.source,
-            rows=len(chunk.outcomes),
-            candidates=tuple(self._prepare_question(question, source, made) for question in questions),
+            read=len(chunk.outcomes),
+            candidates=tuple(self._prepare_question(self._place_in_split(q, source), source) for q in questions),
             refused=tuple(outcome for outcome in chunk.outcomes if isinstance(outcome, RefusedRow)),
             skipped=tuple(outcome.reason for outcome in chunk.outcomes if isinstance(outcome, SkippedRow)),
-            records=make_table(made),
         )
 
     def _place_in_split(self, question: AnnotatedQuestion, source: SourceConfig) -> AnnotatedQuestion:
@@ -126,24 +121,24 @@ class Preparer:
         place = hash_fraction(f"split:{self.config.seed}:{question.id}")
         return replace(question, split=self.config.split.choose(place))
 
-    def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig, made: list[Row]) -> Candidate:
+    def _prepare_question(self, question: AnnotatedQuestion, source: SourceConfig) -> Candidate:
         """A question, its copies under other names, and the single questions that its steps are with theirs."""
-        candidate = self._prepare_with_copies(question, source, question.id, "", made)
+        candidate = self._prepare_with_copies(question, source, question.id, "")
         if candidate.fault:
             return candidate
         singles = make_sub_questions(question, source.sub_questions, self.config.seed)
-        others = [self._prepare_with_copies(single, source, question.id, SUB_QUESTION, made) for single in singles]
+        others = [self._prepare_with_copies(single, source, question.id, SUB_QUESTION) for single in singles]
         return replace(candidate, others=(*candidate.others, *others))
 
     def _prepare_with_copies(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
+        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str
     ) -> Candidate:
-        candidate = self._make_candidate(question, source, group, kind, made)
-        if candidate.fault or self.config.augment is None:
+        candidate, augment = self._make_candidate(question, source.tasks or TASKS, group, kind), self.config.augment
+        if candidate.fault or augment is None:
             return candidate
-        copies = self._make_copies(question, self.config.augment)
-        others = tuple(self._make_candidate(copy, source, group, COPY, made) for copy in copies)
-        return replace(candidate, others=others)
+        tasks = [task for task in source.tasks or TASKS if task in augment.tasks]
+        copies = self._make_copies(question, augment)
+        return replace(candidate, others=tuple(self._make_candidate(copy, tasks, group, COPY) for copy in copies))
 
     def _make_copies(self, question: AnnotatedQuestion, augment: AugmentConfig) -> Iterable[AnnotatedQuestion]:
         """Training questions under other names, some of them in other words, some typed carelessly."""
@@ -158,15 +153,8 @@ class Preparer:
                 copy = change(copy, random.Random(place)) if hash_fraction(place) < share else copy
             yield copy
 
-    def _make_candidate(
-        self, question: AnnotatedQuestion, source: SourceConfig, group: str, kind: str, made: list[Row]
-    ) -> Candidate:
+    def _make_candidate(self, question: AnnotatedQuestion, tasks: Iterable[str], group: str, kind: str) -> Candidate:
         fault = find_held_out(self.held_out, question) or find_fault(question, self.config.entity_coverage)
-        first = len(made)
-        if fault is None:
-            augment = self.config.augment if kind == COPY else None
-            own = make_records(question, self.config, group, source.tasks)
-            made += [record for record in own if augment is None or record.task in augment.tasks]
         return Candidate(
             kind=kind,
             identity=digest_text(question.id),
@@ -174,5 +162,5 @@ class Preparer:
             fault=fault,
             split=question.split,
             source=question.source,
-            records=(first, len(made)),
+            rows=() if fault else tuple(make_records(question, self.config, group, tasks)),
         )

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import ConfigDict, Field, StrictBool, TypeAdapter, ValidationError
 
 from revelator import plans
+from revelator.config import find_first_fault
 from revelator.errors import ConfigError, DataError, ExpressionError
-from revelator.files import sync_folder
+from revelator.files import replace_file
 from revelator.plans.language import ART, BNF, LOGIC, PlanLanguage
 from revelator.rows import SPLITS
 from revelator.tasks import TASKS
 
-SURROGATE = re.compile("[\ud800-\udfff]")
 # How an answer follows from the answers of the steps. A branch is an operand of the plan's outermost `+`, or the whole
 # plan. An operation may carry an argument after a space.
 OPERATIONS = {
@@ -41,6 +41,10 @@ OPERATIONS = {
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans
 QUESTIONS = "questions.jsonl"  # the file of annotated questions in a folder of them
+CHECKED = ConfigDict(extra="forbid", revalidate_instances="always")  # what a reader made is checked like what was read
+Text = Annotated[str, Field(pattern=r"\S")]
+Route = Annotated[str, Field(pattern=f"^({'|'.join(TASKS['route'].labels or ())})$")]
+Split = Annotated[str, Field(pattern=f"^({'|'.join(SPLITS)}|)$")]
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,7 @@ class AnnotatedStep:
     """A single question on the way, its placeholders filled in, with all its answers and the title of the passage that
     states them."""
 
+    __pydantic_config__ = CHECKED
     question: str
     answers: tuple[str, ...]
     title: str = ""
@@ -57,9 +62,10 @@ class AnnotatedStep:
 class AnnotatedPassage:
     """A passage beside a question; `relevant` says whether a step's answer is read from it."""
 
+    __pydantic_config__ = CHECKED
     title: str
     text: str
-    relevant: bool
+    relevant: StrictBool
     id: str = ""
 
 
@@ -77,12 +83,13 @@ class AnnotatedQuestion:
     the one kept.
     """
 
-    id: str
+    __pydantic_config__ = CHECKED
+    id: Text
     source: str
     licence: str
-    split: str
-    question: str
-    route: str
+    split: Split
+    question: Text
+    route: Route
     expression: str = ""
     parts: tuple[str, ...] = ()
     steps: tuple[AnnotatedStep, ...] = ()
@@ -118,106 +125,29 @@ class AnnotatedQuestion:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for `json.dumps`; `from_json` is its inverse."""
-        lists = {
-            "parts": list(self.parts),
-            "steps": [{**vars(step), "answers": list(step.answers)} for step in self.steps],
-            "answers": list(self.answers),
-            "passages": [dict(vars(passage)) for passage in self.passages],
-            "entities": list(self.entities),
-            "agreement": dict(self.agreement),
-        }
-        return {**vars(self), **lists}
+        return CHECK.dump_python(self, mode="json")
 
     @classmethod
-    def from_json(cls, row: dict[str, Any]) -> AnnotatedQuestion:
-        """Reads a row. Raises DataError that names the missing, unknown or mistyped field, and OutdatedFileError for a
-        row of an earlier version, whose steps hold their answers as one text."""
-        for name in LISTS:
-            if not isinstance(row.get(name, []), list):
-                raise DataError(f"field {name!r} must be a list, found {row[name]!r:.60}")
-        if not isinstance(row.get("agreement", {}), dict):
-            raise DataError(f"field 'agreement' must be an object, found {row['agreement']!r:.60}")
+    def from_json(cls, row: Any) -> AnnotatedQuestion:
+        """Checks a row, or a question that a reader made. Raises DataError that names the first field that is missing,
+        unknown, or not of its type or range, its value, and the reason."""
         try:
-            return cls(
-                **{
-                    **row,
-                    "parts": tuple(row.get("parts", ())),
-                    "steps": tuple(_read_step(step) for step in row.get("steps", ())),
-                    "answers": tuple(row.get("answers", ())),
-                    "passages": tuple(AnnotatedPassage(**passage) for passage in row.get("passages", ())),
-                    "entities": tuple(row.get("entities", ())),
-                }
-            )
-        except TypeError as error:
-            raise DataError(f"not an annotated question: {error}", where=str(row.get("id", ""))) from error
+            return CHECK.validate_python(row)
+        except ValidationError as error:
+            name, reason = find_first_fault(error)
+            fault = error.errors(include_url=False)[0]
+            found = "" if fault["type"] == "missing" else f", found {fault['input']!r:.60}"
+            raise DataError(f"field {name!r}: {reason}{found}") from error
 
 
-LISTS = ("parts", "steps", "answers", "passages", "entities")
-
-
-class OutdatedFileError(DataError):
-    """A file of annotated questions that an earlier version wrote."""
-
-
-def _read_step(row: dict[str, Any]) -> AnnotatedStep:
-    fields = {**row}
-    if "answer" in fields:
-        raise OutdatedFileError(
-            "a step holds its answers as one text, 'answer', and not as a list, 'answers'",
-            hint="make the file again: the text cannot be split safely, because an answer may hold a semicolon",
-        )
-    answers = fields.pop("answers", None)
-    if not isinstance(answers, list):
-        raise DataError(f"field 'steps.answers' must be a list, found {answers!r:.60}")
-    return AnnotatedStep(answers=tuple(answers), **fields)
-
-
-def check_question(question: AnnotatedQuestion) -> AnnotatedQuestion:
-    """The question itself. Raises DataError that names the first field whose value is not of its type or range."""
-    for name, value, kind in _values(question):
-        if not isinstance(value, kind):
-            raise DataError(f"field {name!r} must be {_KINDS[kind]}, found {value!r:.60}")
-        if isinstance(value, str) and not value.isascii() and SURROGATE.search(value):
-            raise DataError(f"field {name!r} holds half of a surrogate pair, which is no character")
-    for name in ("id", "question"):
-        if not getattr(question, name).strip():
-            raise DataError(f"field {name!r} must be a non-empty text")
-    for name, values in (("route", TASKS["route"].labels or ()), ("split", ("", *SPLITS))):
-        if getattr(question, name) not in values:
-            allowed = ", ".join(map(repr, values))
-            raise DataError(f"field {name!r} must be one of {allowed}, found {getattr(question, name)!r:.60}")
-    return question
-
-
-_KINDS: dict[type, str] = {str: "a text", bool: "true or false", float: "a number with a decimal point"}
-
-
-def _values(question: AnnotatedQuestion) -> Iterator[tuple[str, object, type]]:
-    """Every value below the question with the name of its field and its type."""
-    for task, share in question.agreement.items():
-        yield f"agreement.{task}", share, float
-    for name, value in vars(question).items():
-        if name == "agreement":
-            continue
-        for item in value if name in LISTS else (value,):
-            if isinstance(item, AnnotatedStep | AnnotatedPassage):
-                for part, inner in vars(item).items():
-                    for value in inner if part == "answers" else (inner,):
-                        yield f"{name}.{part}", value, bool if part == "relevant" else str
-            else:
-                yield name, item, str
+CHECK = TypeAdapter(AnnotatedQuestion)
 
 
 @contextmanager
-def write_questions(path: Path) -> Iterator[Callable[[AnnotatedQuestion], None]]:
+def write_questions(path: Path) -> Iterator[Callable[[AnnotatedQuestion], object]]:
     """Writes annotated questions to `path`, which appears whole when the block ends."""
-    aside = path.with_name(f".{path.name}")
-    with aside.open("w", encoding="utf-8") as file:
-        yield lambda row: print(json.dumps(row.to_json(), ensure_ascii=False), file=file)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
-    sync_folder(path.parent)
+    with replace_file(path) as file:
+        yield lambda question: file.write((json.dumps(question.to_json(), ensure_ascii=False) + "\n").encode())
 
 
 def check_place(out: Path, force: bool, kind: str = "world") -> None:

@@ -13,7 +13,7 @@ translate_art    the question → its tree of atomic operators, where it has one
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeVar
@@ -55,15 +55,15 @@ class Example:
 
 
 def make_records(
-    question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Sequence[str] = ()
+    question: AnnotatedQuestion, config: SetConfig, group: str, tasks: Iterable[str] = TASKS
 ) -> Iterator[Row]:
-    """All records of a question under the configuration's bounds, of `tasks` alone if any are named.
+    """All records of a question for `tasks`, under the configuration's bounds.
 
     `group` is the question that it came from.
     """
     letters = plans.to_letters(plans.parse(question.expression)) if question.expression else ""
     names = json.dumps(find_planned_names(question), ensure_ascii=False)
-    for name in tasks or TASKS:
+    for name in tasks:
         bounds = config.task(name)
         for example in make_examples(question, name, config.seed)[: bounds.per_question]:
             identity = f"{question.id}/{name}/{example.key}"

@@ -58,19 +58,17 @@ def show_diff(console: Console, found: Mapping[str, Any]) -> None:
         console.print(f"{to_markup(sides[0])} and {to_markup(sides[1])} hold the same")
         return
     console.print(f"[bold]{to_markup(sides[0])} → {to_markup(sides[1])}[/]")
-    for title, name in (("configuration", "config"), ("hashes", "hashes")):
-        if found[name]:
-            console.print(_tabulate_changes(title, found[name]))
+    if found["manifest"]:
+        table = Table("manifest", "old", "new", title_justify="left")
+        for name, values in found["manifest"].items():
+            table.add_row(to_markup(name), *("–" if value is None else to_markup(_shorten(value)) for value in values))
+        console.print(table)
     for name, counts in found["records"].items():
         if counts:
-            console.print(_tabulate_records(name, counts))
-    for title, name in (
-        ("shape of the gold plan", "shapes"),
-        ("licence", "licences"),
-        ("left out because", "left_out"),
-    ):
-        if found[name]:
-            console.print(_tabulate_changes(title, found[name]))
+            table = Table(f"records by {name}", *KINDS)
+            for value, row in counts.items():
+                table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
+            console.print(table)
     console.print("questions: {added:,} added, {removed:,} removed".format(**found["questions"]))
     for kind in KINDS:
         for sample in found["samples"][kind]:
@@ -87,20 +85,6 @@ def _warn(console: Console, found: Mapping[str, Any]) -> None:
     console.print("An adapter trained on one of the sets may have learnt what the other one measures it on.")
     for sample in found["samples"]["moved"]:
         console.print(f"  {sample['old']} → {sample['new']}  {to_markup(sample['question'])}")
-
-
-def _tabulate_changes(title: str, changes: Mapping[str, Any]) -> Table:
-    table = Table(title, "old", "new", title_justify="left")
-    for name, values in changes.items():
-        table.add_row(to_markup(name), *("–" if value is None else to_markup(_shorten(value)) for value in values))
-    return table
-
-
-def _tabulate_records(name: str, counts: Mapping[str, Mapping[str, int]]) -> Table:
-    table = Table(f"records by {name}", *KINDS)
-    for value, row in counts.items():
-        table.add_row(to_markup(value), *(f"{row[kind]:,}" for kind in KINDS))
-    return table
 
 
 def _show_sample(kind: str, sample: Mapping[str, Any]) -> Panel:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Sequence
 
 from data_gen.annotate.plan import REFERENCE
-from data_gen.annotate.wording import STOP_WORDS, is_plural, name_answer, tidy, to_singular
+from data_gen.annotate.wording import STOP_WORDS, WORDS, is_plural, name_answer, tidy, to_singular
 
 AUXILIARY = r"(?:is|are|was|were|has|have|had|does|do|did|can|could|will|would|may|might|must)"
 VERB = (
@@ -27,15 +27,7 @@ LINK = re.compile(
     r"|that|who|whom|whose|which|where|when|is|are|was|were|has|have|had|(?!breed|speed)[a-z]{3,}ed|[a-z]{3,}ing)\b|[#,]"
 )
 DETERMINED = re.compile(r"(?:the|a|an|each|all|any|both|some|every|his|her|their|its|this|that)\b|[#\d\"']")
-PEOPLE = frozenset(
-    re.findall(
-        r"\w+",
-        "actor actress artist author captain character child coach composer daughter designer director driver father "
-        "founder friend guest husband inventor king leader man manager mayor member mother officer owner performer "
-        "person player politician president producer professor quarterback queen receiver ruler scorer senator singer "
-        "son soldier spouse star student teacher voter wife winner woman writer",
-    )
-)
+PEOPLE = frozenset(WORDS["people"].split())
 
 
 def find_head(phrase: str) -> str:

@@ -17,12 +17,13 @@ import yaml
 
 from revelator.files import sha256_text
 
-IRREGULAR = {
-    "people": "person", "children": "child", "men": "man", "women": "woman", "wives": "wife", "movies": "movie",
-}  # fmt: skip
+WORDS = yaml.safe_load(files("data_gen.annotate").joinpath("words.yaml").read_text(encoding="utf-8"))
+IRREGULAR: dict[str, str] = WORDS["irregular"]
 PLURALS = {one: many for many, one in IRREGULAR.items()}
-ALIKE = ("series", "species", "yards", "news", "headquarters")  # yards are counted by their number
-PLACES = frozenset(re.findall(r"\w+", "angeles arkansas athens dallas illinois kansas massachusetts texas vegas wales"))
+ALIKE, PLACES, STOP_WORDS, DIVISIONS = (
+    frozenset(WORDS[name].split()) for name in ("alike", "places", "stop_words", "divisions")
+)
+DOERS: dict[str, str] = WORDS["doers"]
 
 
 def to_singular(noun: str) -> str:
@@ -55,13 +56,6 @@ def is_plural(noun: str) -> bool:
     return noun in IRREGULAR or (noun not in PLACES and len(noun) > 2 and ending)
 
 
-STOP_WORDS = frozenset(
-    re.findall(
-        r"\w+",
-        "a an the of in on at to from for by with is are was were be been do does did has have had who whom whose what "
-        "which when where why how and or that this it its his her their there name",
-    )
-)
 NO_NAMES = STOP_WORDS | {"after", "now", "today", "currently"}
 KINDS = (
     (r"\bhow much .*\bweigh\b|\bhow heavy\b", ("weight",)),
@@ -79,18 +73,6 @@ KINDS = (
     (r"\bwhere\b", ("place", "location")),
     (r"\bwho(?:m|se)?\b", ("person", "name")),
 )
-DIVISIONS = frozenset(["city", "country", "county", "district", "province", "region", "state", "town"])
-DOERS = {
-    "acted": "actor", "built": "builder", "built by": "builder", "came up": "inventor", "composed": "composer",
-    "conquered": "conqueror", "created": "creator", "designed": "designer", "developed": "developer",
-    "directed": "director", "discovered": "discoverer", "employed": "employer", "established": "founder",
-    "formed": "founder", "found": "founder", "founded": "founder", "hosted": "host", "hosts": "host",
-    "invented": "inventor", "led": "leader", "made": "maker", "married": "spouse", "operates": "operator",
-    "owned": "owner", "owns": "owner", "painted": "painter", "performed": "performer", "played": "actor",
-    "plays": "actor", "produced": "producer", "published": "publisher", "ruled": "ruler", "sang": "singer",
-    "sings": "singer", "sung": "singer", "started": "founder", "starred": "star", "voiced": "actor", "voices": "actor",
-    "won": "winner", "wrote": "writer",
-}  # fmt: skip
 HEAD_END = re.compile(
     r"\b(?:is|are|was|were|be|do|does|did|has|have|had|can|could|will|would|of|in|on|at|to|for|from|by|with|that|who|which"
     r"|gave|built|made|owns|won|shares|borders|became|began|hosts?|holds?|(?!united)[a-z]{3,}ed)\b"

@@ -12,40 +12,17 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from data_gen.annotate.wording import DOERS, name_answer, to_singular
+from data_gen.annotate.wording import DOERS, WORDS, name_answer, to_singular
 
 LONGEST = 16  # words of a question
 UNREADABLE = re.compile(r"[{}()+*#\"“”‘`;:\[\]<>]|(?<!\w)'|, |\band (?:how|why|when|what)\b")
 ASKS = re.compile(r"\b(?:who|what|which|where|when|how)\b")
-DID = {
-    "attend": "attended", "become": "became", "begin": "began", "build": "built", "buy": "bought", "come": "came",
-    "conquer": "conquered", "create": "created", "die": "died", "direct": "directed", "discover": "discovered",
-    "do": "did", "end": "ended", "fight": "fought", "found": "founded", "get": "got", "give": "gave", "go": "went",
-    "graduate": "graduated", "grow": "grew", "happen": "happened", "host": "hosted", "invade": "invaded",
-    "invent": "invented", "join": "joined", "lead": "led", "leave": "left", "live": "lived", "lose": "lost",
-    "make": "made", "marry": "married", "meet": "met", "move": "moved", "open": "opened", "originate": "originated",
-    "own": "owned", "play": "played", "receive": "received", "record": "recorded", "release": "released",
-    "represent": "represented", "rule": "ruled", "serve": "served", "sign": "signed", "sing": "sang",
-    "speak": "spoke", "star": "starred", "start": "started", "study": "studied", "take": "took", "teach": "taught",
-    "train": "trained", "turn": "turned", "win": "won", "work": "worked", "write": "wrote",
-}  # fmt: skip
+DID: dict[str, str] = WORDS["past"]
 DOES = {base: base + ("es" if base.endswith(("ss", "ch", "sh", "x", "o")) else "s") for base in DID} | {
     "have": "has", "flow": "flows", "belong": "belongs", "study": "studies", "marry": "marries",
 }  # fmt: skip
-FINITE = (
-    "appoint(?:s|ed) assassinated beat became began borders bought br(?:oadcasts|ought) built came captured "
-    "coach(?:es|ed) composed conquered contains controls? created defeated designed developed directed? discovered "
-    "drafted drew established explored features fell financed flows formed fought found founded gave governs grew "
-    "ha[sd] held holds hosts? hosted includes introduced invaded invented killed leads led lies lives lived lost made "
-    "makes manages managed narrate[sd] owns owned painted performs? performed plays played produce[sd] published "
-    "recorded released replaced represents represented ruled runs ran sang scored serves served settled shares signed "
-    "sings sold sponsors started stars starred succeeded taught took uses used voices voiced won wore wrote"
-).replace(" ", "|")
-PART = (
-    "(?:based|born|bred|built|buried|called|composed|discovered|educated|established|filmed|formed|fought|found|founded"
-    "|grown|held|invented|killed|located|made|married|named|played|produced|published|raised|recorded|released|set|shot|signed"
-    "|situated|spoken|used|written)"
-)
+FINITE = WORDS["finite"].replace(" ", "|")
+PART = f"(?:{WORDS['participles'].replace(' ', '|')})"
 LOOSE = re.compile(r"\b(?:in|on|at|of|to|from|by|for|with|about|like|called|named|known|used|made|mean|do|have|be)$")
 PREPOSITION = r"(?:of|in|by|from|for|with|to|at|on|against|near|through|into|over|between|before|after)"
 NAME = r"(?:(?:the|a|an) )?[\w'.&-]+(?: [\w'.&-]+){0,5}?"

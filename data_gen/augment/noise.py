@@ -9,13 +9,9 @@ from dataclasses import replace
 from random import Random
 
 from data_gen.annotate.names import find_mention, find_planned_names
+from data_gen.annotate.wording import WORDS
 from data_gen.questions import AnnotatedQuestion
 
-OPENINGS = (
-    "tell me", "please tell me", "i'd like to know", "i would like to know", "i want to know", "can you tell me",
-    "could you tell me", "do you know", "hi,", "hello,", "quick question:", "question:", "please:", "just wondering,",
-    "i need to know", "help me out:", "for my homework:", "any idea", "so,", "ok,",
-)  # fmt: skip
 LEAST = 4  # letters of a word in which a finger slips
 KEYS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
 
@@ -27,7 +23,7 @@ def add_noise(question: AnnotatedQuestion, rng: Random) -> AnnotatedQuestion:
     for _ in range(rng.choice((0, 0, 1, 1, 2))):
         text = misspell(text, names, rng)
     if rng.random() < 0.4:
-        text = f"{rng.choice(OPENINGS)} {text[:1].lower()}{text[1:]}"
+        text = f"{rng.choice(WORDS['openings'])} {text[:1].lower()}{text[1:]}"
     if rng.random() < 0.5:
         text = text.rstrip("?. ")
     if rng.random() < 0.5:

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from data_gen.annotate.plan import UnplannableError
-from data_gen.questions import QUESTIONS, AnnotatedQuestion, OutdatedFileError, check_question
+from data_gen.questions import QUESTIONS, AnnotatedQuestion
 from data_gen.sources.files import MalformedRow, is_dataset, read_file_rows, read_hub_rows
 from revelator.errors import DataError
 
 MALFORMED = "malformed row:"
 LISTED = 100
+FAULTS = (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError)  # of a row in an unexpected form
 IDS = ("id", "_id", "qid", "question_id")
 
 
@@ -40,7 +41,7 @@ class SkippedRow:
 
 
 Outcome = AnnotatedQuestion | RefusedRow | SkippedRow
-Annotate = Callable[[dict[str, Any]], AnnotatedQuestion]
+Annotate = Callable[[dict[str, Any]], Any]  # an annotated question, or a row of one, which is checked afterwards
 Unfold = Callable[[dict[str, Any]], Iterable[dict[str, Any]]]
 
 
@@ -69,30 +70,22 @@ def read_annotated(
 
 
 def _read_outcomes(place: str, line: int, row: Any, annotate: Annotate, unfold: Unfold) -> Iterator[Outcome]:
-    if isinstance(row, MalformedRow):
-        yield RefusedRow(place, line, row.reason)
-        return
     if not isinstance(row, dict):
-        yield RefusedRow(place, line, f"expected an object, found {type(row).__name__}")
+        reason = row.reason if isinstance(row, MalformedRow) else f"expected an object, found {type(row).__name__}"
+        yield RefusedRow(place, line, reason)
         return
     try:
         questions = list(unfold(row))
-    except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
+    except FAULTS as error:
         yield RefusedRow(place, line, _describe_fault(error))
         return
     for question in questions:
-        yield _annotate_row(place, line, question, annotate)
-
-
-def _annotate_row(place: str, line: int, row: dict[str, Any], annotate: Annotate) -> Outcome:
-    try:
-        return check_question(annotate(row))
-    except OutdatedFileError as error:
-        raise OutdatedFileError(error.message, where=f"{place}, line {line}", hint=error.hint) from None
-    except UnplannableError as reason:
-        return SkippedRow(str(next((row[key] for key in IDS if row.get(key)), "")), reason.message)
-    except (DataError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        return RefusedRow(place, line, _describe_fault(error))
+        try:
+            yield AnnotatedQuestion.from_json(annotate(question))
+        except UnplannableError as reason:
+            yield SkippedRow(str(next((question[key] for key in IDS if question.get(key)), "")), reason.message)
+        except FAULTS as error:
+            yield RefusedRow(place, line, _describe_fault(error))
 
 
 def _describe_fault(error: Exception) -> str:
@@ -115,4 +108,4 @@ def count_outcome(outcome: RefusedRow | SkippedRow, dropped: Counter[str]) -> No
 def read_world(path: Path | str) -> Iterator[Outcome]:
     """The questions of a world's folder, or of a file of annotated questions."""
     folder = Path(path)
-    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, AnnotatedQuestion.from_json)
+    return read_annotated(folder / QUESTIONS if folder.is_dir() else path, lambda row: row)

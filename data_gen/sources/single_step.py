@@ -47,41 +47,6 @@ def make_single(
     )
 
 
-def read_natural_questions(path: Path | str) -> Iterator[Outcome]:
-    """NQ-open (Lee et al., 2019): `question`, and `answer` with one or more texts."""
-    return _read(path, "nq", "CC-BY-SA-3.0", lambda row: fields.read_texts(row, "answer"))
-
-
-def read_trivia(path: Path | str) -> Iterator[Outcome]:
-    """TriviaQA (Joshi et al., 2017): `{"Data": [{"Question", "Answer": {"Value", …}}]}`, or `question, answer`."""
-    return _read(path, "triviaqa", "Apache-2.0", _read_trivia_answers, member="Data")
-
-
-def read_web_questions(path: Path | str) -> Iterator[Outcome]:
-    """WebQuestions (Berant et al., 2013): `utterance, targetValue` as published, or `question, answer`."""
-    return _read(path, "webquestions", "CC-BY-4.0", _read_web_answers)
-
-
-def read_pairs(path: Path | str) -> Iterator[Outcome]:
-    """The user's own `question, answer` rows, JSON lines or CSV; `id` where there is one."""
-    return _read(path, "pairs", "own", lambda row: fields.read_texts(row, "answer"))
-
-
-def _read(
-    path: Path | str,
-    source: str,
-    licence: str,
-    answers: Callable[[dict[str, Any]], tuple[str, ...]],
-    member: str = "",
-) -> Iterator[Outcome]:
-    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
-        asked = fields.read_question(row, "question", "Question", "utterance")
-        identity = fields.make_id(row, source, asked, "id", "question_id", "QuestionId")
-        return make_single(identity, source, licence, asked, answers(row))
-
-    return read_annotated(path, annotate, member=member)
-
-
 def _read_trivia_answers(row: dict[str, Any]) -> tuple[str, ...]:
     answer = row["Answer"] if "Answer" in row else row["answer"]
     if isinstance(answer, dict):
@@ -102,6 +67,30 @@ def _read_web_answers(row: dict[str, Any]) -> tuple[str, ...]:
         return fields.read_texts(row, "answer", "answers")
     found = [quoted or plain for quoted, plain in DESCRIPTION.findall(fields.read_text(row, "targetValue"))]
     return fields.read_texts({"targetValue": [re.sub(r"\\(.)", r"\1", value) for value in found]}, "targetValue")
+
+
+def _make_reader(
+    source: str,
+    licence: str,
+    read_answers: Callable[[dict[str, Any]], tuple[str, ...]] = lambda row: fields.read_texts(row, "answer"),
+    member: str = "",
+) -> Callable[[Path | str], Iterator[Outcome]]:
+    def annotate(row: dict[str, Any]) -> AnnotatedQuestion:
+        asked = fields.read_question(row, "question", "Question", "utterance")
+        identity = fields.make_id(row, source, asked, "id", "question_id", "QuestionId")
+        return make_single(identity, source, licence, asked, read_answers(row))
+
+    return lambda path: read_annotated(path, annotate, member=member)
+
+
+# NQ-open (Lee et al., 2019): `question`, and `answer` with one or more texts
+read_natural_questions = _make_reader("nq", "CC-BY-SA-3.0")
+# TriviaQA (Joshi et al., 2017): `{"Data": [{"Question", "Answer": {"Value", …}}]}`, or `question, answer`
+read_trivia = _make_reader("triviaqa", "Apache-2.0", _read_trivia_answers, member="Data")
+# WebQuestions (Berant et al., 2013): `utterance, targetValue` as published, or `question, answer`
+read_web_questions = _make_reader("webquestions", "CC-BY-4.0", _read_web_answers)
+# the user's own `question, answer` rows, JSON lines or CSV; `id` where there is one
+read_pairs = _make_reader("pairs", "own")
 
 
 def read_squad(path: Path | str) -> Iterator[Outcome]:

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-import math
 import os
-import random
 import sqlite3
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import Any
 
+import httpx
 import openai
 from aiolimiter import AsyncLimiter
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
@@ -145,7 +142,6 @@ class Budget:
 
 KEY_VARIABLE = "OPENAI_API_KEY"
 MESSAGE_CHARACTERS = 300  # of a server's own error text
-LONGEST_WAIT = 60.0  # seconds between two attempts
 RETRYABLE = frozenset({408, 409, 425, 429})
 ONE_REQUEST = frozenset({400, 413, 422})  # refusals of this prompt; the next one may pass
 
@@ -156,31 +152,14 @@ class RefusedError(RevelatorError):
     """The endpoint refuses this one prompt: too long, or against its rules."""
 
 
-@dataclass
-class Tally:
-    """Calls answered over the network, answers from the cache, and attempts that failed and were made again."""
-
-    calls: int = 0
-    cached: int = 0
-    retries: int = 0
-
-
 class Client:
     """One endpoint and model. `ask` raises BudgetSpentError, RefusedError, Unavailable after the retries, and
-    ServingError for what no retry mends (a wrong key, model or address). `sleep` passes the time between attempts."""
+    ServingError for what no retry mends (a wrong key, model or address). `calls` counts the answers that came over the
+    network, `cached` those of the cache."""
 
-    def __init__(
-        self,
-        config: EndpointConfig,
-        cache: Cache,
-        budget: Budget,
-        max_tokens: int,
-        *,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-    ) -> None:
+    def __init__(self, config: EndpointConfig, cache: Cache, budget: Budget, max_tokens: int) -> None:
         self.config, self.cache, self.budget, self.max_tokens = config, cache, budget, max_tokens
-        self._sleep = sleep
-        self.tally = Tally()
+        self.calls = self.cached = 0
         self._failed: RevelatorError | None = None  # what ended the asking; calls under way still end
         key = os.environ.get(KEY_VARIABLE, "")
         self._key = check_key(key, KEY_VARIABLE) if key.strip() else None
@@ -188,8 +167,10 @@ class Client:
             base_url=config.url,
             api_key=self._key or "none",
             timeout=config.timeout,
-            max_retries=0,  # `_ask_endpoint` waits and counts
-            http_client=DefaultAsyncHttpxClient(follow_redirects=False, trust_env=False),
+            max_retries=config.retries,
+            http_client=DefaultAsyncHttpxClient(
+                follow_redirects=False, trust_env=False, event_hooks={"request": [self._wait_for_rates]}
+            ),
         )
         self._slots = asyncio.Semaphore(config.concurrency)
         rate, tokens = config.requests_per_minute, config.tokens_per_minute
@@ -206,7 +187,7 @@ class Client:
             "seed": seed,
         }
         if (known := self.cache.get(request)) is not None:
-            self.tally.cached += 1
+            self.cached += 1
             self.budget.charge(known)
             return known
         most_in = sum(len(message["content"].encode()) + TEMPLATE_TOKENS for message in messages)
@@ -216,58 +197,54 @@ class Client:
             reply = await self._ask_endpoint(request, most_in)
             self.cache.put(request, reply)
             self.budget.charge(reply)
-        self.tally.calls += 1
+        self.calls += 1
         return reply
 
     async def close(self) -> None:
         await self._openai.close()
 
     async def _ask_endpoint(self, request: dict[str, Any], most_in: int) -> Reply:
-        for attempt in range(self.config.retries + 1):
-            await self._wait_for_rates(most_in)
+        """The openai client retries after refusals and lost connections, this function after a malformed reply."""
+        fault: RevelatorError
+        for _ in range(self.config.retries + 1):
             try:
-                async with asyncio.timeout(self.config.timeout):
-                    completion = await self._openai.chat.completions.create(**request)
-                return _read_reply(completion, most_in)
-            except (openai.OpenAIError, TimeoutError, ValueError, RecursionError, _MalformedError) as error:
-                fault, wait = self._describe_fault(error), self._choose_wait(error, attempt)
-                if not isinstance(fault, Unavailable) or attempt == self.config.retries or self._failed:
-                    self._failed = self._failed or (None if isinstance(fault, RefusedError) else fault)
-                    raise fault from error
-            self.tally.retries += 1
-            await self._sleep(wait)
-        raise AssertionError("unreachable")
+                return _read_reply(await self._openai.chat.completions.create(**request), most_in)
+            except openai.APIError as error:
+                fault = self._describe_fault(error)
+                break
+            except (openai.OpenAIError, ValueError, RecursionError, _MalformedError):
+                hint = self._hint_again()
+                fault = Unavailable("the reply is not what the protocol promises", where=self.config.url, hint=hint)
+        if not isinstance(fault, RefusedError):
+            self._failed = self._failed or fault
+        raise fault
 
-    async def _wait_for_rates(self, most_in: int) -> None:
+    async def _wait_for_rates(self, request: httpx.Request) -> None:
+        """Before each attempt. A token has about 4 bytes."""
         if self._requests:
             await self._requests.acquire()
         if self._tokens:
-            await self._tokens.acquire(min(most_in // 4 + self.max_tokens, self._tokens.max_rate))
+            await self._tokens.acquire(min(len(request.content) // 4 + self.max_tokens, self._tokens.max_rate))
 
-    def _choose_wait(self, error: Exception, attempt: int) -> float:
-        """Seconds until the next attempt: what the server asks for, else doubling, with jitter so that calls spread."""
-        if isinstance(error, openai.APIStatusError) and (asked := _read_retry_after(error)) is not None:
-            return min(asked, LONGEST_WAIT)
-        return min(self.config.backoff * 2**attempt, LONGEST_WAIT) * random.uniform(0.75, 1.25)
-
-    def _describe_fault(self, error: Exception) -> RevelatorError:
+    def _describe_fault(self, error: openai.APIError) -> RevelatorError:
         where = self.config.url
         if isinstance(error, openai.APIStatusError):
-            said = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS]
-            message, status = f"the endpoint answered {error.status_code}: {said}", error.status_code
+            said, status = mask_key(error.message, self._key)[:MESSAGE_CHARACTERS], error.status_code
             if status in ONE_REQUEST:
                 return RefusedError(f"the endpoint refused the prompt ({status})", where=where, hint=said)
+            message = f"the endpoint answered {status}: {said}"
             if status in RETRYABLE or status >= 500:
-                return Unavailable(message, where=where, hint=_hint_again(self.cache))
+                return Unavailable(message, where=where, hint=self._hint_again())
             hint = f"check the model name {self.config.model!r} and the key in {KEY_VARIABLE}"
             hint = hint if status >= 400 else "a redirect is not followed: give the address that answers"
             return ServingError(message, where=where, hint=hint)
-        if isinstance(error, TimeoutError | openai.APITimeoutError):
-            return Unavailable(f"no answer within {self.config.timeout:g} s", where=where, hint=_hint_again(self.cache))
-        if isinstance(error, openai.APIConnectionError):
-            message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
-            return Unavailable(message, where=where, hint=_hint_again(self.cache))
-        return Unavailable("the reply is not what the protocol promises", where=where, hint=_hint_again(self.cache))
+        message = mask_key(f"no connection: {error.__cause__ or error}", self._key)
+        if isinstance(error, openai.APITimeoutError):
+            message = f"no answer within {self.config.timeout:g} s"
+        return Unavailable(message, where=where, hint=self._hint_again())
+
+    def _hint_again(self) -> str:
+        return f"run the same command again: the answers so far are kept in {self.cache.path}"
 
 
 class _MalformedError(Exception):
@@ -293,24 +270,3 @@ def _read_reply(completion: Any, most_in: int) -> Reply:
 def _read_count(usage: Any, name: str, otherwise: int) -> int:
     value = getattr(usage, name, None)
     return value if isinstance(value, int) and value >= 0 else otherwise
-
-
-def _read_retry_after(error: openai.APIStatusError) -> float | None:
-    """Seconds that the server asks for, as a number or as the date until which to wait; None where it asks nothing."""
-    headers = error.response.headers
-    for name, unit in (("retry-after-ms", 1000), ("retry-after", 1)):
-        try:
-            seconds = float(headers.get(name, "")) / unit
-        except ValueError:
-            continue
-        if math.isfinite(seconds) and seconds >= 0:
-            return seconds
-    try:
-        until = parsedate_to_datetime(headers.get("retry-after", ""))
-    except (ValueError, OverflowError):
-        return None
-    return max(0.0, (until.replace(tzinfo=until.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
-
-
-def _hint_again(cache: Cache) -> str:
-    return f"run the same command again: the answers so far are kept in {cache.path}"

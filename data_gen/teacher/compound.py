@@ -24,7 +24,7 @@ from data_gen.sources.files import MalformedRow, read_file_rows
 from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.config import CompoundConfig
-from data_gen.teacher.replies import Decision, DroppedError, SimpleQuestion, decide
+from data_gen.teacher.replies import Asker, Decision, DroppedError, SimpleQuestion
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.errors import DataError
 from revelator.files import sha256_text
@@ -115,8 +115,8 @@ def _read_documents(config: CompoundConfig) -> Iterator[tuple[str, str]]:
 
 class _Writer:
     def __init__(self, config: CompoundConfig, work: Work) -> None:
-        self.config, self.client = config, work.client
-        self.prompts = Prompts(config.examples, config.seed)
+        self.config = config
+        self.asker = Asker(work.client, Prompts(config.examples, config.seed), config.sampling)
 
     async def write(self, topic: Topic) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why there is none."""
@@ -152,10 +152,7 @@ class _Writer:
 
     async def _ask(self, prompt: str, data: dict[str, Any], read: Any) -> Decision:
         """Questions are worded freely: samples agree that are valid."""
-        try:
-            return await decide(self.client, self.prompts.chat(prompt, data), self.config.sampling, read, lambda _: "")
-        except DroppedError as error:
-            raise DroppedError(f"{prompt}: {error.message}") from error
+        return await self.asker.ask(prompt, data, read, lambda _: "")
 
     def _annotate(self, topic: Topic, written: Decision, parts: list[tuple[int, SimpleQuestion]]) -> AnnotatedQuestion:
         used = {number for number, _ in parts}

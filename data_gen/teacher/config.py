@@ -25,7 +25,8 @@ def _address(url: str) -> str:
 
 
 class EndpointConfig(Strict):
-    """`timeout` is in seconds and covers one attempt; `backoff` is the first wait of a retry, doubled each time.
+    """`timeout` is in seconds without an answer. A retry waits as long as the server asks for, up to two minutes, or
+    else half a second and then twice as long each time, up to eight seconds.
 
     The rates are what the server allows; `concurrency` is how many calls are under way at once. The key is read from
     the environment variable OPENAI_API_KEY alone.
@@ -37,8 +38,7 @@ class EndpointConfig(Strict):
     requests_per_minute: float | None = Field(None, gt=0)
     tokens_per_minute: float | None = Field(None, gt=0)
     timeout: float = Field(120, gt=0)
-    retries: int = Field(6, ge=0)
-    backoff: float = Field(0.5, ge=0)
+    retries: int = Field(8, ge=0)
 
 
 class SamplingConfig(Strict):

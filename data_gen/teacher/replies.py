@@ -9,23 +9,21 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 from data_gen.annotate.names import find_mention
 from data_gen.annotate.validation import check_coverage
 from data_gen.leakage import normalise
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, AnnotatedStep
-from data_gen.teacher.chats import read_last_line
-from data_gen.teacher.client import Client, Message
+from data_gen.teacher.chats import Prompts, read_last_line
+from data_gen.teacher.client import Client
 from data_gen.teacher.config import SamplingConfig
 from revelator.errors import ExpressionError, RevelatorError, TaskOutputError
 from revelator.plans import leaves, parse, placeholders
 from revelator.plans.language import PlanLanguage
 from revelator.tasks import TASKS
-
-T = TypeVar("T")
 
 
 class DroppedError(RevelatorError):
@@ -40,46 +38,54 @@ class Decision:
     agreement: float
 
 
-async def decide(
-    client: Client,
-    messages: list[Message],
-    sampling: SamplingConfig,
-    read: Callable[[str], Any],
-    key: Callable[[Any], Hashable],
-) -> Decision:
-    """The first sample that `read` accepts; `key` gives equal values to samples that agree.
-
-    `read` gets the last line of a reply and raises DroppedError with the reason against it. Raises DroppedError when
-    every sample is refused, or too few agree.
-    """
-    calls = [
-        client.ask(messages, sampling.temperatures[i % len(sampling.temperatures)], seed=i)
-        for i in range(sampling.samples)
-    ]
-    replies = await asyncio.gather(*calls, return_exceptions=True)  # what is under way is paid for: let it end
-    values, reasons = [], []
-    for reply in replies:
-        if isinstance(reply, BaseException):
-            raise reply
-        try:
-            if reply.finish == "length":
-                raise DroppedError("the reply is cut off")
-            values.append(read(read_last_line(reply.text)))
-        except DroppedError as error:
-            reasons.append(error.message)
-    if not values:
-        raise DroppedError(reasons[0])
-    agreement = sum(key(value) == key(values[0]) for value in values) / len(replies)
-    if agreement < sampling.agreement:
-        raise DroppedError("too few samples agree")
-    return Decision(values[0], agreement)
-
-
 def agreement_key(value: Any) -> Hashable:
     """Lists of parts agree if they are as long; answers, labels and questions up to spelling."""
     if isinstance(value, tuple):
         return tuple(map(normalise, value))
     return len(value) if isinstance(value, list) else normalise(value)
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Asks one prompt several times, and decides."""
+
+    client: Client
+    prompts: Prompts
+    sampling: SamplingConfig
+
+    async def ask(
+        self,
+        prompt: str,
+        data: Mapping[str, Any],
+        read: Callable[[str], Any],
+        key: Callable[[Any], Hashable] = agreement_key,
+    ) -> Decision:
+        """The first sample that `read` accepts; `key` gives equal values to samples that agree.
+
+        `read` gets the last line of a reply and raises DroppedError with the reason against it. Raises DroppedError,
+        its reason behind the name of the prompt, when every sample is refused, or too few agree.
+        """
+        messages, temperatures = self.prompts.chat(prompt, data), self.sampling.temperatures
+        calls = [
+            self.client.ask(messages, temperatures[i % len(temperatures)], seed=i) for i in range(self.sampling.samples)
+        ]
+        replies = await asyncio.gather(*calls, return_exceptions=True)  # what is under way is paid for: let it end
+        values, reasons = [], []
+        for reply in replies:
+            if isinstance(reply, BaseException):
+                raise reply
+            try:
+                if reply.finish == "length":
+                    raise DroppedError("the reply is cut off")
+                values.append(read(read_last_line(reply.text)))
+            except DroppedError as error:
+                reasons.append(error.message)
+        if not values:
+            raise DroppedError(f"{prompt}: {reasons[0]}")
+        agreement = sum(key(value) == key(values[0]) for value in values) / len(replies)
+        if agreement < self.sampling.agreement:
+            raise DroppedError(f"{prompt}: too few samples agree")
+        return Decision(values[0], agreement)
 
 
 LONGEST = 300  # characters of a single question or an answer
@@ -152,12 +158,9 @@ def expect_answers(documents: Sequence[AnnotatedPassage]) -> Callable[[str], tup
     texts = [f" {normalise(f'{d.title} {d.text}')} " for d in documents]
 
     def read(line: str) -> tuple[str, ...]:
-        try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DroppedError("the answers to a step are no JSON list") from error
-        if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-            raise DroppedError("the answers to a step are no JSON list")
+        values = _read_list(line, "the answers to a step are")
+        if not all(isinstance(value, str) for value in values):
+            raise DroppedError("the answers to a step are no texts")
         answers = tuple(dict.fromkeys(" ".join(value.split()) for value in values if normalise(value)))
         if not answers or len(line) > LONGEST:
             raise DroppedError("no answer to a step")
@@ -190,15 +193,8 @@ def expect_simple_questions(title: str, text: str, most: int) -> Callable[[str],
         return fine and one and row["question"].endswith("?") and find_mention(name, row["question"]) is not None
 
     def read(line: str) -> list[SimpleQuestion]:
-        try:
-            rows = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise DroppedError("the questions are no JSON list") from error
-        found = (
-            [SimpleQuestion(row["question"], row["answer"]) for row in rows if holds(row)]
-            if isinstance(rows, list)
-            else []
-        )
+        rows = [row for row in _read_list(line, "the questions are") if holds(row)]
+        found = [SimpleQuestion(row["question"], row["answer"]) for row in rows]
         by_answer = {normalise(simple.answer): simple for simple in reversed(found)}
         distinct = list({normalise(s.question): s for s in reversed(by_answer.values())}.values())
         if not distinct:
@@ -237,6 +233,16 @@ QUESTION_WORDS = frozenset(
 def _stems(text: str) -> set[str]:
     """The beginnings of words with four letters or more, question words aside."""
     return {w[:5] for w in re.findall(r"\w{4,}", normalise(text)) if w not in QUESTION_WORDS}
+
+
+def _read_list(line: str, what: str) -> list[Any]:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):
+        values = None
+    if not isinstance(values, list):
+        raise DroppedError(f"{what} no JSON list")
+    return values
 
 
 def _require_single(text: str) -> None:

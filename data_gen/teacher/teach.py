@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,7 @@ from data_gen.teacher import replies
 from data_gen.teacher.chats import Prompts
 from data_gen.teacher.client import Client
 from data_gen.teacher.config import TeachConfig
-from data_gen.teacher.replies import Check, Decision, DroppedError, agreement_key, check_hops, decide
+from data_gen.teacher.replies import Asker, Check, Decision, DroppedError, check_hops
 from data_gen.teacher.work import Progress, Work, build_set, open_work
 from revelator.plans import Atomic, Expression, Sequence, bind, leaves, parse, render, substitute
 from revelator.tasks import (
@@ -53,36 +53,17 @@ from revelator.tasks import (
 from revelator.trace import join_answers
 
 
-@dataclass(frozen=True)
 class Annotator:
     """Annotates questions by asking an endpoint."""
 
-    client: Client
-    prompts: Prompts
-    config: TeachConfig
-
-    @property
-    def name(self) -> str:
-        """What records carry as their teacher."""
-        return f"endpoint:{self.config.endpoint.model}"
-
-    async def ask(
-        self,
-        prompt: str,
-        data: dict[str, Any],
-        read: Callable[[str], Any],
-        key: Callable[[Any], Hashable] = agreement_key,
-    ) -> Decision:
-        """Raises DroppedError, its reason behind the name of the prompt."""
-        try:
-            return await decide(self.client, self.prompts.chat(prompt, data), self.config.sampling, read, key)
-        except DroppedError as error:
-            raise DroppedError(f"{prompt}: {error.message}") from error
+    def __init__(self, client: Client, config: TeachConfig) -> None:
+        self.config = config
+        self.ask = Asker(client, Prompts(config.examples, config.seed), config.sampling).ask
 
     async def annotate(self, question: AnnotatedQuestion) -> AnnotatedQuestion:
         """Raises DroppedError with the reason why the question is not kept."""
         bare = replace(question, expression="", parts=(), steps=(), operation="", query="", tree="", agreement={})
-        bare = replace(bare, teacher=self.name)
+        bare = replace(bare, teacher=f"endpoint:{self.config.endpoint.model}")
         route, agreement = self.config.route, {}
         if not route:
             decision = await self.ask("route", asdict(RouteInput(bare.question)), replies.expect_label("route"))
@@ -233,7 +214,7 @@ def teach(config: TeachConfig, out: Path, progress: Progress) -> tuple[dict[str,
 
 
 async def _annotate(config: TeachConfig, out: Path, work: Work) -> None:
-    annotator = Annotator(work.client, Prompts(config.examples, config.seed), config)
+    annotator = Annotator(work.client, config)
     with write_questions(out / QUESTIONS) as write:
         async for annotated in work.make_each(read_questions(config, work.dropped), annotator.annotate):
             if annotated is not None:

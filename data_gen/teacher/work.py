@@ -45,6 +45,13 @@ class Work:
     stopped: bool = False  # the budget was spent
     dropped: Counter[str] = field(default_factory=Counter)
 
+    def __str__(self) -> str:
+        """What the calls have come to, for a terminal."""
+        budget = self.client.budget
+        spent = f" {budget.money:.2f}" if budget.config.price_in or budget.config.price_out else ""
+        calls = f"kept {self.kept}  calls {self.client.calls} (+{self.client.cached} known)"
+        return f"{calls}  tokens {budget.tokens_in + budget.tokens_out:,}{spent}"
+
     async def make_each(
         self, items: Iterable[T], make: Callable[[T], Awaitable[R]], wanted: Callable[[], float] = lambda: math.inf
     ) -> AsyncIterator[R | None]:
@@ -92,7 +99,7 @@ class Work:
             "endpoint": config.endpoint.url,
             "model": config.endpoint.model,
             "samples": f"{sampling.samples} at temperatures {', '.join(map(str, sampling.temperatures))}",
-            "answers": f"{self.client.tally.calls + self.client.tally.cached:,}",
+            "answers": f"{self.client.calls + self.client.cached:,}",
             "tokens": f"{budget.tokens_in:,} in, {budget.tokens_out:,} out",
             **money,
             "kept": f"{self.kept:,} of {self.asked:,}",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from data_gen.config import SetConfig
-from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, OutdatedFileError, write_questions
+from data_gen.questions import AnnotatedPassage, AnnotatedQuestion, write_questions
 from data_gen.records import make_records, make_sub_questions
 from data_gen.sources.multi_hop import read_musique
 from data_gen.sources.rows import read_world
@@ -54,15 +54,6 @@ def test_an_answer_with_a_semicolon_is_one_answer_from_the_annotation_to_the_rew
     assert f"Which play did Harrow House stage? = {TITLE}\n" in made["refine/1"].prompt
     plan = parse(json.loads(made["translate_bnf/0"].gold))
     assert execute(plan, read_answers(questions)) == Execution((("Ada Quill; Jr.",),), 2)
-
-
-def test_a_file_of_an_earlier_version_with_joined_answers_is_refused_with_its_place(questions: Path) -> None:
-    row = json.loads(questions.read_text())
-    for step in row["steps"]:
-        step["answer"] = "; ".join(step.pop("answers"))
-    questions.write_text(json.dumps(row))
-    with pytest.raises(OutdatedFileError, match=r"questions\.jsonl, line 1: .* one text, 'answer'"):
-        list(read_world(questions))
 
 
 @pytest.mark.parametrize("refused", [TITLE, "[]", "[1]", '["Another play"]', '{"answer": "x"}'])

@@ -15,7 +15,7 @@ import pytest
 
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.engines import choose_local, run_here
+from data_gen.engines import choose_engine, run_here
 from data_gen.prepare import CHUNK, PreparedChunk, Preparer
 from data_gen.world.generate import generate
 from revelator.errors import ConfigError, DataError
@@ -34,7 +34,7 @@ def test_any_number_of_workers_builds_the_same_set(config: SetConfig, tmp_path: 
     alone = build(config, tmp_path / "alone")
     shown: list[int] = []
     together = build(
-        config, tmp_path / "together", lambda source, rows: shown.append(rows), engine=choose_local(workers=2)
+        config, tmp_path / "together", lambda source, rows: shown.append(rows), engine=choose_engine("local", 2)
     )
     assert together["digest"] == alone["digest"]
     assert together["dropped"]["id seen before"] == CHUNK
@@ -52,10 +52,10 @@ def test_a_worker_that_is_killed_ends_the_build_with_one_clear_error_and_the_nex
 
     longer = config.model_copy(update={"sources": config.sources * 3})  # than what is prepared ahead of the first row
     with pytest.raises(DataError, match="ended from outside") as caught:
-        build(longer, tmp_path / "set", kill_workers, engine=choose_local(workers=2))
+        build(longer, tmp_path / "set", kill_workers, engine=choose_engine("local", 2))
     assert caught.value.where == "--workers 2"
     assert [path.name for path in tmp_path.iterdir()] == [".set.building"]
-    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".set.building").glob("*.parquet")}
+    kept = {path: path.stat().st_mtime_ns for path in (tmp_path / ".set.building").glob("*.json.gz")}
     assert kept
 
     def still_there(source: str, rows: int) -> None:
@@ -72,13 +72,13 @@ from pathlib import Path
 import psutil
 from data_gen.build import build
 from data_gen.config import SetConfig
-from data_gen.engines import choose_local
+from data_gen.engines import choose_engine
 def tell(source, rows):
     print(*(child.pid for child in psutil.Process().children()), flush=True)
     if rows == int(sys.argv[4]):
         sys.stdin.read()
 if __name__ == "__main__":
-    engine = choose_local(workers=int(sys.argv[3]))
+    engine = choose_engine("local", int(sys.argv[3]))
     build(SetConfig.model_validate_json(sys.argv[1]), Path(sys.argv[2]), tell, engine=engine)
 """
 

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.leakage import (
-    Digests,
     Gate,
     digest_question,
     digest_text,
@@ -70,14 +69,3 @@ def test_a_question_is_admitted_once_by_id_and_by_text() -> None:
     assert admit("2", "who made IT") == "question seen before"
     assert admit("1", "Who else?") == "id seen before"
     assert admit("2", "Who else?") is None
-
-
-@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20)))
-def test_digests_are_a_set_of_64_bit_numbers(numbers: list[int]) -> None:
-    digests, known = Digests(latest=4), set()
-    for number in numbers:
-        assert (number in digests) == (number in known)
-        if number not in known:
-            digests.add(number)
-            known.add(number)
-    assert all(number in digests for number in known)

@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from data_gen.annotate.names import find_mention, find_planned_names
-from data_gen.augment.noise import OPENINGS, add_noise, slip
+from data_gen.annotate.wording import WORDS
+from data_gen.augment.noise import add_noise, slip
 from data_gen.questions import AnnotatedQuestion
 
 QUESTION = AnnotatedQuestion(
@@ -37,7 +38,7 @@ def test_names_and_everything_but_the_question_stay(seed: int) -> None:
 @given(SEEDS)
 def test_what_is_left_without_the_opening_is_at_most_two_slips_away(seed: int) -> None:
     text = add_noise(QUESTION, Random(seed)).question
-    opening = max((words for words in OPENINGS if text.lower().startswith(f"{words} ")), key=len, default="")
+    opening = max((words for words in WORDS["openings"] if text.lower().startswith(f"{words} ")), key=len, default="")
     rest = text[len(opening) :].strip().lower()
     matcher = difflib.SequenceMatcher(None, rest, QUESTION.question.lower(), autojunk=False)
     assert sum(max(b - a, d - c) for kind, a, b, c, d in matcher.get_opcodes() if kind != "equal") <= 5

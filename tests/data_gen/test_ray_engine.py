@@ -14,6 +14,7 @@ import yaml
 
 from data_gen.build import build
 from data_gen.config import SetConfig
+from data_gen.engines import choose_engine
 from data_gen.prepare import CHUNK
 from data_gen.world.generate import generate
 from revelator.errors import DataError
@@ -42,8 +43,6 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
 
 @pytest.mark.timeout(900)  # three nodes start a dozen processes, which takes long where the cores are shared
 def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster: Cluster, tmp_path: Path) -> None:
-    from data_gen.ray_engine import run_on_ray
-
     generate(3 * CHUNK, 1, tmp_path / "world")
     source = {"format": "world", "path": str(tmp_path / "world")}
     config = SetConfig.model_validate({"name": "t", "sources": [source] * 6})
@@ -62,7 +61,7 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
         [*command, "--json", "--out", str(tmp_path / "named")], env=named, stdout=subprocess.PIPE, check=True
     )
     assert json.loads(by_command.stdout)["digest"] == alone["digest"]
-    together = build(config, tmp_path / "together", lose_a_node, engine=run_on_ray)
+    together = build(config, tmp_path / "together", lose_a_node, engine=choose_engine("ray"))
     assert [node["Alive"] for node in ray.nodes()].count(False) == 1
     assert {**together, "created": ""} == {**alone, "created": ""}
     assert sorted(arrived) == sorted(6 * [*range(CHUNK, 3 * CHUNK + 1, CHUNK)])
@@ -70,4 +69,4 @@ def test_a_cluster_that_loses_a_node_builds_the_set_of_the_local_engine(cluster:
     absent = config.sources[0].model_copy(update={"path": str(tmp_path / "absent.jsonl")})
     broken = config.model_copy(update={"sources": (config.sources[0], absent)})
     with pytest.raises(DataError, match="no such file"):
-        build(broken, tmp_path / "together", engine=run_on_ray)
+        build(broken, tmp_path / "together", engine=choose_engine("ray"))

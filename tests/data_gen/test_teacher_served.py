@@ -126,7 +126,7 @@ def test_faults_on_the_way_to_a_server_of_others_change_nothing_in_the_set(
     straight = taught(tmp_path / "straight", {"url": url, "model": str(model)}, (0.0,))
     with running() as proxy:
         proxy.replies = [*faults[:4], passes, *faults[4:], passes]
-        endpoint = {"url": proxy.url, "model": str(model), "retries": len(faults), "backoff": 0.01}
+        endpoint = {"url": proxy.url, "model": str(model), "retries": len(faults)}
         met = taught(tmp_path / "met", endpoint, (0.0,))
         assert len(proxy.requests) == len(told) + len(faults) and told == [200] * 6  # two samples of three questions
     assert met[0]["digest"] == straight[0]["digest"] and met[1] == straight[1] != {}

@@ -73,7 +73,7 @@ def teaching(url: str, folder: Path, questions: int = 6) -> dict[str, Any]:
     (folder / "mine.jsonl").write_text("\n".join(rows))
     return {
         "name": "taught",
-        "endpoint": {"url": url, "model": "m", "concurrency": 2, "retries": 2, "backoff": 0.01},
+        "endpoint": {"url": url, "model": "m", "concurrency": 2, "retries": 2},
         "sampling": {"samples": 2, "temperatures": [0.0, 0.7], "max_tokens": 100},
         "examples": 0,
         "route": "complex",
