@@ -59,20 +59,6 @@ def choose_agreed(
     return AgreedPlan(texts.most_common(1)[0][0], count / len(samples), len(plans))
 
 
-def choose_likeliest(
-    question: AnnotatedQuestion, texts: Sequence[str], letters: str, least: float, coverage: float
-) -> AgreedPlan | str:
-    """The first of `texts`, likeliest first, that holds and has these letters up to the order of `+`, or the reason why
-    there is none. At least the part `least` of the texts must be such plans: that part is its `agreement`."""
-    wanted = letters_key(parse(letters))
-    plans = [plan for plan in _choose_valid(question, texts, coverage) if letters_key(plan) == wanted]
-    if not plans:
-        return f"no text holds as {letters}"
-    if len(plans) < least * len(texts):
-        return "the texts do not agree"
-    return AgreedPlan(render(plans[0]), len(plans) / len(texts), len(plans))
-
-
 def _choose_valid(question: AnnotatedQuestion, texts: Sequence[str], coverage: float) -> list[Expression]:
     return [plan for text in texts if (plan := _parse_valid(question, text, coverage))]
 

@@ -25,6 +25,7 @@ from rich.console import Console
 from revelator.errors import RevelatorError, Unavailable
 from revelator.files import sha256_file, sha256_text, write_json
 from revelator.tasks import prompt_hash
+from serving.triton.running import find_running_server
 
 # Threads that spin while they wait take the cores from the others: on two cores that something else uses too, writing
 # a plan of 24 tokens took 0.4 to 3.5 s with spinning and 0.35 s without.
@@ -172,7 +173,7 @@ def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
     Its output goes to `logs/serve.log` below `home`. The server stops when the block ends for any reason, or when this
     process is killed. Raises Unavailable with the end of the log if the server does not become ready.
     """
-    log, ready = home / "logs" / "serve.log", home / "serve.json"
+    log = home / "logs" / "serve.log"
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -185,29 +186,21 @@ def serve_locally(home: Path, arguments: Sequence[str]) -> Iterator[str]:
             preexec_fn=lambda: LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGTERM),
         )
     try:
-        yield _wait_until_ready(process, ready, log, tuple(arguments))
+        yield _wait_until_ready(process, home, log, arguments)
     finally:
         _stop_server(process)
 
 
-def _wait_until_ready(process: subprocess.Popen[bytes], ready: Path, log: Path, arguments: tuple[str, ...]) -> str:
+def _wait_until_ready(process: subprocess.Popen[bytes], home: Path, log: Path, arguments: Sequence[str]) -> str:
     end = time.monotonic() + SERVER_START_SECONDS
     while time.monotonic() < end and process.poll() is None:
-        if (address := _read_address(ready, process.pid)) is not None:
-            return address
+        if (server := find_running_server(home)) and server.pid == process.pid:
+            return server.grpc
         time.sleep(0.1)
     said = "\n".join(log.read_text(errors="replace").splitlines()[-LINES_SHOWN:])
     raise Unavailable(
         f"the server did not become ready\n{said}", where=format_command(arguments), hint=f"all it said: {log}"
     )
-
-
-def _read_address(ready: Path, pid: int) -> str | None:
-    try:
-        state = json.loads(ready.read_text())
-    except (FileNotFoundError, json.JSONDecodeError):
-        return None
-    return state["grpc"] if state["pid"] == pid else None
 
 
 def _stop_server(process: subprocess.Popen[bytes]) -> None:

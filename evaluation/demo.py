@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ import data_gen
 from data_gen.questions import AnnotatedQuestion
 from evaluation.chain import Chain, Step, serve_locally
 from evaluation.gate.rules import RULES
-from evaluation.harness.formats import FORMATS, KINDS
+from evaluation.harness.formats import FORMATS, KINDS, BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers
 from revelator.artifact import base_digest, base_folder
 from revelator.client import Client
 from revelator.errors import DataError, RevelatorError
 from revelator.files import sha256_text, write_bytes
+from revelator.options import FOLDER
 from revelator.plans import parse, to_letters
 from revelator.scores import AnswerScore
 from revelator.trace import Trace, join_answers
@@ -45,91 +45,41 @@ class AnsweredQuestion:
     score: AnswerScore
 
 
-def list_steps(home: Path, base: str, size: int, rules: Path) -> list[Step]:
+def list_steps(home: Path, base: str, size: int) -> list[Step]:
     """Everything before the server starts, in order."""
     world, built, index = home / "world", home / "sets" / "world", home / "indexes" / "world"
-    adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
     world_made, built_made, index_made = (folder / "manifest.json" for folder in (world, built, index))
+    adapter, at_home = home / "adapters" / "demo" / "manifest.json", ("--home", str(home))
+
+    make_world = ("data", "world", "--size", str(size), "--seed", SEED, "--out", str(world))
+    build_set = ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built))
+    train = ("train", "demo", "--base", base, "--set", str(built), *at_home)
+    grade = ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home)
+    promote = ("model", "promote", "--limit", ROWS, *at_home)
+    build_index = ("index", "build", str(world / "passages.jsonl"), "--out", str(index))
+    deploy = ("model", "deploy", "--index", str(index), *at_home)
     return [
-        Step(
-            "world",
-            "generate a world: facts, documents, questions, gold plans",
-            ("data", "world", "--size", str(size), "--seed", SEED, "--out", str(world)),
-            world_made,
-        ),
-        Step(
-            "set",
-            "build the instruction set of all tasks",
-            ("data", "build", os.path.relpath(WORLD_CONFIG), "--out", str(built)),
-            built_made,
-            needs=(world_made, WORLD_CONFIG),
-            environment=(("REVELATOR_WORLD", str(world)),),
-        ),
-        Step(
-            "train",
-            "train a LoRA adapter, track it in MLflow, register it",
-            ("train", "demo", "--base", base, "--set", str(built), *at_home),
-            adapter,
-            needs=(built_made, CONFIGS / "demo.yaml"),
-            digest=base_digest(base_folder(base)),
-            resume=("--resume",),
-        ),
-        Step(
-            "grade",
-            "grade it on the test split, whose names are all new",
-            ("model", "grade", "latest", "--split", "test", "--limit", ROWS, *at_home),
-            None,
-            needs=(adapter,),
-        ),
-        Step(
-            "promote",
-            "gate on every task, and make the version champion",
-            ("model", "promote", "--limit", ROWS, "--rules", os.path.relpath(rules), *at_home),
-            None,
-            needs=(adapter, rules),
-        ),
-        Step(
-            "index",
-            "index the world's passages",
-            ("index", "build", str(world / "passages.jsonl"), "--out", str(index)),
-            index_made,
-            needs=(world_made,),
-            digest=INDEX.format,
-        ),
-        Step(
-            "deploy",
-            "deploy the champion into the Triton model repository",
-            ("model", "deploy", "--index", str(index), *at_home),
-            None,
-            needs=(adapter, index_made),
-        ),
-    ]
-
-
-def read_questions(path: Path) -> list[AnnotatedQuestion]:
-    """Reads a `questions.jsonl`. Raises DataError with the line of a row that cannot be read."""
-    rows = []
-    with path.open(encoding="utf-8") as file:
-        for number, line in enumerate(file, 1):
-            try:
-                rows.append(AnnotatedQuestion.from_json(json.loads(line)))
-            except (ValueError, DataError) as error:
-                raise DataError(f"cannot be read: {error}", where=f"{path}:{number}") from error
-    return rows
+        Step("world", "generate a world: facts, documents, questions, gold plans", make_world, world_made),
+        Step("set", "build the instruction set of all tasks", build_set, built_made, (world_made, WORLD_CONFIG),
+             environment=(("REVELATOR_WORLD", str(world)),)),
+        Step("train", "train a LoRA adapter, track it in MLflow, register it", train, adapter,
+             (built_made, CONFIGS / "demo.yaml"), resume=("--resume",), digest=base_digest(base_folder(base))),
+        Step("grade", "grade it on the test split, whose names are all new", grade, None, (adapter,)),
+        Step("promote", "gate on every task, and make the version champion", promote, None, (adapter, RULES)),
+        Step("index", "index the world's passages", build_index, index_made, (world_made,), digest=INDEX.format),
+        Step("deploy", "deploy the champion into the Triton model repository", deploy, None, (adapter, index_made)),
+    ]  # fmt: skip
 
 
 def choose_one_of_each_kind(
-    questions: Iterable[AnnotatedQuestion], split: str = "test"
+    questions: Iterable[BenchmarkQuestion], split: str = "test"
 ) -> dict[str, AnnotatedQuestion]:
     """Chooses the first question of each kind, in the order of sha256(id). Raises DataError for a missing kind."""
-    ordered = sorted((q for q in questions if q.split == split), key=lambda q: sha256_text(q.id))
-    chosen = {}
-    for kind, fits in KINDS.items():
-        question = next((q for q in ordered if fits(q)), None)
-        if question is None:
-            raise DataError(f"no {kind} question in the {split} split", hint="make a larger world: --size")
-        chosen[kind] = question
-    return chosen
+    ordered = sorted((q for q in questions if q.gold.split == split), key=lambda q: sha256_text(q.id))
+    first = {question.kind: question.gold for question in reversed(ordered)}
+    if missing := [kind for kind in KINDS if kind not in first]:
+        raise DataError(f"no {missing[0]} question in the {split} split", hint="make a larger world: --size")
+    return {kind: first[kind] for kind in KINDS}
 
 
 def ask_questions(chosen: dict[str, AnnotatedQuestion], url: str, chain: Chain) -> list[AnsweredQuestion]:
@@ -204,18 +154,11 @@ def write_next(home: Path, asked: list[AnsweredQuestion]) -> Path:
     return home / "NEXT.md"
 
 
-def format_times(chain: Chain) -> str:
-    return ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
-
-
 @click.command()
-@click.option("--home", default="runs/demo", show_default=True, type=click.Path(path_type=Path), help="Where all goes.")
+@click.option("--home", default="runs/demo", show_default=True, type=FOLDER, help="Where all goes.")
 @click.option("--base", default="tiny", show_default=True, help="Base model: `tiny`, a folder, or a Hub id.")
 @click.option("--size", default=2000, show_default=True, type=click.IntRange(200), help="Questions in the world.")
-@click.option(
-    "--rules", default=RULES, type=click.Path(path_type=Path), help="Gate.  [default: evaluation/gate/gate.yaml]"
-)
-def demo(home: Path, base: str, size: int, rules: Path) -> None:
+def demo(home: Path, base: str, size: int) -> None:
     """Run the whole way on a generated world and ask six questions.
 
     World, instruction set, LoRA training, MLflow, gate and promotion, index, Triton, questions. A second run reuses
@@ -227,11 +170,11 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
       revelator demo --home runs/mine --base Qwen/Qwen2.5-0.5B
     """
     console = Console()
-    todo = list_steps(home, base, size, rules)
+    todo = list_steps(home, base, size)
     chain = Chain(home, len(todo) + 2, f"revelator demo --home {home}", console)
     for step in todo:
         chain.run(step)
-    chosen = choose_one_of_each_kind(read_questions(home / "world" / "questions.jsonl"))
+    chosen = choose_one_of_each_kind(FORMATS["world"].read(str(home / "world")))
     chain.print_heading("start the Triton server")
     serve = ("serve", "--home", str(home), "--ports", "auto")
     chain.print_command(serve)
@@ -243,4 +186,5 @@ def demo(home: Path, base: str, size: int, rules: Path) -> None:
     console.print(summarise(asked))
     page = write_next(home, asked)
     console.print(Panel(Markdown(page.read_text(encoding="utf-8")), title=str(page)))
-    console.print(f"Took {chain.elapsed():.0f} s: {format_times(chain)}", highlight=False)
+    times = ", ".join(f"{name} {seconds:.0f} s" for name, seconds in chain.times)
+    console.print(f"Took {chain.elapsed():.0f} s: {times}", highlight=False)

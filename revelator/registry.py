@@ -204,7 +204,18 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
             where="model registry",
             hint="give one of these numbers, `latest`, or promote one: `revelator model promote`",
         )
-    return Version(name, int(found.version), found.tags.get("run_id", ""), found.source or "", dict(found.tags))
+    return _read_version(found)
+
+
+def _read_version(entry: ModelVersion) -> Version:
+    return Version(entry.name, int(entry.version), entry.tags.get("run_id", ""), entry.source or "", dict(entry.tags))
+
+
+def search_versions(name: str) -> list[Version]:
+    """Lists the versions of `name`, newest first; an unknown name has none."""
+    with store_errors():
+        known = client().search_model_versions(f"name='{name}'")
+    return sorted(map(_read_version, known), key=lambda version: -version.version)
 
 
 def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
@@ -212,13 +223,10 @@ def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
     resolve(name, "latest")
     with store_errors():
         aliases = client().get_registered_model(name).aliases
-        known = client().search_model_versions(f"name='{name}'")
-    pairs = []
-    for entry in sorted(known, key=lambda entry: -int(entry.version)):
-        names = tuple(sorted(alias for alias, number in aliases.items() if int(number) == int(entry.version)))
-        version = Version(name, int(entry.version), entry.tags.get("run_id", ""), entry.source or "", dict(entry.tags))
-        pairs.append((version, names))
-    return pairs
+    return [
+        (version, tuple(sorted(alias for alias, number in aliases.items() if int(number) == version.version)))
+        for version in search_versions(name)
+    ]
 
 
 def champion(name: str = NAME) -> Version | None:

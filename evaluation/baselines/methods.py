@@ -19,7 +19,7 @@ from revelator.limits import Limits
 from revelator.plans import Atomic, Expression, bind, check, leaves, render, substitute
 from revelator.plans.bnf import unbrace_placeholders
 from revelator.tasks import TRANSLATE_BNF, Step
-from revelator.trace import Node, Passage, Trace, join_answers
+from revelator.trace import Kind, Node, Passage, Trace, join_answers
 from serving.executor import routes
 from serving.executor.evidence import Models
 from serving.executor.recording import Recorder
@@ -51,21 +51,22 @@ async def search_and_read(run: Run, question: str, k: int, query: str | None = N
     return node
 
 
+async def ask_generator(run: Run, kind: Kind, question: str, request: GenerateRequest) -> Node:
+    node = run.open(kind, question)
+    with run.recorder.record(node):
+        await run.models.generate(node, request)
+    return node
+
+
 async def prompt_model(run: Run, name: str, **values: object) -> str:
     """Fills `prompts/NAME.txt` with values, as JSON, and returns what the language model writes."""
-    node = run.open("refine", name)
-    texts = {key: quote_data(value) for key, value in values.items()}
-    with run.recorder.record(node):
-        await run.models.generate(node, GenerateRequest("write", _read_prompt(name).substitute(texts)))
-    return node.sentence
+    text = _read_prompt(name).substitute({key: quote_data(value) for key, value in values.items()})
+    return (await ask_generator(run, "refine", name, GenerateRequest("write", text))).sentence
 
 
 async def merge_steps(run: Run, question: str, steps: Sequence[Step]) -> Node:
     """Lets the generator answer the question from sub-questions and their answers."""
-    node = run.open("merge", question)
-    with run.recorder.record(node):
-        await run.models.generate(node, GenerateRequest("merge", question, steps=tuple(steps)))
-    return node
+    return await ask_generator(run, "merge", question, GenerateRequest("merge", question, steps=tuple(steps)))
 
 
 def to_step(node: Node) -> Step:
@@ -94,19 +95,16 @@ async def run_self_ask(run: Run) -> None:
     Differs: in the paper a search engine answers a follow-up; here our generator reads the answer from the passages.
     """
     while len(run.steps) < run.limits.steps:
-        said = FOLLOW_UP.search(
-            await prompt_model(run, "self_ask", question=run.question, steps=[vars(s) for s in run.steps])
-        )
+        text = await prompt_model(run, "self_ask", question=run.question, steps=[vars(s) for s in run.steps])
+        said = FOLLOW_UP.search(text)
         asked = said[1].strip() if said else ""
         if not asked or asked in {s.question for s in run.steps}:
             break
         run.steps.append(to_step(await search_and_read(run, asked, FOLLOW_UP_PASSAGES)))
-    last = (
-        merge_steps(run, run.question, run.steps)
-        if run.steps
-        else search_and_read(run, run.question, FOLLOW_UP_PASSAGES)
-    )
-    node = await last
+    if run.steps:
+        node = await merge_steps(run, run.question, run.steps)
+    else:
+        node = await search_and_read(run, run.question, FOLLOW_UP_PASSAGES)
     run.answer(node.answers)
 
 
@@ -127,18 +125,15 @@ async def run_ircot(run: Run) -> None:
             node.documents = await run.models.search(node, query, THOUGHT_PASSAGES)
         passages |= {(p.title, p.text): p for p in node.documents if len(passages) < MOST_PASSAGES}
         seen = [{"title": p.title, "text": p.text} for p in passages.values()]
-        query = (await prompt_model(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)).partition(
-            "\n"
-        )[0]
+        text = await prompt_model(run, "ircot", question=run.question, passages=seen, thoughts=thoughts)
+        query = text.partition("\n")[0]
         if not query or query in thoughts:
             break
         thoughts.append(query)
         if DONE.search(query):
             break
-    last = run.open("merge", run.question)
-    with run.recorder.record(last):
-        found = tuple(passages.values())[:MOST_PASSAGES]
-        await run.models.generate(last, GenerateRequest("read", run.question, found))
+    found = tuple(passages.values())[:MOST_PASSAGES]
+    last = await ask_generator(run, "merge", run.question, GenerateRequest("read", run.question, found))
     run.answer(last.answers)
 
 
@@ -152,9 +147,9 @@ async def run_iter_retgen(run: Run) -> None:
     for _ in range(min(ROUNDS, run.limits.steps)):
         node = await search_and_read(run, run.question, ROUND_PASSAGES, query=f"{run.question} {said}".strip())
         run.answer(node.answers)
-        if (node.sentence or join_answers(node.answers)) == said:
+        before, said = said, node.sentence or join_answers(node.answers)
+        if said == before:
             break  # the next search would be the same
-        said = node.sentence or join_answers(node.answers)
 
 
 async def run_adaptive_rag(run: Run) -> None:
@@ -214,9 +209,7 @@ async def _answer_tree_node(run: Run, question: str, tree: Tree, above: Sequence
             return node.answers
     node = await search_and_read(run, question, NODE_PASSAGES)
     if not node.answers:
-        node = run.open("direct", question)
-        with run.recorder.record(node):
-            await run.models.generate(node, GenerateRequest("direct", question))
+        node = await ask_generator(run, "direct", question, GenerateRequest("direct", question))
     return node.answers
 
 

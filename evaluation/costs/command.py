@@ -42,7 +42,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     Example:
       revelator eval cost measure runs/eval/auto --out runs/times.json --questions 24 --concurrency 1 --concurrency 8
     """
-    from evaluation.costs.service_times import ONE_AT_A_TIME, ThroughputCheck, ask_all, average_calls, check_prediction
+    from evaluation.costs.service_times import ONE_AT_A_TIME, ask_all, average_calls, check_prediction
     from evaluation.harness.config import RunConfig
     from evaluation.harness.systems import SharedModels, check_system, open_system
 
@@ -60,7 +60,7 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     shared = SharedModels()
     slow = config.model_copy(update={"limits": config.limits | ONE_AT_A_TIME})
 
-    async def work() -> tuple[ServiceTimes, list[ThroughputCheck]]:
+    async def work() -> tuple[ServiceTimes, list[dict[str, float]]]:
         async with open_system(slow, shared) as ask:
             await ask(first[0])  # the first question touches files and compiles
             times = average_calls(await ask_all(ask, first, 1))
@@ -68,12 +68,12 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
             await ask(first[0])
             return times, [await check_prediction(ask, rest, times, each) for each in concurrency]
 
-    times, checked = asyncio.run(work())
+    times, checks = asyncio.run(work())
     value = {
         "format": FORMAT,
         "times": asdict(times),
         "questions": len(first),
-        "checks": [asdict(each) | {"error": each.error} for each in checked],
+        "checks": checks,
         "system": run.system["name"],
         "adapter": run.adapter,
         "index": run.index,
@@ -84,22 +84,16 @@ def measure_command(run_folder: Path, out: Path, questions: int, concurrency: tu
     if as_json:
         click.echo(json.dumps(value))
         return
-    console = Console()
-    console.print(_build_times_table(times))
-    table = Table("questions in flight", "n", "predicted, 1/s", "measured, 1/s", "error", title="Check")
-    for each in checked:
-        table.add_row(f"{each.concurrency}", f"{each.questions}", f"{each.predicted:.3f}", f"{each.measured:.3f}",
-                      f"{each.error:+.1%}")  # fmt: skip
-    console.print(table)
-    click.echo(f"service times: {out}")
-
-
-def _build_times_table(times: ServiceTimes) -> Table:
     table = Table("service", "ms a call", title=times.machine)
-    for name, seconds in [*times.tasks.items(), ("search", times.search), ("reading", times.reading)]:
+    others = {"search": times.search, "reading": times.reading, "beside them, a question": times.overhead}
+    for name, seconds in {**times.tasks, **others}.items():
         table.add_row(name, f"{1000 * seconds:.2f}")
-    table.add_row("beside them, a question", f"{1000 * times.overhead:.2f}")
-    return table
+    check = Table("questions in flight", "n", "predicted, 1/s", "measured, 1/s", "error", title="Check")
+    for one in checks:
+        figures = f"{one['predicted']:.3f}", f"{one['measured']:.3f}", f"{one['error']:+.1%}"
+        check.add_row(f"{one['concurrency']}", f"{one['questions']}", *figures)
+    Console().print(table, check)
+    click.echo(f"service times: {out}")
 
 
 @click.command("predict")
@@ -161,7 +155,7 @@ def predict_command(
     if as_json:
         click.echo(json.dumps(found))
     else:
-        Console().print(_build_sizing_table(found, times) if rate else _build_prediction_table(found, times))
+        Console().print(_build_table(found, times))
 
 
 def measure_index(index: dict[str, Any]) -> dict[str, int]:
@@ -172,28 +166,23 @@ def measure_index(index: dict[str, Any]) -> dict[str, int]:
     return {"passages": index["count"], "bytes": sum(p.stat().st_size for p in folder.rglob("*") if p.is_file())}
 
 
-def _build_sizing_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
-    head = ("system", "on", "questions/s", "passages", *(f"{name}s" for name in STATIONS), "index GB", "a month")
-    table = Table(*head, title=f"servers by the service times of {times.machine}; a calculation, not a measurement")
-    for line in found:
-        servers = [str(line["servers"].get(name, 0)) for name in STATIONS]
-        figures = [f"{line['rate']:g}", f"{line['passages']:,}", *servers, f"{line['index_gb']:.1f}"]
-        table.add_row(line["system"], line["benchmark"], *figures, f"{line['month']:,.0f}")
-    return table
-
-
-def _build_prediction_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
+def _build_table(found: Sequence[dict[str, Any]], times: ServiceTimes) -> Table:
+    """Of `Sizing`s or of `Prediction`s."""
+    if "rate" in found[0]:
+        head = ("system", "on", "questions/s", "passages", *(f"{name}s" for name in STATIONS), "index GB", "a month")
+        table = Table(*head, title=f"servers by the service times of {times.machine}; a calculation, not a measurement")
+        for line in found:
+            servers = [str(line["servers"].get(name, 0)) for name in STATIONS]
+            about = line["system"], line["benchmark"], f"{line['rate']:g}", f"{line['passages']:,}"
+            table.add_row(*about, *servers, f"{line['index_gb']:.1f}", f"{line['month']:,.0f}")
+        return table
     head = ("system", "on", "GPUs", "in flight", "1/s", "s each", "limit", "busy", "per 1,000")
     table = Table(*head, title=f"service times of {times.machine}")
     for line in found:
-        table.add_row(*_format_cells(line))
+        about = line["system"], line["benchmark"], f"{line['gpus']}", f"{line['concurrency']}"
+        figures = f"{line['throughput']:.3f}", f"{line['latency']:.3f}", line["bottleneck"]
+        table.add_row(*about, *figures, f"{line['utilisation']:.0%}", f"{line['cost']:.4f}")
     return table
-
-
-def _format_cells(line: dict[str, Any]) -> list[str]:
-    figures = [f"{line['throughput']:.3f}", f"{line['latency']:.3f}", line["bottleneck"], f"{line['utilisation']:.0%}"]
-    about = [line["system"], line["benchmark"], str(line["gpus"]), str(line["concurrency"])]
-    return [*about, *figures, f"{line['cost']:.4f}"]
 
 
 def read_times(path: Path) -> ServiceTimes:

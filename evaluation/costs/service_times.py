@@ -9,7 +9,6 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
 from evaluation.harness.folder import describe_machine
@@ -21,21 +20,6 @@ from revelator.tasks import TASKS
 from revelator.trace import Trace
 
 ONE_AT_A_TIME = {"concurrency": 1}  # limits of a question
-
-
-@dataclass(frozen=True)
-class ThroughputCheck:
-    """Predicted and measured questions a second, of questions that the service times were not measured on. `error` is
-    that of the prediction, relative to the measurement."""
-
-    concurrency: int
-    questions: int
-    predicted: float
-    measured: float
-
-    @property
-    def error(self) -> float:
-        return self.predicted / self.measured - 1
 
 
 async def ask_all(ask: Ask, questions: Sequence[str], concurrency: int) -> list[Trace]:
@@ -60,25 +44,27 @@ def average_calls(traces: Sequence[Trace]) -> ServiceTimes:
         name = task if task in TASKS else "search" if task.startswith("search") else "reading"
         seconds[name] += call["ms"] / 1000
         counts[name] += call["count"]
-    mean = {name: seconds[name] / count for name, count in counts.items() if count}
+    tasks = {name: seconds[name] / count for name, count in counts.items() if count}
+    search, reading = tasks.pop("search", 0.0), tasks.pop("reading", 0.0)
     beside = sum(trace.wall_ms for trace in traces) / 1000 - sum(seconds.values())
-    tasks = {name: value for name, value in mean.items() if name in TASKS}
-    return ServiceTimes(
-        tasks,
-        mean.get("search", 0.0),
-        mean.get("reading", 0.0),
-        max(0.0, beside) / max(1, len(traces)),
-        describe_machine()["machine"],
-    )
+    overhead = max(0.0, beside) / max(1, len(traces))
+    return ServiceTimes(tasks, search, reading, overhead, describe_machine()["machine"])
 
 
 async def check_prediction(
     ask: Ask, questions: Sequence[str], times: ServiceTimes, concurrency: int
-) -> ThroughputCheck:
-    """Asks the questions, `concurrency` at a time, and compares the throughput with the prediction."""
+) -> dict[str, float]:
+    """Asks `questions`, on which the service times were not measured, `concurrency` at a time. Returns predicted and
+    measured questions a second; `error` is that of the prediction, relative to the measurement."""
     began = time.perf_counter()
     traces = await ask_all(ask, questions, concurrency)
     measured = len(questions) / (time.perf_counter() - began)
     demand = count_demand([count_cost(trace) for trace in traces], times)
-    predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices())
-    return ThroughputCheck(concurrency, len(questions), predicted.throughput, measured)
+    predicted = predict(demand, dict.fromkeys(STATIONS, 1), concurrency, Prices()).throughput
+    return {
+        "concurrency": concurrency,
+        "questions": len(questions),
+        "predicted": predicted,
+        "measured": measured,
+        "error": predicted / measured - 1,
+    }

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 from rich.console import Console
@@ -19,7 +19,7 @@ from revelator.errors import ArtifactError, ConfigError, Conflict, GateRefused
 from revelator.files import sha256_file
 from revelator.options import AS_JSON, BASE, FOLDER, HOME, REGISTERED, THREADS, URI
 from revelator.registry import CHAMPION, Version
-from serving.models.adapters import Adapter, fetch_version, find_adapter, open_engine
+from serving.models.adapters import fetch_version, find_adapter, open_engine
 from serving.protocols import DECODINGS, Decoding
 
 if TYPE_CHECKING:
@@ -37,9 +37,7 @@ SPLIT = click.option("--split", default="dev", show_default=True, type=click.Cho
 @click.option("--limit", default=400, show_default=True, type=click.IntRange(0), help="Rows a task and set; 0: all.")
 @click.option("--source", help="Only rows of this source of the set.  [default: all]")
 @click.option("--decoding", type=click.Choice(DECODINGS), default="beams", show_default=True, help="Of plans.")
-@click.option(
-    "--out", type=FOLDER, help="Folder of every row with its output; a run that was broken off goes on there."
-)
+@click.option("--out", type=FOLDER, help="Folder of every row with its output; a broken-off run goes on there.")
 @BASE
 @THREADS
 @REGISTERED
@@ -139,45 +137,40 @@ def promote(
     challenger, seen = registry.resolve(name, number), promotions.read_standing(name)
     champion = registry.resolve(name, seen.champion) if seen.champion else None
     if champion and champion.version == challenger.version:
-        return _print_summary(
-            as_json,
-            f"version {challenger.version} is the champion already",
-            {"version": champion.version, "moved": False},
-        )
-    from evaluation.gate.scores import read_pinned_rows
+        text = f"version {challenger.version} is the champion already"
+        return _print_summary(as_json, text, {"version": champion.version, "moved": False})
+    from evaluation.gate.scores import read_pinned_rows, score_adapter
 
     folder = _find_set(set_folder, challenger.tags)
     rows = read_pinned_rows(folder, split, limit)
     rival = None if floors_only else champion
-    theirs = _score_champion(rival, home, base, rows, threads) if rival else None
-    ours = _score(fetch_version(challenger, home), base, rows, threads, f"version {challenger.version}: ")
+    theirs = _score_champion(rival, home, rows, base, threads) if rival else None
+    ours = score_adapter(fetch_version(challenger, home), rows, f"version {challenger.version}", base, threads)
     verdict = judge(ours, theirs, rule)
-    about = Promotion(challenger, champion, folder, split, len(rows))
-    table = build_verdict_table(
-        verdict, f"version {challenger.version}", f"champion {rival.version}" if rival else None
-    )
+    summary = _summarise(challenger, champion, verdict)
+    against = f"champion {rival.version}" if rival else None
+    table = build_verdict_table(verdict, f"version {challenger.version}", against)
     if not verdict.passes:
         if as_json:
-            click.echo(json.dumps(_summarise(about, verdict, moved=False)))
+            click.echo(json.dumps(summary))
         hint = "the alias stays where it is; train longer or on more data, score more rows (--limit), or see --rules"
         raise GateRefused("; ".join(verdict.refusals), table=render_text(table), hint=hint)
     Console(stderr=as_json).print(table)
     if dry_run:
-        return _print_summary(
-            as_json, "the gate is open; --dry-run moves nothing", _summarise(about, verdict, moved=False)
-        )
-    run_id = _log_promotion(about, verdict, ours, theirs)
+        return _print_summary(as_json, "the gate is open; --dry-run moves nothing", summary)
+    scored = {"set": str(folder), "split": split, "rows": len(rows)}
+    run_id = _log_promotion(summary | {"moved": True}, scored, {"challenger": ours, "champion": theirs or {}})
     registry.tag_version(challenger, "promotion_run", run_id)
     try:
         promotions.move(name, challenger.version, seen)
     except Conflict as conflict:
         registry.client().set_tag(run_id, "outcome", conflict.message)
         if as_json:
-            click.echo(json.dumps(_summarise(about, verdict, moved=False) | {"conflict": conflict.message}))
+            click.echo(json.dumps(summary | {"conflict": conflict.message}))
         raise
     was = f", in place of version {champion.version}" if champion else ""
     text = f"version {challenger.version} is champion{was}\n{_format_next_command(home, tracking_uri)}"
-    _print_summary(as_json, text, _summarise(about, verdict, moved=True))
+    _print_summary(as_json, text, summary | {"moved": True})
 
 
 @click.command()
@@ -232,55 +225,40 @@ def _format_next_command(home: Path, tracking_uri: str | None) -> str:
     return f"next: revelator model deploy --home {home}{f' --tracking-uri {tracking_uri}' if tracking_uri else ''}"
 
 
-def _print_summary(as_json: bool, text: str, summary: dict) -> None:
+def _print_summary(as_json: bool, text: str, summary: dict[str, Any]) -> None:
     click.echo(json.dumps(summary) if as_json else text)
 
 
-@dataclass(frozen=True)
-class Promotion:
-    challenger: Version
-    champion: Version | None
-    set_folder: Path
-    split: str
-    rows: int
-
-
-def _log_promotion(about: Promotion, verdict: Verdict, ours: Scores, theirs: Scores | None) -> str:
+def _log_promotion(summary: dict[str, Any], scored: dict[str, Any], sides: dict[str, Scores]) -> str:
     """Logs scores, verdict and both versions in an MLflow run, before the alias moves. Returns the run's id."""
     import mlflow
 
-    replaced = str(about.champion.version) if about.champion else "none"
-    with mlflow.start_run(run_name=f"promote-{about.challenger.version}") as run:
-        mlflow.set_tags({"kind": "promotion", "challenger": str(about.challenger.version), "replaces": replaced})
-        mlflow.log_params({"set": str(about.set_folder), "split": about.split, "rows": about.rows})
-        for side, scores in (("challenger", ours), ("champion", theirs or {})):
+    version, replaced = str(summary["version"]), str(summary["replaced"] or "none")
+    with mlflow.start_run(run_name=f"promote-{version}") as run:
+        mlflow.set_tags({"kind": "promotion", "challenger": version, "replaces": replaced})
+        mlflow.log_params(scored)
+        for side, scores in sides.items():
             for task, own in scores.items():
                 mlflow.log_metrics({f"{side}/{task}_{name}": value for name, value in own.scores.items()})
-        mlflow.log_dict(_summarise(about, verdict, moved=True), "verdict.json")
+        mlflow.log_dict(summary, "verdict.json")
     return str(run.info.run_id)
 
 
-def _summarise(about: Promotion, verdict: Verdict, *, moved: bool) -> dict:
+def _summarise(challenger: Version, champion: Version | None, verdict: Verdict) -> dict[str, Any]:
+    """What --json writes while nothing has moved."""
+    tasks = {}
+    for comparison in verdict.comparisons:
+        own = asdict(comparison) | {"needed": comparison.bar, "passed": comparison.passes}
+        tasks[own.pop("task")] = {name: value for name, value in own.items() if name != "bar"}
     return {
-        "version": about.challenger.version,
-        "replaced": about.champion.version if about.champion else None,
-        "moved": moved,
+        "version": challenger.version,
+        "replaced": champion.version if champion else None,
+        "moved": False,
         "mean": verdict.challenger_mean,
         "champion_mean": verdict.champion_mean,
         "change": asdict(verdict.change) if verdict.change else None,
         "refusals": verdict.refusals,
-        "tasks": {
-            c.task: {
-                "score": c.score,
-                "n": c.n,
-                "challenger": c.challenger,
-                "champion": c.champion,
-                "change": asdict(c.change) if c.change else None,
-                "needed": c.bar,
-                "passed": c.passes,
-            }
-            for c in verdict.comparisons
-        },
+        "tasks": tasks,
     }
 
 
@@ -292,17 +270,11 @@ def _find_set(given: Path | None, tags: dict[str, str]) -> Path:
     return folder
 
 
-def _score(adapter: Adapter, base: str | None, rows: list[Row], threads: int | None, title: str) -> Scores:
+def _score_champion(champion: Version, home: Path, rows: list[Row], base: str | None, threads: int | None) -> Scores:
     from evaluation.gate.scores import score_adapter
 
-    engine = open_engine(adapter, base, threads)
-    with progress_bar() as progress:
-        return score_adapter(engine, rows, progress, title)
-
-
-def _score_champion(champion: Version, home: Path, base: str | None, rows: list[Row], threads: int | None) -> Scores:
     try:
-        return _score(fetch_version(champion, home), base, rows, threads, f"champion {champion.version}: ")
+        return score_adapter(fetch_version(champion, home), rows, f"champion {champion.version}", base, threads)
     except ArtifactError as error:
         hint = f"{error.hint or 'mend it'}; or gate the challenger without the champion: --floors-only"
         raise ArtifactError(f"the champion cannot be scored: {error.message}", where=error.where, hint=hint) from error

@@ -71,13 +71,21 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The gate's decision. `refusals` says in words why it refuses; `change` is the change of the mean over tasks."""
+    """The gate's decision; `change` is the change of the mean over tasks, None without a champion."""
 
     comparisons: tuple[Comparison, ...]
     challenger_mean: float
     champion_mean: float | None
     change: Interval | None
-    refusals: tuple[str, ...]
+
+    @property
+    def refusals(self) -> list[str]:
+        """Says in words why the gate refuses; nothing if it opens."""
+        said = [comparison.describe_failure() for comparison in self.comparisons if not comparison.passes]
+        if self.change and not self.is_mean_rise_shown:
+            means = f"{self.champion_mean:.3f} to {self.challenger_mean:.3f}"
+            said.append(f"the mean over tasks is not shown to rise: {means} ({_format_change(self.change)})")
+        return said
 
     @property
     def passes(self) -> bool:
@@ -115,27 +123,19 @@ def judge(challenger: Scores, champion: Scores | None, rules: Rules) -> Verdict:
     )
     ours = float(np.mean([c.challenger for c in comparisons]))
     theirs = float(np.mean([champion[task].deciding for task in tasks])) if champion else None
-    verdict = Verdict(comparisons, ours, theirs, mean, tuple(c.describe_failure() for c in comparisons if not c.passes))
-    if verdict.is_mean_rise_shown:
-        return verdict
-    assert mean is not None
-    reason = f"the mean over tasks is not shown to rise: {theirs:.3f} to {ours:.3f} ({_format_change(mean)})"
-    return Verdict(comparisons, ours, theirs, mean, (*verdict.refusals, reason))
+    return Verdict(comparisons, ours, theirs, mean)
 
 
 def _compare_scores(
     challenger: Scores, champion: Scores, tasks: list[str], confidence: float
 ) -> tuple[dict[str, Interval], Interval]:
-    differences = {
-        task: _read_deciding_values(challenger[task]) - _read_deciding_values(champion[task]) for task in tasks
-    }
+    def read_values(score: TaskScore) -> np.ndarray:
+        """Returns the deciding score of each row, in the order of the row ids."""
+        return np.array(score.values[DECIDING[score.task]])[np.argsort(score.ids)]
+
+    differences = {task: read_values(challenger[task]) - read_values(champion[task]) for task in tasks}
     groups = {task: [id.rsplit("/", 2)[0] for id in sorted(challenger[task].ids)] for task in tasks}
     return paired_bootstrap(differences, groups, confidence=confidence)
-
-
-def _read_deciding_values(score: TaskScore) -> np.ndarray:
-    """Returns the deciding score of each row, in the order of the row ids (<question>/<task>/<number>)."""
-    return np.array(score.values[DECIDING[score.task]])[np.argsort(score.ids)]
 
 
 def _format_change(change: Interval) -> str:
@@ -147,29 +147,17 @@ def build_verdict_table(verdict: Verdict, challenger: str, champion: str | None)
     for name in (champion, "change", "may fall", "") if champion else ("floor", ""):
         table.add_column(name)
     for c in verdict.comparisons:
-        against = (
-            (f"{c.champion:.3f}", _format_change(c.change), f"{-c.bar:.3f}")
-            if c.change is not None
-            else (f"{c.bar:.3f}",)
-        )
-        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, _format_pass(c.passes))
+        against = [f"{c.bar:.3f}"]
+        if c.change is not None:
+            against = [f"{c.champion:.3f}", _format_change(c.change), f"{-c.bar:.3f}"]
+        passed = "passed" if c.passes else "FAILED"
+        table.add_row(c.task, c.score, str(c.n), f"{c.challenger:.3f}", *against, passed)
     if verdict.change is not None:
         means = f"{verdict.challenger_mean:.3f}", f"{verdict.champion_mean:.3f}"
-        table.add_row(
-            "mean",
-            "",
-            "",
-            *means,
-            _format_change(verdict.change),
-            "must rise",
-            _format_pass(verdict.is_mean_rise_shown),
-            style="bold",
-        )
+        passed = "passed" if verdict.is_mean_rise_shown else "FAILED"
+        row = ("mean", "", "", *means, _format_change(verdict.change), "must rise", passed)
+        table.add_row(*row, style="bold")
     return table
-
-
-def _format_pass(passed: bool) -> str:
-    return "passed" if passed else "FAILED"
 
 
 def render_text(table: Table) -> str:

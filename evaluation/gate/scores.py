@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,12 +19,13 @@ from rich.table import Table
 
 from evaluation.metrics.bootstrap import Interval, bootstrap
 from evaluation.metrics.plans import PLAN_MEASURES
-from evaluation.rows import append_rows, read_rows
+from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.errors import ConfigError, TaskOutputError
 from revelator.files import write_json
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from revelator.scores import normalise, roc_auc
 from revelator.tasks import TASKS, Task
+from serving.models.adapters import Adapter, open_engine
 from serving.protocols import Decoding
 
 if TYPE_CHECKING:
@@ -40,9 +41,7 @@ def _name_deciding_score(task: Task) -> str:
     return "accuracy" if task.labels else "equal"
 
 
-DECIDING = {
-    name: _name_deciding_score(task) for name, task in TASKS.items()
-}  # the score of each task that the gate compares
+DECIDING = {name: _name_deciding_score(task) for name, task in TASKS.items()}  # what the gate compares
 
 
 @dataclass(frozen=True)
@@ -64,8 +63,7 @@ class TaskScore:
 
     Label tasks: `accuracy`, for two labels also `auc` of the first label's probability (no row values).
     decompose: `equal`, the same parts in any order. refine: `equal`, the same question. Both by SQuAD's normaliser.
-    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`: `PlanScore`, `QueryScore`,
-    `TreeScore`.
+    translate_bnf, translate_logic, translate_art: those of `evaluation.metrics.plans`.
     """
 
     task: str
@@ -113,9 +111,8 @@ def score_row(row: Row, output: str) -> dict[str, bool]:
         return {"accuracy": output == row.label}
     task, gold = TASKS[row.task], json.loads(row.gold)
     if task.language:
-        names = json.loads(row.entities or "[]")
-        score = PLAN_MEASURES[task.language.name].score
-        return asdict(score(output, task.language.parse(gold), task.question(row.prompt), names))
+        score, names = PLAN_MEASURES[task.language.name].score, json.loads(row.entities or "[]")
+        return score(output, task.language.parse(gold), task.question(row.prompt), names)
     try:
         written = task.parse(output)
     except TaskOutputError:
@@ -182,21 +179,24 @@ def score_tasks(rows: Iterable[GradedRow]) -> Scores:
     by_task: dict[str, list[GradedRow]] = {}
     for row in rows:
         by_task.setdefault(row.task, []).append(row)
-    return {task: _score_task(task, own) for task, own in by_task.items()}
+    found = {}
+    for task, own in by_task.items():
+        values = {name: tuple(row.scores[name] for row in own) for name in own[0].scores}
+        scores = {name: float(np.mean(each)) for name, each in values.items()}
+        if len(labels := TASKS[task].labels or ()) == 2:
+            auc = roc_auc([row.probability or 0.0 for row in own], [row.gold == labels[0] for row in own])
+            scores |= {} if math.isnan(auc) else {"auc": auc}
+        found[task] = TaskScore(task, len(own), scores, tuple(row.id for row in own), values)
+    return found
 
 
-def _score_task(task: str, rows: Sequence[GradedRow]) -> TaskScore:
-    values = {name: tuple(row.scores[name] for row in rows) for name in rows[0].scores}
-    scores = {name: float(np.mean(own)) for name, own in values.items()}
-    if len(labels := TASKS[task].labels or ()) == 2:
-        auc = roc_auc([row.probability or 0.0 for row in rows], [row.gold == labels[0] for row in rows])
-        scores |= {} if math.isnan(auc) else {"auc": auc}
-    return TaskScore(task, len(rows), scores, tuple(row.id for row in rows), values)
-
-
-def score_adapter(engine: Engine, rows: Sequence[Row], progress: Progress | None = None, title: str = "") -> Scores:
-    """Grades the rows and averages the scores of each task."""
-    return score_tasks(grade_rows(engine, rows, progress, title))
+def score_adapter(
+    adapter: Adapter, rows: Sequence[Row], title: str, base: str | None = None, threads: int | None = None
+) -> Scores:
+    """Loads an adapter on its base, or on `base`, grades the rows and averages the scores of each task."""
+    engine = open_engine(adapter, base, threads)
+    with progress_bar() as progress:
+        return score_tasks(grade_rows(engine, rows, progress, f"{title}: "))
 
 
 def build_score_table(scores: Scores, title: str) -> Table:

@@ -1,16 +1,26 @@
-"""Switches that take one part out of a system, where that part is called. The executor itself does not change."""
+"""Systems that differ from those that are served in one part. The executor itself does not change.
+
+Ablations take a part out, where that part is called. Bounds make a part perfect: with the gold plan only retrieval and
+reading can fail; with the gold passages of the whole question only the reader can.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
 
+from data_gen.questions import AnnotatedQuestion
 from evaluation.harness.config import AblationConfig
-from revelator.errors import ConfigError
+from revelator.errors import ConfigError, InvalidRequest
+from revelator.limits import Limits
 from revelator.tasks import TASKS
-from revelator.trace import Passage
+from revelator.trace import Passage, Trace
+from serving.executor.evidence import Models
+from serving.executor.executor import Executor
+from serving.executor.recording import Recorder
+from serving.executor.run import Run
 from serving.knowledge.sources import Sources
-from serving.protocols import Completion, Revelator
+from serving.protocols import Completion, GenerateRequest, Revelator
 from serving.retrieval import Index
 from serving.retrieval.logic import Operators
 from serving.retrieval.logical_search import LogicalSettings, search_logical
@@ -88,3 +98,24 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
     if not names:
         raise ConfigError("no source is left", where="ablation.sources")
     return Sources([there[name] for name in names], sources.selector)
+
+
+async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Trace:
+    """Raises InvalidRequest for a question whose gold plan is not known."""
+    if not gold.expression:
+        raise InvalidRequest("this question has no gold plan")
+    return await executor.run(gold.question, plan=gold.expression)
+
+
+async def answer_from_gold_passages(models: Models, limits: Limits, gold: AnnotatedQuestion) -> Trace:
+    """Raises InvalidRequest for a question whose gold passages are not known."""
+    passages = tuple(Passage(p.id, p.title, p.text, 1.0) for p in gold.passages if p.relevant)
+    if not passages:
+        raise InvalidRequest("this question has no gold passages")
+    run = Run(gold.question, models, limits, Recorder(gold.question, "single"))
+    node = run.open("atomic")
+    node.asked, node.documents = gold.question, list(passages)
+    with run.recorder.record(node):
+        await models.generate(node, GenerateRequest("read", gold.question, passages=passages))
+    run.answer(node.answers)
+    return run.recorder.finish()

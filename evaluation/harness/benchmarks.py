@@ -10,20 +10,23 @@ from __future__ import annotations
 
 import json
 import re
+import tempfile
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from data_gen.leakage import normalise
-from evaluation.harness.checks import check_digests, check_ids
+from evaluation.harness.checks import check_ids
 from evaluation.harness.config import BenchmarkConfig
 from evaluation.harness.formats import FORMATS, BenchmarkQuestion
-from revelator.errors import ConfigError, DataError
+from revelator.errors import ArtifactError, ConfigError, DataError
 from revelator.files import sha256_file, sha256_text
 from revelator.rows import read_manifest, stream_rows
+from serving.retrieval.build import build_index
 
 LEFT_BY = "see split, kinds, ids, dev_of and sample"
+CLOSED = "closed"  # as `index` of a run
 PREDICTION_FIELDS = ("prediction", "predicted_answer", "answer")
 STATED_VERSION = re.compile(rb'"[Vv]ersion"\s*:\s*"?v?(\d+(?:\.\d+)?)')
 
@@ -63,8 +66,11 @@ def open_benchmark(config: BenchmarkConfig) -> Benchmark:
         message, hint = f"there is no version {version!r} of {config.format}", f"known: {', '.join(how.versions)}"
         raise ConfigError(message, where="benchmark.version", hint=hint)
     files = {path: _digest_file(path) for path in config.path}
-    if config.sha256:
-        check_digests(files, dict(zip(config.path, config.sha256, strict=True)), "benchmark")
+    pinned = dict(zip(config.path, config.sha256, strict=False))
+    if changed := [path for path, digest in pinned.items() if files[path] != digest]:
+        lines = "".join(f"\n  {path}: sha256 {files[path]}, pinned {pinned[path]}" for path in changed)
+        hint = "take the pinned file, or pin the new one on purpose"
+        raise ArtifactError(f"the benchmark changed:{lines}", hint=hint)
     if how.states_version:
         for path in config.path:
             _require_version(path, version)
@@ -131,6 +137,32 @@ def _merge_duplicates(questions: Iterable[BenchmarkQuestion]) -> list[BenchmarkQ
     return list(found.values())
 
 
+def build_closed_index(questions: Iterable[BenchmarkQuestion], home: Path) -> Path:
+    """Indexes the distinct passages of the questions, gold and distractors, below the home folder, once: the folder's
+    name is their digest. Every gold passage is there, so nothing decides but retrieval and reading (as HippoRAG and its
+    followers measure). Raises DataError for questions without passages."""
+    passages = dict.fromkeys((passage.title, passage.text) for q in questions for passage in q.gold.passages)
+    if not passages:
+        raise DataError(
+            "the questions of this benchmark come without passages",
+            where="index: closed",
+            hint="name an index, or give the files that hold passages (MuSiQue with paragraphs, HotpotQA with context)",
+        )
+    lines = [
+        json.dumps({"id": str(number), "title": title, "text": text}) + "\n"
+        for number, (title, text) in enumerate(passages)
+        if f"{title}{text}".strip()
+    ]
+    text = "".join(lines)
+    folder = home / "indexes" / f"closed-{sha256_text(text)[:12]}"
+    if not (folder / "manifest.json").is_file():
+        with tempfile.TemporaryDirectory() as work:
+            corpus = Path(work) / "passages.jsonl"
+            corpus.write_text(text, encoding="utf-8")
+            build_index([corpus], folder)
+    return folder
+
+
 def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, ...]]:
     """Reads the predicted values of each id. The file has JSON lines of `id` with `prediction`, `predicted_answer`
     (MuSiQue) or `answer`, a text or a list; or one object of texts by id (SQuAD, TriviaQA), which HotpotQA and 2Wiki
@@ -140,10 +172,8 @@ def read_predictions(path: Path, ids: Collection[str]) -> dict[str, tuple[str, .
     """
     try:
         pairs = _read_pairs(path.read_text(encoding="utf-8"), path)
-    except OSError as error:
-        raise DataError(f"cannot be read: {error.strerror}", where=str(path)) from error
-    except UnicodeDecodeError as error:
-        raise DataError(f"is not UTF-8: {error}", where=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise DataError(f"cannot be read: {error}", where=str(path)) from error
     full = {id.partition(":")[2]: id for id in ids if ":" in id} | {id: id for id in ids}
     named = [(full.get(id, id), value) for id, value in pairs]
     check_ids([id for id, _ in named], ids, str(path))

@@ -33,14 +33,6 @@ def _some(ids: Sequence[str]) -> str:
     return f"{len(ids)} id{'s' if len(ids) > 1 else ''} ({', '.join(ids[:SHOWN])}{more})"
 
 
-def check_digests(files: Mapping[str, str], pinned: Mapping[str, str], what: str) -> None:
-    """Raises ArtifactError naming each file whose sha256 is not the pinned one."""
-    changed = {path: digest for path, digest in files.items() if pinned.get(path, digest) != digest}
-    if changed:
-        lines = "".join(f"\n  {path}: sha256 {digest}, pinned {pinned[path]}" for path, digest in changed.items())
-        raise ArtifactError(f"the {what} changed:{lines}", hint="take the pinned file, or pin the new one on purpose")
-
-
 def check_index(manifest: Mapping[str, Any], corpora: Sequence[Path], where: str) -> None:
     """Raises ArtifactError if an index was not built from these corpora; the error names those that differ."""
     held = {corpus["sha256"]: corpus["name"] for corpus in manifest["corpora"]}

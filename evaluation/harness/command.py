@@ -17,25 +17,6 @@ from revelator.errors import ConfigError
 from revelator.options import FOLDER
 
 OUT_HELP = "The run's folder, or that of several runs.  [default: runs/evaluations/NAME of CONFIG]"
-SHOWN = {
-    "em": "EM",
-    "acc": "Acc",
-    "f1": "F1",
-    "route": "route",
-    "valid": "plan valid",
-    "letters": "plan letters",
-    "recall@10": "recall@10",
-    "ndcg@10": "nDCG@10",
-    "steps": "steps",
-    "tokens_in": "tokens in",
-    "tokens_out": "tokens out",
-    "model_calls": "revelator prompts",
-    "generator_calls": "generator calls",
-    "retrievals": "retrievals",
-    "wall_s": "wall (s)",
-    "path_s": "critical path (s)",
-    "error": "refused",
-}
 
 
 @click.command()
@@ -106,8 +87,10 @@ def evaluate(config: Path, out: Path | None, names: tuple[str, ...], check: bool
 
 
 def build_metrics_table(metrics: dict[str, Any], title: str) -> Table:
+    from evaluation.harness.run_metrics import COSTS, SCORES
+
     table = Table("measure", "value", "95 %", "n", title=title, title_justify="left")
-    for name, label in SHOWN.items():
+    for name, label in (SCORES | COSTS | {"error": "refused"}).items():
         if (figure := metrics["figures"].get(name)) and (name != "error" or figure["value"]):
             between = f"{figure['low']:.3f} to {figure['high']:.3f}"
             table.add_row(label, f"{figure['value']:.3f}", between, f"{figure['n']:,}")

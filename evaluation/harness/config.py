@@ -11,7 +11,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, RootModel, field_validator, model_validator
 
-from evaluation.harness.bounds import Bound
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.limits import Strategy
 from serving.protocols import Decoding
@@ -53,10 +52,8 @@ class BenchmarkConfig(Strict):
 
 
 class RankingConfig(Strict):
-    """ITLR's template benchmark: `corpus` is `world` or SciFact's corpus.jsonl.gz, `way` how documents are ranked,
-    `model` a sentence-transformers model."""
+    """ITLR's template benchmark: `way` is how documents are ranked, `model` a sentence-transformers model."""
 
-    corpus: FilePath = "world"
     way: Literal["plain", "logical", "random"] = "logical"
     per_template: Count = 10
     seed: int = 2
@@ -66,12 +63,11 @@ class RankingConfig(Strict):
 
 class SystemConfig(Strict):
     """Who answers: a `strategy` of the executor, a `baseline` (`evaluation.baselines`), a `bound`, which is told the
-    gold plan or the gold passages (`evaluation.harness.bounds`), or a file of `predictions`. For the benchmark itlr it
-    is a `ranking`."""
+    gold plan or the gold passages, or a file of `predictions`. For the benchmark itlr it is a `ranking`."""
 
     strategy: Strategy | None = None
     baseline: str | None = None
-    bound: Bound | None = None
+    bound: Literal["gold-plan", "gold-passages"] | None = None
     predictions: FilePath | None = None
     ranking: RankingConfig | None = None
 

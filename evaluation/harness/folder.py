@@ -19,22 +19,22 @@ from __future__ import annotations
 import json
 import os
 import platform
+import re
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from pydantic import TypeAdapter
 from pydantic_core import to_json
 
 import revelator
 import serving
 from evaluation.harness.checks import check_ids
-from revelator import files
 from revelator.errors import ArtifactError, ConfigError, DataError
-from revelator.files import read_lines, sha256_file, sha256_text, write_json
-from revelator.trace import Trace
+from revelator.files import code_digest, read_lines, sha256_file, sha256_text, write_json
 
 FORMAT = 1
 RUN, QUESTIONS, METRICS = "run.json", "questions.jsonl", "metrics.json"
@@ -106,24 +106,12 @@ class QuestionRow:
     cost: Cost = field(default_factory=Cost)
     probability: float | None = None
     relevance: float | None = None
-    trace: dict[str, Any] | Trace | None = None
+    trace: Any = None
 
     @property
     def has_cost(self) -> bool:
         """Whether the cost is known: refused questions and predictions of another system have none."""
         return self.status != "error" and self.cost != NO_COST
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> QuestionRow:
-        lists = ("golds", "predictions", "gold_titles", "retrieved")
-        return cls(
-            **{
-                **value,
-                **{name: tuple(value[name]) for name in lists if name in value},
-                "labels": tuple(Label(**label) for label in value.get("labels", ())),
-                "cost": Cost(**value.get("cost", {})),
-            }
-        )
 
 
 @dataclass(frozen=True)
@@ -161,30 +149,19 @@ class Run:
         return {**asdict(self), "config_hash": self.config_hash}
 
 
-def code_digest() -> str:
-    """Digests the packages that answer a question: other code may give other answers."""
-    return files.code_digest(revelator, serving)
-
-
 def describe_machine() -> dict[str, str]:
-    """Describes the time, the machine and the code of a run: what its configuration does not determine."""
+    """Describes the time, the machine and the code of a run: what its configuration does not determine. Other code in
+    the packages that answer a question may give other answers."""
+    cpu = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
+    found = re.search(r"model name\s*:\s*(.+)", cpu)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    processor = found[1].strip() if found else platform.machine()
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
-        "machine": f"{_processor()}, {os.cpu_count()} cores, {_memory_gib():.0f} GiB, {platform.system()}",
+        "machine": f"{processor}, {os.cpu_count()} cores, {memory:.0f} GiB, {platform.system()}",
         "software": f"revelator {metadata.version('revelator')}, Python {platform.python_version()}",
-        "code": code_digest(),
+        "code": code_digest(revelator, serving),
     }
-
-
-def _processor() -> str:
-    for line in Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else ():
-        if line.startswith("model name"):
-            return line.split(":", 1)[1].strip()
-    return platform.machine()
-
-
-def _memory_gib() -> float:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
 
 
 def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
@@ -210,18 +187,17 @@ def begin_run(folder: Path, run: Run) -> list[QuestionRow]:
 
 def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
     """Finds what differs between two runs: both values, by name."""
-    pairs = {
-        name: (getattr(old, name), getattr(new, name)) for name in ("system", "ablation", "seed", "code", "generator")
-    }
+    names = ("system", "ablation", "seed", "code", "generator")
+    pairs = {name: (getattr(old, name), getattr(new, name)) for name in names}
     for name in ("benchmark", "adapter", "index"):
         ours, theirs = getattr(old, name), getattr(new, name)
         for key in sorted({*ours, *theirs} - {"files", "folder"}):
             pairs[f"{name}.{key}"] = ours.get(key), theirs.get(key)
     digests = [sorted(run.benchmark.get("files", {}).values()) for run in (old, new)]
     pairs["benchmark.files (sha256)"] = digests[0], digests[1]
-    pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} questions"
-    if old.ids != new.ids and len(old.ids) == len(new.ids):
-        pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} others"
+    if old.ids != new.ids:
+        others = "others" if len(old.ids) == len(new.ids) else "questions"
+        pairs["ids"] = f"{len(old.ids)} questions", f"{len(new.ids)} {others}"
     found = {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
     if not found and old.config_hash != new.config_hash:
         keys = sorted(k for k in {*old.config, *new.config} if old.config.get(k) != new.config.get(k))
@@ -232,34 +208,30 @@ def find_difference(old: Run, new: Run) -> dict[str, tuple[Any, Any]]:
 def read_run(folder: Path) -> Run:
     """Reads run.json. Raises ArtifactError if the folder is not a run, or has another format."""
     path = folder / RUN
+    if not path.exists():
+        hint = "`revelator eval run CONFIG.yaml --out DIR` makes one"
+        raise ArtifactError("this is no run: run.json is missing", where=str(folder), hint=hint)
     try:
         value = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        hint = "`revelator eval run CONFIG.yaml --out DIR` makes one"
-        raise ArtifactError("this is no run: run.json is missing", where=str(folder), hint=hint) from error
+        run = TypeAdapter(Run).validate_python(value)
     except (OSError, ValueError) as error:
-        raise ArtifactError(f"cannot be read: {error}", where=str(path)) from error
-    if not isinstance(value, dict) or value.get("format") != FORMAT:
-        found = value.get("format") if isinstance(value, dict) else None
-        raise ArtifactError(f"a run of format {found}; this program reads format {FORMAT}", where=str(path))
-    try:
-        run = Run(**{f.name: value[f.name] for f in fields(Run) if f.name in value})
-    except TypeError as error:
         raise ArtifactError(f"this is no run: {error}", where=str(path)) from error
+    if run.format != FORMAT:
+        raise ArtifactError(f"a run of format {run.format}; this program reads format {FORMAT}", where=str(path))
     if value.get("config_hash") != run.config_hash:
         raise ArtifactError("the configuration was changed after the run was begun", where=str(path))
-    return Run(**{**vars(run), "ids": tuple(run.ids)})
+    return run
 
 
 def read_questions(folder: Path, run: Run | None = None, *, whole: bool = True) -> list[QuestionRow]:
     """Reads the rows in the order of the run's ids. Raises DataError for an unreadable row, for duplicate or unknown
     ids and, if the run must be `whole`, for missing ones."""
     run, path = run or read_run(folder), folder / QUESTIONS
-    rows = []
+    rows, adapter = [], TypeAdapter(QuestionRow)
     for number, line in enumerate(path.read_bytes().splitlines() if path.exists() else (), 1):
         try:
-            rows.append(QuestionRow.from_json(json.loads(line)))
-        except (ValueError, TypeError) as error:
+            rows.append(adapter.validate_json(line))
+        except ValueError as error:
             raise DataError(f"not a row of a run: {error}", where=f"{path}, line {number}") from error
     check_ids([row.id for row in rows], run.ids, str(path), whole=whole)
     order = {id: place for place, id in enumerate(run.ids)}

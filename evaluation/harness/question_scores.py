@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -19,7 +20,7 @@ from revelator.scores import normalise, score_answer, score_list_answer
 from revelator.tasks import translate_task
 from revelator.trace import Node, Trace, join_answers
 
-TASK_OF = {"route": "route", "decompose": "decompose", "refine": "refine", "end": "end", "atomic": "relevance"}
+TASK_OF = {"atomic": "relevance"}  # of the kinds of nodes; the others are called as their task
 CUTOFFS = (2, 5, 10)
 
 
@@ -82,23 +83,21 @@ def score_trace(
         )
     if trace.route and row.gold_route:
         scores["route"] = float(trace.route == row.gold_route)
-    return QuestionRow(
-        **{
-            **vars(row),
-            "prediction": text,
-            "predictions": tuple(trace.answers),
-            "status": trace.outcome,
-            "error": trace.reason or "",
-            "route": trace.route or "",
-            "plan": trace.plan or "",
-            "retrieved": found,
-            "labels": tuple(_collect_labels(question, trace)),
-            "scores": scores,
-            "probability": min(_list_probabilities(trace), default=None),
-            "relevance": min(_list_relevances(trace), default=None),
-            "cost": count_cost(trace, sequential=sequential, switched_off=switched_off),
-            "trace": trace if keep_trace else None,
-        }
+    return replace(
+        row,
+        prediction=text,
+        predictions=tuple(trace.answers),
+        status=trace.outcome,
+        error=trace.reason or "",
+        route=trace.route or "",
+        plan=trace.plan or "",
+        retrieved=found,
+        labels=tuple(_collect_labels(question, trace)),
+        scores=scores,
+        probability=min(_list_probabilities(trace), default=None),
+        relevance=min(_list_relevances(trace), default=None),
+        cost=count_cost(trace, sequential=sequential, switched_off=switched_off),
+        trace=trace if keep_trace else None,
     )
 
 
@@ -132,10 +131,9 @@ def score_plan_graph(plan: str, gold: Sketch, names: Collection[str], *, own: bo
 
 def count_cost(trace: Trace, *, sequential: bool = False, switched_off: Collection[str] = ()) -> Cost:
     calls: dict[str, int] = {}
+    names = TASK_OF | {"translate": translate_task(trace.plan_language).name}
     for node in trace.nodes:
-        task = (
-            translate_task(trace.plan_language).name if node.kind == "translate" else TASK_OF.get(node.kind, node.kind)
-        )
+        task = names.get(node.kind, node.kind)
         if node.usage.model_calls and task not in switched_off:
             calls[task] = calls.get(task, 0) + node.usage.model_calls
     usage = trace.usage

@@ -1,48 +1,144 @@
-"""Runs ITLR's template benchmark: each case of 32 logical templates ranks the documents of its pool; nDCG@10.
+"""ITLR's template benchmark: each case of 32 logical templates ranks the documents of its pool; nDCG@10 (ITLR,
+appendix H). The documents are those of the synthetic world. A run needs an encoder, but no generator and no index.
 
-The cases are generated (`evaluation.itlr.cases`, `evaluation.itlr.scifact`); corpus, seed and number of cases a
-template determine them. A run needs an encoder, but no generator and no index.
+Labels hold by construction. A case takes three relations of one type of thing and a value for each: its terms are the
+sentences that state them. Which of the three facts a document states is chosen, not judged: for each combination of
+true and false terms an own document is written by the world's prose, stating the value where the term is true and
+another value of the same kind where it is false. Positives are combinations that match the query, at most three; hard
+negatives are combinations that do not match and differ from a matching one in exactly one term, at most three. Only the
+documents of a case are ranked for it.
 """
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
+from dataclasses import dataclass
 
 import numpy as np
 
+from data_gen.sources.logic_questions import Truth, draw_combinations, fill_template, list_templates
+from data_gen.world.documents import write_document
+from data_gen.world.graph import Entity, Fact, Graph, Relation, load_relations
+from data_gen.world.populate import populate
 from evaluation.harness.config import OperatorsConfig, RankingConfig
 from evaluation.harness.folder import Cost, QuestionRow
-from evaluation.itlr.cases import Case, make_world_cases
-from evaluation.itlr.scifact import make_scifact_cases, read_abstracts
 from evaluation.metrics.retrieval import ndcg
-from revelator.errors import ConfigError
-from revelator.files import sha256_file
 from revelator.plans import logic
+from revelator.plans.logic import And, Not, Or, Query, Term
 from serving.retrieval.encoder import Encoder
 from serving.retrieval.logic import Operators, compose
 
-WORLD = "world"
+KINDS = ("person", "film", "novel", "company", "city")
+ENTITIES = 1500
 DEEPEST = 10
 
 
-def read_cases(config: RankingConfig) -> tuple[list[Case], list[str], list[str]]:
-    """Makes the cases, the texts of all documents, and each document's title (its first line)."""
-    if config.corpus == WORLD:
-        made = make_world_cases(config.per_template, config.seed)
-        return made.cases, made.texts, [text.partition("\n")[0] for text in made.texts]
-    path = Path(config.corpus)
-    if not path.is_file():
-        raise ConfigError("there is no such file", where=config.corpus, hint="`world`, or SciFact's corpus.jsonl")
-    abstracts = read_abstracts(path)
-    titles = [row["title"] for row in abstracts.rows]
-    texts = [f"{row['title']}\n{row['text']}" for row in abstracts.rows]
-    return make_scifact_cases(abstracts, config.per_template, config.seed), texts, titles
+@dataclass(frozen=True)
+class Case:
+    """A query, and the question that a person would ask for it.
+
+    `relevant` holds the positions of matching documents, `pool` the positions of all that are ranked.
+    """
+
+    query: Query
+    question: str
+    template: int
+    relevant: frozenset[int]
+    pool: tuple[int, ...]
 
 
-def digest_files(config: RankingConfig) -> dict[str, str]:
-    return {} if config.corpus == WORLD else {config.corpus: sha256_file(Path(config.corpus))}
+def say_query(query: Query) -> str:
+    """Spells the query as a person would ask it: `documents saying that A and not saying that B, or saying that C`."""
+    parts = query.operands if isinstance(query, Or) else (query,)
+    return "documents " + ", or ".join(_say_conjunction(part) for part in parts)
+
+
+def _say_conjunction(part: Query) -> str:
+    operands = part.operands if isinstance(part, And) else (part,)
+    return " and ".join(f"not {_say_term(o.operand)}" if isinstance(o, Not) else _say_term(o) for o in operands)
+
+
+def _say_term(term: Query) -> str:
+    assert isinstance(term, Term)
+    return f"saying that {term.text}"
+
+
+@dataclass(frozen=True)
+class WorldCases:
+    """Cases, the texts of all their documents, and which terms of its case each document states.
+
+    A case's `pool` holds positions in `texts` and `truths`.
+    """
+
+    cases: list[Case]
+    texts: list[str]
+    truths: list[dict[str, bool]]
+
+
+def make_world_cases(per_template: int, seed: int) -> WorldCases:
+    """Makes `per_template` cases of each of the 32 templates; the same arguments give the same cases."""
+    rng = random.Random(f"logic/{seed}")
+    graph = populate(ENTITIES, rng, set())
+    cases: list[Case] = []
+    texts: list[str] = []
+    truths: list[dict[str, bool]] = []
+    for number, template in enumerate(list_templates()):
+        for _ in range(per_template):
+            head, chosen = _draw_facts(graph, rng)
+            terms = [_write_sentence(relation, head, graph.text(fact.tail)) for relation, fact in chosen]
+            query = fill_template(template, terms)
+            positives, negatives = draw_combinations(query, rng)
+            start = len(texts)
+            texts += [_write_document(graph, head.type, chosen, truth, rng) for truth in positives + negatives]
+            truths += [dict(zip(terms, truth, strict=True)) for truth in positives + negatives]
+            relevant = frozenset(range(start, start + len(positives)))
+            cases.append(Case(query, say_query(query), number, relevant, tuple(range(start, len(texts)))))
+    return WorldCases(cases, texts, truths)
+
+
+def _draw_facts(graph: Graph, rng: random.Random) -> tuple[Entity, list[tuple[Relation, Fact]]]:
+    """Draws an entity, and three of its facts whose values are entities."""
+    while True:
+        head = rng.choice(graph.by_type[rng.choice(KINDS)])
+        usable = [r for r in graph.facts[head.id] if _is_usable(load_relations()[r])]
+        if len(usable) >= 3:
+            return head, [(load_relations()[r], graph.facts[head.id][r][0]) for r in rng.sample(usable, 3)]
+
+
+def _is_usable(relation: Relation) -> bool:
+    return not (relation.second or relation.is_list or relation.is_value)
+
+
+def _write_sentence(relation: Relation, head: Entity, value: str) -> str:
+    """Writes the first wording of a relation with `the film` as its subject: a term as a person would write it."""
+    text = next((say for say in relation.say if "{his}" not in say), relation.say[0])
+    subject = f"the {head.type}"
+    text = text.format_map({"x": subject, "x's": f"{subject}'s", "y": value, "his": "the"}).rstrip(".")
+    return text[0].lower() + text[1:] if text.startswith("The ") else text
+
+
+def _write_document(
+    graph: Graph, kind: str, chosen: list[tuple[Relation, Fact]], truth: Truth, rng: random.Random
+) -> str:
+    """Writes the text of another entity that states each fact's value, or another value if the fact must not hold."""
+    entity = rng.choice(graph.by_type[kind])
+    kept = graph.facts[entity.id]
+    graph.facts[entity.id] = {
+        relation.id: [fact._replace(head=entity.id) if true else _draw_other_value(graph, entity, fact, rng)]
+        for (relation, fact), true in zip(chosen, truth, strict=True)
+    }
+    document = write_document(graph, entity, rng)
+    graph.facts[entity.id] = kept
+    return f"{document.title}\n{document.text}"
+
+
+def _draw_other_value(graph: Graph, entity: Entity, fact: Fact, rng: random.Random) -> Fact:
+    assert isinstance(fact.tail, int)
+    alike = graph.by_type[graph.entities[fact.tail].type]
+    tail = rng.choice([e for e in alike if e.id not in (fact.tail, entity.id)])
+    return Fact(entity.id, fact.relation, tail.id)
 
 
 def name_case(place: int, case: Case) -> str:
@@ -50,15 +146,12 @@ def name_case(place: int, case: Case) -> str:
 
 
 def rank(
-    cases: Mapping[int, Case],
-    texts: Sequence[str],
-    titles: Sequence[str],
-    config: RankingConfig,
-    operators: OperatorsConfig,
+    cases: Mapping[int, Case], texts: Sequence[str], config: RankingConfig, operators: OperatorsConfig
 ) -> Iterator[QuestionRow]:
     """Ranks the documents of each case, which is given by its place, and yields its row. `plain` ranks by the cosine of
     the whole question, `logical` by the combined cosines of its terms, `random` by chance. Times exclude embedding."""
     encoder = Encoder.open(config.model, config.max_tokens)
+    titles = [text.partition("\n")[0] for text in texts]
     matrix, vectors = encoder.encode_documents(list(texts)), embed_queries(list(cases.values()), encoder)
     chance = np.random.default_rng(config.seed)
     how = Operators(**operators.model_dump())
@@ -87,7 +180,7 @@ def rank(
             golds=(),
             status="answered",
             gold_plan=logic.render(case.query),
-            negations=case.negations,
+            negations=logic.negations(case.query),
             kind=f"template {case.template}",
             gold_titles=tuple(titles[i] for i in sorted(case.relevant)),
             retrieved=tuple(titles[i] for i in order[:DEEPEST]),

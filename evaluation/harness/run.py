@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +12,12 @@ from rich.progress import Progress
 
 from evaluation.baselines.methods import BASELINES
 from evaluation.harness.ablations import check_ablation
-from evaluation.harness.benchmarks import Benchmark, open_benchmark, read_predictions
-from evaluation.harness.closed_corpus import CLOSED, build_closed_index
+from evaluation.harness.benchmarks import CLOSED, Benchmark, build_closed_index, open_benchmark, read_predictions
 from evaluation.harness.config import BenchmarkConfig, OperatorsConfig, RankingConfig, RunConfig
 from evaluation.harness.folder import QuestionRow, RowWriter, Run, begin_run, describe_machine
 from evaluation.harness.formats import BenchmarkQuestion
 from evaluation.harness.question_scores import score_answers, score_trace, start_row
-from evaluation.harness.ranking import digest_files, name_case, rank, read_cases
+from evaluation.harness.ranking import make_world_cases, name_case, rank
 from evaluation.harness.systems import Ask, SharedModels, check_system, describe_system, needs_index, open_system
 from evaluation.rows import lock_folder
 from revelator.errors import ConfigError, RevelatorError, Unavailable
@@ -73,8 +71,8 @@ def _describe_run(
 
 def _prepare_ranking(config: RunConfig, ranking: RankingConfig, command: str) -> tuple[Run, Benchmark]:
     check_ablation(config.ablation, config.system.name, served=bool(config.url))
-    cases, *_ = read_cases(ranking)
-    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), digest_files(ranking))
+    cases = make_world_cases(ranking.per_template, ranking.seed).cases
+    benchmark = Benchmark(config.benchmark.name or "itlr", "itlr", "1", "none", False, (), {})
     ids = tuple(name_case(place, case) for place, case in enumerate(cases))
     return _describe_run(config, command, benchmark, ids[: config.benchmark.sample], {}), benchmark
 
@@ -101,7 +99,7 @@ def run_questions(
 
         try:
             if config.system.ranking:
-                for row in rank_open_cases(config, config.system.ranking, [id for id in run.ids if id not in done]):
+                for row in rank_open_cases(config, config.system.ranking, set(run.ids) - done):
                     write(row)
             elif config.system.predictions:
                 for row in score_predictions(Path(config.system.predictions), todo, benchmark, run.ids):
@@ -112,12 +110,12 @@ def run_questions(
             writer.close()
 
 
-def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: Collection[str]) -> Iterable[QuestionRow]:
+def rank_open_cases(config: RunConfig, ranking: RankingConfig, todo: set[str]) -> Iterable[QuestionRow]:
     """Ranks the cases in `todo`. Loads no encoder when there are none."""
-    cases, texts, titles = read_cases(ranking)
-    left = {place: case for place, case in enumerate(cases) if name_case(place, case) in set(todo)}
+    made = make_world_cases(ranking.per_template, ranking.seed)
+    left = {place: case for place, case in enumerate(made.cases) if name_case(place, case) in todo}
     if left:
-        yield from rank(left, texts, titles, ranking, config.ablation.operators or OperatorsConfig())
+        yield from rank(left, made.texts, ranking, config.ablation.operators or OperatorsConfig())
 
 
 def score_predictions(
@@ -133,22 +131,35 @@ def score_predictions(
 
 
 async def _open_and_ask(
-    config: RunConfig, benchmark: Benchmark, todo: Sequence[BenchmarkQuestion], write: Any, shared: SharedModels | None
+    config: RunConfig,
+    benchmark: Benchmark,
+    todo: Sequence[BenchmarkQuestion],
+    write: Callable[[QuestionRow], None],
+    shared: SharedModels | None,
 ) -> None:
-    golds = {question.gold.question: question.gold for question in todo}
-    async with open_system(config, shared, golds) as ask:
-        await ask_and_score(ask, todo, benchmark, write, config.concurrency, **_choose_scoring(config))
-
-
-def _choose_scoring(config: RunConfig) -> dict[str, Any]:
-    """Chooses how traces of this system are scored."""
+    """Asks the questions, `concurrency` at a time. Scores each as soon as it ends, and calls `write` with its row."""
     name, baseline = config.system.name, bool(config.system.baseline)
-    return {
+    scoring: dict[str, Any] = {
         "plans": BASELINES[name].compiles if baseline else name in COMPILES,
         "sequential": baseline,
         "switched_off": [task for task in ("relevance", "end", "refine") if getattr(config.ablation, task) is False],
         "keep_trace": config.traces,
     }
+
+    def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
+        row = start_row(question, benchmark)
+        if isinstance(outcome, RevelatorError):
+            write(replace(row, status="error", error=f"{type(outcome).__name__}: {outcome.message}"))
+        else:
+            write(score_trace(row, question, benchmark, outcome, **scoring))
+
+    golds = {question.gold.question: question.gold for question in todo}
+    try:
+        async with open_system(config, shared, golds) as ask:
+            await ask_each(ask, todo, lambda question: question.gold.question, report, config.concurrency)
+    except Unavailable as error:
+        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
+        raise Unavailable(error.message, where=error.where, hint=hint) from error
 
 
 async def ask_each(
@@ -180,34 +191,3 @@ async def ask_each(
         for worker in workers:
             worker.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
-
-
-@contextmanager
-def explain_interruption() -> Iterator[None]:
-    """Adds to an Unavailable that all reported outcomes are kept, and that the same command continues."""
-    try:
-        yield
-    except Unavailable as error:
-        hint = f"{error.hint or 'mend it'}; what was asked is kept, and the same command goes on"
-        raise Unavailable(error.message, where=error.where, hint=hint) from error
-
-
-def format_refusal(error: RevelatorError) -> str:
-    """Formats an error for a row."""
-    return f"{type(error).__name__}: {error.message}"
-
-
-async def ask_and_score(
-    ask: Ask, todo: Sequence[BenchmarkQuestion], benchmark: Benchmark, write: Any, concurrency: int, **scoring: Any
-) -> None:
-    """Asks the questions, `concurrency` at a time. Scores each as soon as it ends, and calls `write` with its row."""
-
-    def report(question: BenchmarkQuestion, outcome: Trace | RevelatorError) -> None:
-        row = start_row(question, benchmark)
-        if isinstance(outcome, RevelatorError):
-            write(replace(row, status="error", error=format_refusal(outcome)))
-        else:
-            write(score_trace(row, question, benchmark, outcome, **scoring))
-
-    with explain_interruption():
-        await ask_each(ask, todo, lambda question: question.gold.question, report, min(concurrency, len(todo)))

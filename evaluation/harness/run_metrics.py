@@ -4,120 +4,120 @@ groups of questions."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from evaluation.harness.folder import FORMAT, METRICS, QUESTIONS, QuestionRow, Run, read_questions
-from evaluation.metrics.bootstrap import Interval, bootstrap, bootstrap_statistic
-from evaluation.metrics.labels import bin_by_confidence, calibration_error
+from evaluation.metrics.bootstrap import bootstrap, bootstrap_statistic
 from revelator.files import sha256_file, write_json
 
-COSTS = ("tokens_in", "tokens_out", "generator_calls", "retrievals", "steps", "wall_s", "path_s")
-get_costs = attrgetter(*COSTS)
-GROUPS: dict[str, Callable[[QuestionRow], Any]] = {
-    "route": lambda row: row.gold_route,
-    "shape": lambda row: row.shape,
-    "hops": lambda row: row.hops,
-    "depth": lambda row: row.depth,
-    "negations": lambda row: row.negations,
-    "kind": lambda row: row.kind,
+ANSWERS = {"em": "EM", "acc": "Acc", "f1": "F1"}
+SCORES = ANSWERS | {
+    "ndcg@10": "nDCG@10",
+    "recall": "recall",
+    "recall@10": "recall@10",
+    "route": "route",
+    "valid": "plan valid",
+    "letters": "plan letters",
 }
+COSTS = {
+    "tokens_in": "tokens in",
+    "tokens_out": "tokens out",
+    "generator_calls": "generator calls",
+    "model_calls": "revelator prompts",
+    "retrievals": "retrievals",
+    "steps": "steps",
+    "wall_s": "wall, s",
+    "path_s": "critical path, s",
+}
+STATUSES = {
+    "answered": "answered",
+    "partial": "partial",
+    "unanswered": "unanswered",
+    "failed": "failed",
+    "error": "refused",
+}
+MEASURES = SCORES | COSTS | STATUSES  # as tables name them
+GROUPS = ("gold_route", "shape", "hops", "depth", "negations", "kind")  # fields of a row
 GROUPED = ("em", "acc", "f1", "valid", "letters", "ndcg@10", "recall", "steps", "tokens_in")
 ECE_RESAMPLES = 500
 FLOORS = (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 REFUSALS = {"answer_floor": attrgetter("probability"), "relevance_floor": attrgetter("relevance")}  # by the limit
+BINS = 15  # as in Guo et al. 2017
 FEWEST = 5  # questions of a group that is shown on its own
 
 Figure = dict[str, float]
-Estimator = Callable[[np.ndarray], Interval]
 
 
-def write_metrics(folder: Path, run: Run, estimate: Estimator = bootstrap) -> dict[str, Any]:
+def write_metrics(folder: Path, run: Run) -> dict[str, Any]:
     """Measures a whole run and writes `metrics.json`. Raises DataError where a question is missing."""
     rows = read_questions(folder, run)
     value = {
         "format": FORMAT,
         "questions_sha256": sha256_file(folder / QUESTIONS),
         "normaliser": run.benchmark["normaliser"],
-        **measure_rows(rows, estimate),
+        **measure_rows(rows),
     }
     write_json(folder / METRICS, value)
     return value
 
 
-def measure_rows(
-    rows: Sequence[QuestionRow], estimate: Estimator = bootstrap, resamples: int = ECE_RESAMPLES
-) -> dict[str, Any]:
+def measure_rows(rows: Sequence[QuestionRow]) -> dict[str, Any]:
     """`figures`, `groups`, `confusion` and `calibration` of `evaluation.harness.folder`. A refused question scores 0,
-    and costs are means over the questions whose cost is known. `resamples` are those of the calibration error."""
+    and costs are means over the questions whose cost is known."""
     table = _tabulate(rows)
-    figures = {name: _estimate_figure(values[~np.isnan(values)], estimate) for name, values in table.items()}
     pairs = [(row.gold_route, row.route) for row in rows if row.gold_route and row.route]
     return {
         "n": len(rows),
-        "figures": {name: figure for name, figure in figures.items() if figure["n"]},
-        "groups": {name: _estimate_groups(rows, table, key, estimate) for name, key in GROUPS.items()},
+        "figures": _estimate_figures(table),
+        "groups": {field.removeprefix("gold_"): _estimate_groups(rows, table, field) for field in GROUPS},
         "confusion": count_confusion(pairs),
-        "calibration": _measure_calibration(rows, resamples),
+        "calibration": _measure_calibration(rows),
         "coverage": {limit: found for limit in REFUSALS if (found := measure_coverage(rows, limit))},
         "errors": dict(Counter(row.error for row in rows if row.status == "error")),
     }
 
 
+def measure_row(row: QuestionRow, name: str) -> float | None:
+    """Returns a score or a cost of one question, or whether it has a status; None where that is not known. A refused
+    question scores 0 for its answer."""
+    if name in STATUSES:
+        return float(row.status == name)
+    if name not in COSTS:
+        return row.scores.get(name, 0.0 if row.status == "error" and name in ANSWERS else None)
+    if not row.has_cost:
+        return None
+    return float(sum(row.cost.model_calls.values()) if name == "model_calls" else getattr(row.cost, name))
+
+
 def _tabulate(rows: Sequence[QuestionRow]) -> dict[str, np.ndarray]:
     """Returns each measure as an array (n,), with nan for rows that lack it."""
-    names = dict.fromkeys(name for row in rows for name in row.scores)
-    table = {name: np.array([row.scores.get(name, np.nan) for row in rows]) for name in names}
-    answered = np.array([row.status != "error" for row in rows])
-    counted = np.array([row.has_cost for row in rows], bool)
-    for name in ("em", "acc", "f1"):
-        if name in table:
-            table[name] = np.where(np.isnan(table[name]) & ~answered, 0.0, table[name])
-    costs = np.array([get_costs(row.cost) for row in rows], float).reshape(-1, len(COSTS))
-    for name, column in zip(COSTS, costs.T, strict=True):
-        table[name] = np.where(counted, column, np.nan)
-    calls = [float(sum(row.cost.model_calls.values())) for row in rows]
-    table["model_calls"] = np.where(counted, calls, np.nan)
-    for status in ("answered", "partial", "unanswered", "failed", "error"):
-        table[status] = np.array([float(row.status == status) for row in rows])
-    return table
+    names = dict.fromkeys([*(name for row in rows for name in row.scores), *COSTS, *STATUSES])
+    return {name: np.array([measure_row(row, name) for row in rows], float) for name in names}
 
 
-def _estimate_figure(values: np.ndarray, estimate: Estimator) -> Figure:
-    if not len(values):
-        return {"n": 0}
-    if (values == values[0]).all():  # no draw can differ
-        return {"n": len(values), "value": float(values[0]), "low": float(values[0]), "high": float(values[0])}
-    return _to_figure(estimate(values))
+def _estimate_figures(columns: dict[str, np.ndarray]) -> dict[str, Figure]:
+    """Estimates each column without its nan; a column of nan alone is left out."""
+    known = {name: values[~np.isnan(values)] for name, values in columns.items()}
+    return {name: bootstrap(values).to_json() for name, values in known.items() if len(values)}
 
 
 def _estimate_groups(
-    rows: Sequence[QuestionRow],
-    table: dict[str, np.ndarray],
-    key: Callable[[QuestionRow], Any],
-    estimate: Estimator,
+    rows: Sequence[QuestionRow], table: dict[str, np.ndarray], field: str
 ) -> dict[str, dict[str, Figure]]:
     """Estimates the figures of each group; nothing if all questions belong to one group."""
-    keys = [str(key(row)) for row in rows]
-    if len(set(keys)) < 2:
-        return {}
-    members: dict[str, list[int]] = {}
-    for place, name in enumerate(keys):
-        members.setdefault(name, []).append(place)
-    found: dict[str, dict[str, Figure]] = {}
-    for name, places in sorted(members.items()):
-        if name and len(places) >= FEWEST:
-            inside = {measure: table[measure][places] for measure in GROUPED if measure in table}
-            figures = {
-                measure: _estimate_figure(column[~np.isnan(column)], estimate) for measure, column in inside.items()
-            }
-            found[name] = {measure: figure for measure, figure in figures.items() if figure["n"]}
-    return found
+    keys = np.array([str(getattr(row, field)) for row in rows])
+    members = {str(key): np.flatnonzero(keys == key) for key in np.unique(keys)}
+    return {
+        key: _estimate_figures({name: table[name][places] for name in GROUPED if name in table})
+        for key, places in members.items()
+        if key and len(places) >= FEWEST and len(members) > 1
+    }
 
 
 def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int]]:
@@ -128,7 +128,7 @@ def count_confusion(pairs: Iterable[tuple[str, str]]) -> dict[str, dict[str, int
     return found
 
 
-def _measure_calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[str, Any]:
+def _measure_calibration(rows: Sequence[QuestionRow]) -> dict[str, Any]:
     """Measures the calibration of each label task. Whole questions are drawn, because their documents are judged
     alike."""
     found: dict[str, Any] = {}
@@ -143,9 +143,9 @@ def _measure_calibration(rows: Sequence[QuestionRow], resamples: int) -> dict[st
 
         found[task] = {
             "n": len(pairs),
-            "ece": _to_figure(bootstrap_statistic(error, groups, resamples=resamples)),
-            "accuracy": _to_figure(bootstrap(right, groups=groups, resamples=20 * resamples)),
-            "bins": [asdict(one) for one in bin_by_confidence(sure, right)],
+            "ece": bootstrap_statistic(error, groups, resamples=ECE_RESAMPLES).to_json(),
+            "accuracy": bootstrap(right, groups=groups).to_json(),
+            "bins": bin_by_confidence(sure, right),
         }
     return found
 
@@ -167,5 +167,23 @@ def measure_coverage(rows: Sequence[QuestionRow], limit: str) -> list[dict[str, 
     return curve
 
 
-def _to_figure(found: Interval) -> Figure:
-    return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}
+def bin_by_confidence(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> list[dict[str, float]]:
+    """Sorts answers into bins of equal width, and returns those that hold an answer. A bin has the answers with a
+    probability above `low` and up to `high`: their number `n`, mean `confidence` and `accuracy`. `confidence` and
+    `right` have shape (n,)."""
+    sure, truth = np.asarray(confidence, dtype=float), np.asarray(right, dtype=float)
+    member = np.clip(np.ceil(sure * bins).astype(int) - 1, 0, bins - 1)
+    found = []
+    for place in np.unique(member):
+        inside = member == place
+        ends = {"low": place / bins, "high": (place + 1) / bins, "n": int(inside.sum())}
+        found.append(ends | {"confidence": float(sure[inside].mean()), "accuracy": float(truth[inside].mean())})
+    return found
+
+
+def calibration_error(confidence: ArrayLike, right: ArrayLike, bins: int = BINS) -> float:
+    """Computes ECE (Guo et al. 2017, equation 3): the mean over answers of the gap between the confidence and the
+    accuracy of their bin. nan without answers."""
+    count = len(np.asarray(confidence))
+    gaps = (b["n"] * abs(b["confidence"] - b["accuracy"]) for b in bin_by_confidence(confidence, right, bins))
+    return sum(gaps) / count if count else float("nan")

@@ -11,8 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 from data_gen.questions import AnnotatedQuestion
 from evaluation.baselines.methods import BASELINES, run_baseline
-from evaluation.harness.ablations import AblatedRevelator, LogicalRetriever, check_ablation, keep_sources
-from evaluation.harness.bounds import answer_by_gold_plan, answer_from_gold_passages
+from evaluation.harness.ablations import (
+    AblatedRevelator,
+    LogicalRetriever,
+    answer_by_gold_plan,
+    answer_from_gold_passages,
+    check_ablation,
+    keep_sources,
+)
 from evaluation.harness.checks import check_index
 from evaluation.harness.config import RunConfig
 from revelator.client import AsyncClient

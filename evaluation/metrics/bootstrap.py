@@ -25,8 +25,9 @@ class Interval:
     high: float
     n: int
 
-    def __str__(self) -> str:
-        return f"{self.mean:.3f} [{self.low:.3f}, {self.high:.3f}]"
+    def to_json(self) -> dict[str, float]:
+        """As files hold it: a figure {n, value, low, high}."""
+        return {"n": self.n, "value": self.mean, "low": self.low, "high": self.high}
 
 
 NOTHING = Interval(np.nan, np.nan, np.nan, 0)
@@ -36,45 +37,27 @@ def bootstrap(
     values: ArrayLike,
     *,
     groups: Sequence[str] | np.ndarray | None = None,
-    level: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Interval:
-    """Computes the mean of `values`, shape (n,), and its interval; `groups` names the unit to which each row
-    belongs."""
+    """Computes the mean of `values`, shape (n,), and its interval; `groups` names the unit to which each row belongs,
+    by default its own."""
     rows = np.asarray(values, dtype=float)
-    if groups is None:
-        [found] = bootstrap_columns(rows[:, None], level=level, resamples=resamples, seed=seed)
-        return found
-    _, member = np.unique(np.asarray(groups), return_inverse=True)
+    member = np.arange(len(rows)) if groups is None else np.unique(np.asarray(groups), return_inverse=True)[1]
     if len(member) != len(rows):
         raise ValueError(f"{len(rows)} values and {len(member)} groups")
     if not len(rows):
         return NOTHING
-    sums, counts = np.bincount(member, rows), np.bincount(member).astype(float)
-    means = _draw_means(sums[:, None], counts[:, None], resamples, seed)
-    return _take_interval(rows.mean(), means[:, 0], (1 + level) / 2, len(rows))
-
-
-def bootstrap_columns(
-    values: ArrayLike, *, level: float = 0.95, resamples: int = RESAMPLES, seed: int = 0
-) -> list[Interval]:
-    """Bootstraps each column of `values`, shape (n, columns), in one pass with the same draws."""
-    rows = np.asarray(values, dtype=float)
-    if not len(rows):
-        return [NOTHING] * rows.shape[1]
-    means = _draw_means(rows, None, resamples, seed)
-    return [
-        _take_interval(mean, column, (1 + level) / 2, len(rows))
-        for mean, column in zip(rows.mean(axis=0), means.T, strict=True)
-    ]
+    if (rows == rows[0]).all():  # no draw can differ
+        return Interval(float(rows[0]), float(rows[0]), float(rows[0]), len(rows))
+    means = _draw_means(np.bincount(member, rows)[:, None], np.bincount(member)[:, None], resamples, seed)
+    return _take_interval(rows.mean(), means[:, 0], 0.975, len(rows))
 
 
 def bootstrap_statistic(
     statistic: Callable[[np.ndarray], float],
     groups: Sequence[str] | np.ndarray,
     *,
-    level: float = 0.95,
     resamples: int = 1_000,
     seed: int = 0,
 ) -> Interval:
@@ -83,24 +66,17 @@ def bootstrap_statistic(
     if not len(groups):
         return NOTHING
     _, member = np.unique(np.asarray(groups), return_inverse=True)
-    order, counts = np.argsort(member, kind="stable"), np.bincount(member)
-    starts, generator = np.cumsum(counts) - counts, np.random.default_rng(seed)
-
-    def rows_of(draw: np.ndarray) -> np.ndarray:
-        """Lists the rows of the drawn groups, one group after the other."""
-        sizes = counts[draw]
-        ends = np.cumsum(sizes)
-        return order[np.repeat(starts[draw] - ends + sizes, sizes) + np.arange(ends[-1])]
-
+    counts = np.bincount(member)
+    rows = np.split(np.argsort(member, kind="stable"), np.cumsum(counts)[:-1])  # of each group
+    generator = np.random.default_rng(seed)
     drawn = (generator.integers(0, len(counts), size=len(counts)) for _ in range(resamples))
-    values = np.array([statistic(rows_of(draw)) for draw in drawn])
-    return _take_interval(statistic(np.arange(len(groups))), values, (1 + level) / 2, len(groups))
+    values = np.array([statistic(np.concatenate([rows[group] for group in draw])) for draw in drawn])
+    return _take_interval(statistic(np.arange(len(groups))), values, 0.975, len(groups))
 
 
-def _draw_means(sums: np.ndarray, counts: np.ndarray | None, resamples: int, seed: int) -> np.ndarray:
+def _draw_means(sums: np.ndarray, counts: np.ndarray, resamples: int, seed: int) -> np.ndarray:
     """Draws groups with repetition and returns the mean of each column, shape (resamples, columns): drawn sums over
-    drawn counts, nan where nothing was drawn. `sums` and `counts` have shape (groups, columns); without `counts` a
-    group is one row."""
+    drawn counts, nan where nothing was drawn. `sums` and `counts` have shape (groups, columns)."""
     n, generator, means = len(sums), np.random.default_rng(seed), []
     step = max(1, DRAWN_AT_ONCE // n)
     for start in range(0, resamples, step):
@@ -108,7 +84,7 @@ def _draw_means(sums: np.ndarray, counts: np.ndarray | None, resamples: int, see
         drawn = generator.integers(0, n, size=shape) + np.arange(shape[0])[:, None] * n
         times = np.bincount(drawn.ravel(), minlength=drawn.size).reshape(shape).astype(float)
         with np.errstate(invalid="ignore"):
-            means.append((times @ sums) / (n if counts is None else times @ counts))
+            means.append((times @ sums) / (times @ counts))
     return np.concatenate(means)
 
 

@@ -1,7 +1,7 @@
 """Compares plans as graphs: the number of edits between the plan's graph and gold's, and the names that it keeps.
 
-Nodes are leaves. Edges go from each leaf to those that use its answer. Words do not count here: `PlanScore.exact`
-compares words, `PlanScore.arguments` arguments. Inserting or deleting a node or an edge costs one.
+Nodes are leaves. Edges go from each leaf to those that use its answer. Words do not count here, as they do in
+`evaluation.metrics.plans`. Inserting or deleting a node or an edge costs one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from functools import lru_cache
 
 from data_gen.leakage import normalise
 from revelator.limits import count_stages
-from revelator.plans import Expression, bind, check, leaves, letters_key, parse
+from revelator.plans import bind, check, leaves, letters_key, parse
 
 STATES = 20_000  # partial mappings that are looked at before the best one so far is taken
 
@@ -42,25 +42,14 @@ def read_sketch(text: str) -> Sketch:
     """Parses, checks and binds a plan, once for each text. Raises ExpressionError."""
     plan = parse(text)
     valid, texts = not check(plan), tuple([leaf.text for leaf in leaves(plan)])
-    return Sketch(
-        valid, letters_key(plan), count_stages(plan), texts, _intern_edges(_find_edges(plan)) if valid else NONE
-    )
+    edges = frozenset([(p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values()]) if valid else NONE
+    return Sketch(valid, letters_key(plan), count_stages(plan), texts, edges)
 
 
 def entity_coverage(plan: Sketch, names: Collection[str]) -> float:
     """Computes the share of names whose words all occur in the plan; 1.0 without names."""
     words = frozenset(normalise(" ".join(plan.texts)).split())
     return sum([words.issuperset(normalise(name).split()) for name in names]) / len(names) if names else 1.0
-
-
-def _find_edges(plan: Expression) -> Edges:
-    return frozenset([(p, c) for c, fed in enumerate(bind(plan).sources) for p in fed.values()])
-
-
-@lru_cache(maxsize=1024)
-def _intern_edges(edges: Edges) -> Edges:
-    """Returns one value for all plans of the same graph."""
-    return edges
 
 
 def edit_distance(plan: Sketch | None, gold: Sketch) -> int:

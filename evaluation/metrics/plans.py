@@ -39,75 +39,55 @@ from serving.retrieval.words import ASKING_WORDS, extract_terms
 ASKING = frozenset(extract_terms(" ".join(ASKING_WORDS)))
 
 
-@dataclass(frozen=True)
-class PlanScore:
-    """`valid`: parses and checks (rules `scoped`). The others compare a parsed plan with gold, valid or not."""
-
-    valid: bool
-    letters: bool  # same shape up to the order of `+`
-    leaves: bool  # same number of leaves
-    exact: bool  # the same tree, word for word
-    bound: bool  # the same, whatever placeholders are called (`is_equal_when_bound`)
-    arguments: bool  # the same graph over the same names and placeholders (`arguments_match`)
-    names: bool  # every name that question and gold plan share, copied exactly
+PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
+Scores = dict[str, bool]
 
 
-def score_plan(output: str, gold: Expression, question: str, names: Sequence[str]) -> PlanScore:
+def score_plan(output: str, gold: Expression, question: str, names: Sequence[str]) -> Scores:
     """Scores a text that a model wrote; a text that does not parse scores nothing. `names` are those that the question
-    and its gold plan share (the column `entities` of a set)."""
+    and its gold plan share (the column `entities` of a set).
+
+    `valid`: parses and checks (rules `scoped`). The others compare a parsed plan with gold, valid or not. `letters`:
+    the same shape up to the order of `+`. `leaves`: their number. `exact`: the same tree, word for word. `bound`: the
+    same, whatever placeholders are called. `arguments`: the same graph over the same names and placeholders. `names`:
+    each of `names` is copied exactly.
+    """
     try:
         plan = parse(output)
     except ExpressionError:
-        return PlanScore(False, False, False, False, False, False, False)
-    return PlanScore(
-        valid=not check(plan),
-        letters=letters_key(plan) == letters_key(gold),
-        leaves=len(leaves(plan)) == len(leaves(gold)),
-        exact=plan == gold,
-        bound=is_equal_when_bound(plan, gold),
-        arguments=arguments_match(plan, gold, names),
-        names=copies_names(plan, question, names),
-    )
+        return dict.fromkeys(PLAN_SCORES, False)
+    return {
+        "valid": not check(plan),
+        "letters": letters_key(plan) == letters_key(gold),
+        "leaves": len(leaves(plan)) == len(leaves(gold)),
+        "exact": plan == gold,
+        "bound": is_equal_when_bound(plan, gold),
+        "arguments": arguments_match(plan, gold, names),
+        "names": copies_names(plan, question, names),
+    }
 
 
-@dataclass(frozen=True)
-class TreeScore:
-    """`valid`: parses and checks. `structure` and `exact` compare it with gold."""
-
-    valid: bool
-    structure: bool  # same operators and references, up to the order of what needs nothing of one another
-    exact: bool  # the same tree, word for word
-
-
-def score_tree(output: str, gold: Art) -> TreeScore:
-    """Scores a text that a model wrote; a text that is not a tree scores nothing."""
+def score_tree(output: str, gold: Art) -> Scores:
+    """`valid`: parses and checks. `structure`: also the same operators and references, up to the order of what needs
+    nothing of one another. `exact`: the same tree, word for word."""
     try:
         tree = art.parse(output)
     except ExpressionError:
-        return TreeScore(False, False, False)
+        return dict.fromkeys(("valid", "structure", "exact"), False)
     valid = not art.check(tree)
-    return TreeScore(valid, valid and art.structure_key(tree) == art.structure_key(gold), tree == gold)
+    same = valid and art.structure_key(tree) == art.structure_key(gold)
+    return {"valid": valid, "structure": same, "exact": tree == gold}
 
 
-@dataclass(frozen=True)
-class QueryScore:
+def score_query(output: str, gold: logic.Query) -> Scores:
     """`valid`: parses and can run. `truth`: the same terms, after SQuAD's normaliser, and the same truth table.
     `exact`: the same query, word for word."""
-
-    valid: bool
-    truth: bool
-    exact: bool
-
-
-def score_query(output: str, gold: logic.Query) -> QueryScore:
-    """Scores a text that a model wrote; a text that does not parse scores nothing."""
     try:
         query = logic.parse(output)
     except ExpressionError:
-        return QueryScore(False, False, False)
-    return QueryScore(
-        not logic.check(query), logic.are_equivalent(_normalise_terms(query), _normalise_terms(gold)), query == gold
-    )
+        return dict.fromkeys(("valid", "truth", "exact"), False)
+    same = logic.are_equivalent(_normalise_terms(query), _normalise_terms(gold))
+    return {"valid": not logic.check(query), "truth": same, "exact": query == gold}
 
 
 def _normalise_terms(query: logic.Query) -> logic.Query:
@@ -125,7 +105,7 @@ class PlanMeasure:
     """How plans of one language are scored, and which score decides promotion. `score` takes the text that a model
     wrote, the gold plan, the question, and the names that question and gold plan share."""
 
-    score: Callable[[str, Any, str, Sequence[str]], Any]
+    score: Callable[[str, Any, str, Sequence[str]], Scores]
     deciding: str
 
 

@@ -18,16 +18,6 @@ def title_key(title: str) -> str:
     return " ".join(re.sub(r"([^\w\s])", r" \1 ", text).split())
 
 
-def title_recall(rankings: Sequence[Sequence[str]], gold: Sequence[str], k: int) -> float:
-    """Computes the share of distinct gold titles among the first `k` titles of any ranking (of one ranking: recall@k).
-    Raises ValueError without gold titles."""
-    wanted = {title_key(title) for title in gold}
-    if not wanted:
-        raise ValueError("recall of no gold titles is not defined")
-    found = {title_key(title) for ranking in rankings for title in ranking[:k]}
-    return len(wanted & found) / len(wanted)
-
-
 def score_titles(ranking: Sequence[str], gold: Sequence[str], cutoffs: Sequence[int]) -> dict[str, float]:
     """Computes `recall@k` at each cutoff, `recall` of the whole ranking and `ndcg@10`, in one pass over the titles."""
     keys, wanted = list(dict.fromkeys(map(title_key, ranking))), set(map(title_key, gold))

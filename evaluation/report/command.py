@@ -15,7 +15,7 @@ import click
 
 from evaluation.costs.command import read_times
 from evaluation.harness.folder import METRICS, QUESTIONS, RUN
-from evaluation.report.page import Report, Table, build_cost_table, build_report, render_html, render_markdown
+from evaluation.report.page import build_cost_table, build_report, render_html, render_markdown
 from evaluation.report.runs import LoadedRun, load_runs
 from revelator import registry
 from revelator.errors import ConfigError
@@ -33,7 +33,7 @@ METRIC_ENDINGS = {"value": "", "low": "_low", "high": "_high", "n": "_n"}
 @click.option("--out", required=True, type=FOLDER, help="Folder of the page and the summary.")
 @click.option("--against", help="System that the others are compared with.  [default: the first of each benchmark]")
 @click.option("--times", type=FOLDER, help="File of `revelator eval cost measure`: adds predicted throughput.")
-@click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs, tables and page to MLflow.")
+@click.option("--mlflow/--no-mlflow", default=True, show_default=True, help="Log runs and page to MLflow.")
 @REGISTERED
 @HOME
 @URI
@@ -53,8 +53,8 @@ def report(
 
     RUNS are folders of `revelator eval run`, in the order of the tables. For each benchmark the page has tables with
     intervals, paired differences, charts, the worst and the most different questions with two plans side by side,
-    and how to repeat each run. The page loads nothing from a network. Figures, tables and page are logged to MLflow,
-    under the registered version that a run measured.
+    and how to repeat each run. The page loads nothing from a network. Figures and page are logged to MLflow, under the
+    registered version that a run measured.
 
     \b
     Examples:
@@ -69,7 +69,7 @@ def report(
     built = build_report(
         loaded,
         against=against,
-        command=format_command(sys.argv[1:], runs),
+        command=shlex.join(["revelator", *sys.argv[1:]]),
         made=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         version=metadata.version("revelator"),
         costs=build_cost_table(loaded, read_times(times)) if times else None,
@@ -79,7 +79,7 @@ def report(
     run_id, versions = "", list[int]()
     if mlflow:
         registry.connect(tracking_uri, home)
-        run_id, versions = log_report(built, loaded, out, name)
+        run_id, versions = log_report(built.command, loaded, out, name)
     written = {"page": str(out / PAGE), "summary": str(out / SUMMARY)}
     if as_json:
         click.echo(json.dumps(written | {"run_id": run_id, "versions": versions}))
@@ -90,30 +90,16 @@ def report(
         click.echo(f"MLflow: run {run_id}, figures under {under}")
 
 
-def format_command(arguments: Sequence[str], runs: Sequence[Path]) -> str:
-    """The command as a person types it: `DIR/*` where every run in a folder is named."""
-    rest = [text for text in arguments if Path(text) not in runs]
-    shown: list[str] = []
-    for parent in dict.fromkeys(run.parent for run in runs):
-        named = [run for run in runs if run.parent == parent]
-        is_whole = len(named) > 1 and {place.parent for place in parent.glob(f"*/{RUN}")} == {*named}
-        shown += [f"{shlex.quote(str(parent))}/*"] if is_whole else [shlex.quote(str(run)) for run in named]
-    return " ".join(["revelator", *map(shlex.quote, rest), *shown])
-
-
-def log_report(report: Report, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
-    """Log the files in `out`, the tables and, nested below, each run. `registry.connect` comes first.
+def log_report(command: str, runs: Sequence[LoadedRun], out: Path, name: str) -> tuple[str, list[int]]:
+    """Log the files in `out` and, nested below, each run. `registry.connect` comes first.
 
     Return the id of the MLflow run, and the versions of the registered model `name` that figures were logged under.
     """
     import mlflow
 
-    versions = _list_versions(name)
+    versions = registry.search_versions(name)
     with registry.store_errors(), mlflow.start_run(run_name=f"report-{out.name}") as parent:
-        mlflow.set_tags({"kind": "report", "command": report.command[:4000]})
-        for place, table in _name_tables(report).items():
-            columns = {head: [row[column] for row in table.cells] for column, head in enumerate(table.head)}
-            mlflow.log_table(columns, f"tables/{place}.json")
+        mlflow.set_tags({"kind": "report", "command": command[:4000]})
         measured = {run.folder: _find_measured_version(run, versions) for run in runs}
         for run in runs:
             _log_run(run, measured[run.folder])
@@ -128,7 +114,7 @@ def _log_run(run: LoadedRun, version: Version | None) -> None:
     import mlflow
 
     about = run.run
-    with mlflow.start_run(run_name=f"{run.name} on {run.benchmark}"[:250], nested=True):
+    with mlflow.start_run(run_name=run.title[:250], nested=True):
         mlflow.set_tags(
             {
                 "kind": "evaluation",
@@ -159,23 +145,7 @@ def _name_metric(name: str) -> str:
     return re.sub(r"[^\w./ -]", "_at_" if "@" in name else "_", name)
 
 
-def _list_versions(name: str) -> list[Version]:
-    with registry.store_errors():
-        known = registry.client().search_model_versions(f"name='{name}'")
-    return [Version(name, int(v.version), v.tags.get("run_id", ""), v.source or "", dict(v.tags)) for v in known]
-
-
 def _find_measured_version(run: LoadedRun, versions: Sequence[Version]) -> Version | None:
     """The registered version whose manifest is that of the run's adapter."""
     manifest = run.run.adapter.get("manifest")
     return next((version for version in versions if manifest and version.tags.get(DIGEST_TAG) == manifest), None)
-
-
-def _name_tables(report: Report) -> dict[str, Table]:
-    """Every table by the name of its file."""
-    tables = {
-        f"{section.name}-{number}": table for section in report.sections for number, table in enumerate(section.tables)
-    }
-    if report.costs:
-        tables["cost"] = report.costs
-    return {re.sub(r"[^\w.-]+", "-", name): table for name, table in tables.items()}

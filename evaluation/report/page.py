@@ -10,19 +10,11 @@ from itertools import product
 from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
-from evaluation.costs.model import Prices, ServiceTimes, count_demand, predict
+from evaluation.costs.model import STATIONS, Prices, ServiceTimes, count_demand, predict
+from evaluation.harness.run_metrics import COSTS, SCORES
 from evaluation.report.cases import Case, find_most_different_cases, find_worst_cases
 from evaluation.report.charts import Chart, choose_charts, draw_legend_mark, select_charted_runs
-from evaluation.report.runs import (
-    COSTS,
-    MEASURE_NAMES,
-    MEASURES,
-    Estimate,
-    LoadedRun,
-    choose_main_measure,
-    compare_runs,
-    group_by_benchmark,
-)
+from evaluation.report.runs import Estimate, LoadedRun, choose_main_measure, compare_runs, group_by_benchmark
 
 
 @dataclass(frozen=True)
@@ -55,20 +47,11 @@ class Section:
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How to repeat one run; `anchor` is its id in the page."""
-
-    anchor: str
-    name: str
-    lines: dict[str, str]
-
-
-@dataclass(frozen=True)
 class Report:
     """The whole report. `command` wrote it, at the time `made`, with revelator's `version`."""
 
     sections: list[Section]
-    recipes: dict[str, Recipe]
+    runs: Sequence[LoadedRun]
     command: str
     made: str
     version: str
@@ -80,23 +63,24 @@ def build_report(
 ) -> Report:
     """`against` names the system that the others are compared with; None takes the first run of each benchmark."""
     sections = [_build_section(name, members, against) for name, members in group_by_benchmark(runs).items()]
-    return Report(sections, {run.anchor: _build_recipe(run) for run in runs}, command, made, version, costs)
+    return Report(sections, runs, command, made, version, costs)
 
 
 def _build_section(name: str, runs: list[LoadedRun], against: str | None) -> Section:
     reference = next((run for run in runs if run.name == against), runs[0])
     others = [run for run in runs if run is not reference]
-    pairs = [(run, reference) for run in others]
     ablations = [(run, whole) for run in runs if (whole := _find_whole_system(run, runs))]
-    note = f"The difference to {reference.name} on the same questions."
     tables = []
-    for title, measures in (("Quality", MEASURES), ("Cost", COSTS)):
-        tables.append(build_overview_table(title, runs, measures))
-        if pairs:
-            tables.append(build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
+    for title, measures, refused in (("Quality", SCORES, ""), ("Cost", COSTS, ", without refused questions")):
+        note = f"Mean of a question and its 95 % bootstrap interval{refused}."
+        tables.append(_build_table(title, note, [(run.name, len(run.rows), run.figures) for run in runs], measures))
+        if others:
+            note = f"The difference to {reference.name} on the same questions."
+            pairs = [(run, reference) for run in others]
+            tables.append(_build_difference_table(f"{title} against {reference.name}", note, pairs, measures))
     if ablations:
         note = "The difference to the same system without its ablation, on the same questions."
-        tables.append(build_difference_table("Ablations", note, ablations, MEASURE_NAMES))
+        tables.append(_build_difference_table("Ablations", note, ablations, SCORES | COSTS))
     measure = choose_main_measure(runs)
     planned = next((run for run in [reference, *others] if any(row.plan for row in run.rows)), reference)
     different = find_most_different_cases(reference, others, measure)
@@ -122,34 +106,35 @@ def _describe(runs: Sequence[LoadedRun]) -> str:
     return f"{text}."
 
 
-def build_overview_table(title: str, runs: Sequence[LoadedRun], measures: Mapping[str, str]) -> Table:
-    names = [name for name in measures if any(name in run.figures for run in runs)]
-    cells = [
-        [run.name, f"{len(run.rows)}", *(format_interval(run.figures.get(name), name) for name in names)]
-        for run in runs
-    ]
-    refused = ", without refused questions" if measures is COSTS else ""
-    note = f"Mean of a question and its 95 % bootstrap interval{refused}."
-    return Table(title, note, ["system", "n", *(MEASURE_NAMES[name] for name in names)], cells)
-
-
-def build_difference_table(
+def _build_difference_table(
     title: str, note: str, pairs: Sequence[tuple[LoadedRun, LoadedRun]], measures: Mapping[str, str]
 ) -> Table:
     """Each run less the other of its pair, on the questions that both have."""
-    found = [compare_runs(run, reference, list(measures)) for run, reference in pairs]
-    names = [name for name in measures if any(name in estimates for estimates in found)]
-    cells, strong = [], set()
-    for row, ((run, _), estimates) in enumerate(zip(pairs, found, strict=True)):
-        n = max((int(estimate["n"]) for estimate in estimates.values()), default=0)
-        cells.append([run.name, f"{n}", *(format_interval(estimates.get(name), name, sign=True) for name in names)])
-        strong |= {(row, column) for column, name in enumerate(names, 2) if _excludes_zero(estimates.get(name))}
+    rows = []
+    for run, reference in pairs:
+        found = compare_runs(run, reference, measures)
+        rows.append((run.name, max((int(estimate["n"]) for estimate in found.values()), default=0), found))
     note += " Mean and 95 % bootstrap interval; highlighted where the interval excludes 0."
-    return Table(title, note, ["system", "n", *(MEASURE_NAMES[name] for name in names)], cells, strong)
+    return _build_table(title, note, rows, measures, sign=True)
 
 
-def _excludes_zero(estimate: Estimate | None) -> bool:
-    return estimate is not None and (estimate["low"] > 0 or estimate["high"] < 0)
+def _build_table(
+    title: str,
+    note: str,
+    rows: Sequence[tuple[str, int, Mapping[str, Estimate]]],
+    measures: Mapping[str, str],
+    *,
+    sign: bool = False,
+) -> Table:
+    """A row for each system, with n; with `sign` the estimates are differences."""
+    names = [name for name in measures if any(name in estimates for *_, estimates in rows)]
+    cells, strong = [], set()
+    for place, (system, n, estimates) in enumerate(rows):
+        found = [estimates.get(name) for name in names]
+        own = (format_interval(one, name, sign=sign) for one, name in zip(found, names, strict=True))
+        cells.append([system, f"{n}", *own])
+        strong |= {(place, i) for i, one in enumerate(found, 2) if sign and one and (one["low"] > 0 or one["high"] < 0)}
+    return Table(title, note, ["system", "n", *(measures[name] for name in names)], cells, strong)
 
 
 def format_interval(estimate: Estimate | None, measure: str, *, sign: bool = False) -> str:
@@ -169,42 +154,12 @@ def build_cost_table(runs: Sequence[LoadedRun], times: ServiceTimes) -> Table:
     for run in runs:
         counted = [row.cost for row in run.rows if row.has_cost]
         for gpus, inside in product((1, 8), (1, 64)) if counted else ():
-            servers = {"revelator": gpus, "retriever": gpus, "generator": gpus}
-            found = predict(count_demand(counted, times), servers, inside, Prices())
+            found = predict(count_demand(counted, times), dict.fromkeys(STATIONS, gpus), inside, Prices())
             figures = [f"{found.throughput:.2f}", f"{found.latency:.2f}", found.bottleneck, f"{found.utilisation:.0%}"]
-            cells.append([f"{run.name} on {run.benchmark}", f"{gpus}", f"{inside}", *figures])
+            cells.append([run.title, f"{gpus}", f"{inside}", *figures])
     note = f"From the calls that the runs counted, and the seconds that each service took on {times.machine}."
-    head = [
-        "system",
-        "servers",
-        "in flight",
-        "questions a second",
-        "seconds a question",
-        "bottleneck",
-        "its utilisation",
-    ]
+    head = ["system", "servers", "in flight", "questions/s", "seconds a question", "bottleneck", "its utilisation"]
     return Table("Predicted throughput", note, head, cells)
-
-
-def _build_recipe(run: LoadedRun) -> Recipe:
-    about, adapter, index = run.run, run.run.adapter, run.run.index
-    version = f"version {adapter['version']}, " if adapter.get("version") else ""
-    data = ", ".join(f"{name} {digest[:16]}" for name, digest in about.benchmark.get("files", {}).items())
-    lines = {
-        "command": about.command,
-        "config hash": about.config_hash,
-        "data": data or "–",
-        "adapter": f"{version}manifest {adapter['manifest'][:16]}, base {adapter.get('base', '')[:16]}"
-        if adapter.get("manifest")
-        else "none",
-        "index": f"{index['count']:,} passages, {index['digest'][:16]}" if index.get("digest") else "none",
-        "generator": about.generator or "none",
-        "code": about.code[:16],
-        "seed": str(about.seed),
-        "machine": about.machine,
-        "started": about.started,
-    }
-    return Recipe(run.anchor, f"{run.name} on {run.benchmark}", lines)
 
 
 def render_html(report: Report) -> str:
@@ -226,9 +181,9 @@ def render_markdown(report: Report) -> str:
     if report.costs:
         parts += ["## Cost", report.costs.to_markdown()]
     parts.append("## Reproduce")
-    for recipe in report.recipes.values():
-        lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in recipe.lines.items())
-        parts.append(f"### {_escape(recipe.name)}\n\n{lines}")
+    for run in report.runs:
+        lines = "\n".join(f"* {name}: {_format_code(text)}" for name, text in run.recipe.items())
+        parts.append(f"### {_escape(run.title)}\n\n{lines}")
     return "\n\n".join(parts) + "\n"
 
 

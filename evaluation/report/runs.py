@@ -2,36 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from evaluation.harness.folder import QuestionRow, Run, read_metrics, read_questions, read_run
+from evaluation.harness.run_metrics import measure_row
 from evaluation.metrics.bootstrap import bootstrap
 from revelator.errors import ConfigError
 from revelator.files import sha256_text
 
-MEASURES = {
-    "em": "EM",
-    "acc": "Acc",
-    "f1": "F1",
-    "ndcg@10": "nDCG@10",
-    "recall": "recall",
-    "valid": "plan valid",
-    "letters": "plan letters",
-}
-COSTS = {
-    "tokens_in": "tokens in",
-    "tokens_out": "tokens out",
-    "generator_calls": "generator calls",
-    "model_calls": "revelator prompts",
-    "retrievals": "retrievals",
-    "steps": "steps",
-    "wall_s": "wall, s",
-    "path_s": "critical path, s",
-}
-MEASURE_NAMES = MEASURES | COSTS | {"answered": "answered"}
 MAIN_MEASURES = ("f1", "ndcg@10", "recall", "letters")  # charts and cases show the first that all runs have
 
 Estimate = Mapping[str, float]  # n, value (the mean), low and high (its 95 % bootstrap interval)
@@ -64,6 +45,29 @@ class LoadedRun:
         return str(self.run.benchmark["name"])
 
     @property
+    def title(self) -> str:
+        return f"{self.name} on {self.benchmark}"
+
+    @property
+    def recipe(self) -> dict[str, str]:
+        """How to repeat the run."""
+        run, adapter, index = self.run, self.run.adapter, self.run.index
+        version = f"version {adapter['version']}, " if adapter.get("version") else ""
+        made = f"{version}manifest {adapter.get('manifest', '')[:16]}, base {adapter.get('base', '')[:16]}"
+        return {
+            "command": run.command,
+            "config hash": run.config_hash,
+            "data": ", ".join(f"{name} {sha[:16]}" for name, sha in run.benchmark.get("files", {}).items()) or "–",
+            "adapter": made if adapter.get("manifest") else "none",
+            "index": f"{index['count']:,} passages, {index['digest'][:16]}" if index.get("digest") else "none",
+            "generator": run.generator or "none",
+            "code": run.code[:16],
+            "seed": str(run.seed),
+            "machine": run.machine,
+            "started": run.started,
+        }
+
+    @property
     def anchor(self) -> str:
         """The id of the part of the page that says how to repeat this run."""
         return f"run-{self.series.number}-{sha256_text(str(self.folder.resolve()))[:8]}"
@@ -75,7 +79,7 @@ class LoadedRun:
     @property
     def tokens(self) -> Estimate:
         """Tokens in and out together, a question."""
-        return estimate_mean([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.has_cost])
+        return bootstrap([row.cost.tokens_in + row.cost.tokens_out for row in self.rows if row.has_cost]).to_json()
 
 
 def load_runs(folders: Sequence[Path]) -> list[LoadedRun]:
@@ -112,29 +116,14 @@ def choose_main_measure(runs: Sequence[LoadedRun]) -> str:
     return next((name for name in MAIN_MEASURES if all(name in run.figures for run in runs)), "answered")
 
 
-def estimate_mean(values: Sequence[float]) -> Estimate:
-    found = bootstrap(values)
-    return {"n": found.n, "value": found.mean, "low": found.low, "high": found.high}
-
-
-def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Sequence[str]) -> dict[str, Estimate]:
+def compare_runs(run: LoadedRun, reference: LoadedRun, measures: Iterable[str]) -> dict[str, Estimate]:
     """The mean of `run` minus `reference` over the questions of both, for each measure that both score."""
     rows = {row.id: row for row in reference.rows}
     pairs = [(row, rows[row.id]) for row in run.rows if row.id in rows]
-    found = {}
+    found: dict[str, Estimate] = {}
     for measure in measures:
         values = [(measure_row(row, measure), measure_row(other, measure)) for row, other in pairs]
         differences = [ours - theirs for ours, theirs in values if ours is not None and theirs is not None]
         if differences:
-            found[measure] = estimate_mean(differences)
+            found[measure] = bootstrap(differences).to_json()
     return found
-
-
-def measure_row(row: QuestionRow, measure: str) -> float | None:
-    """A score or a cost of one question, None if it has none. A refused question scores 0 for its answer."""
-    if measure in COSTS:
-        if not row.has_cost:
-            return None
-        return float(sum(row.cost.model_calls.values()) if measure == "model_calls" else getattr(row.cost, measure))
-    refused = 0.0 if row.status == "error" and measure in ("em", "acc", "f1") else None
-    return row.scores.get(measure, refused)

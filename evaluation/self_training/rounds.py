@@ -5,7 +5,6 @@ ROUND/executions.jsonl  what the leaves of the agreed plans were asked, answered
 ROUND/questions.jsonl   the questions that are kept, whole or absent
 ROUND/set/              the instruction set, its manifest written last
 ROUND/round.json        the settings, what was proposed and kept and, once measured, the gain
-ROUND/README.md         the same as a card
 """
 
 from __future__ import annotations
@@ -13,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +31,6 @@ from data_gen.self_training import (
     annotate,
     check_support,
     choose_agreed,
-    choose_likeliest,
     states_answer,
 )
 from data_gen.sources.formats import READERS
@@ -41,29 +39,28 @@ from evaluation.gate.scores import TaskScore
 from evaluation.metrics.bootstrap import bootstrap
 from evaluation.rows import append_rows, progress_bar, read_rows
 from revelator.errors import ConfigError, RevelatorError
-from revelator.files import sha256_text, write_bytes, write_json
+from revelator.files import sha256_text, write_json
 from revelator.plans.language import BNF
 from revelator.tasks import TASKS, TRANSLATE_BNF, TranslateInput
-from revelator.trace import Node, Trace, sort_ids
-from serving.models.decoding import Marks
+from revelator.trace import Trace, sort_ids
+from serving.executor.executor import Executor
 from serving.models.engine import Engine
-from serving.models.local import BEAMS, complete
+from serving.models.local import complete
 from serving.protocols import Decoding
 
 BATCH = 32  # questions whose samples are drawn together
 RECORD = "round.json"
+COUNTS = ("questions", "samples", "valid", "agreeing", "kept", "with_steps")
 
 Propose = Callable[[Sequence[str], int], list[list[str]]]  # prompts, place of the first of them → texts of each
-Run = Callable[[str, str], Awaitable[Trace]]  # question, plan → trace
 
 
 @dataclass(frozen=True)
 class Settings:
     """What a round is made with. `model` and `index` are digests: another model needs another round.
 
-    `least` is the share of the samples that must agree, `coverage` the share of a question's names that a plan keeps.
-    If the graph of every question is known (`letters`), the samples are the likeliest plans of that graph.
-    """
+    `least` is the share of the samples that must agree, `coverage` the share of a question's names that a plan
+    keeps."""
 
     questions: str
     format: str
@@ -72,11 +69,10 @@ class Settings:
     limit: int
     seed: int
     temperatures: tuple[float, ...]
-    letters: str | None
     least: float
     coverage: float
     held_out: str | None
-    decoding: str
+    decoding: Decoding
     documents: int
     model: str
     index: str
@@ -104,13 +100,35 @@ def begin_round(out: Path, settings: Settings) -> None:
     known = json.loads(json.dumps(asdict(settings)))
     if (out / RECORD).exists():
         before = json.loads((out / RECORD).read_text(encoding="utf-8")).get("settings", {})
-        if {"letters": None} | before != known:  # a round of before there were letters has none
+        if before != known:
             hint = "name another folder for another model, other questions or other settings"
             raise ConfigError("a round with other settings stands there", where=str(out), hint=hint)
     elif out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"{out} is not empty and no round", where="--out", hint="name another folder, or empty it")
     else:
         write_json(out / RECORD, {"settings": known})
+
+
+@dataclass
+class Tally:
+    """How many questions, samples (`samples`, and of these `valid`) and plans each test leaves; what is dropped, by
+    reason."""
+
+    counts: Counter[str] = field(default_factory=lambda: Counter(dict.fromkeys(COUNTS, 0)))
+    dropped: Counter[str] = field(default_factory=Counter)
+
+
+def run_round(
+    out: Path, settings: Settings, draw: Propose, executor: Executor | None, beside: SetConfig | None = None
+) -> dict[str, Any]:
+    """Makes a round, or continues it, and returns the manifest of its set. Without an executor plans are not run."""
+    begin_round(out, settings)
+    tally = Tally()
+    asked = choose_questions(settings, tally.dropped)
+    chosen = select(asked, propose(asked, out / "proposals.jsonl", draw), settings, tally)
+    executions = asyncio.run(execute(chosen, out / "executions.jsonl", executor)) if executor else {}
+    write_kept_questions(chosen, executions, settings, out, tally)
+    return build_round(out, settings, beside, tally)
 
 
 def choose_questions(settings: Settings, dropped: Counter[str]) -> list[AnnotatedQuestion]:
@@ -141,30 +159,7 @@ def draw_samples(engine: Engine, temperatures: Sequence[float], seed: int, decod
     return propose
 
 
-def search_letters(engine: Engine, letters: str) -> Propose:
-    """Returns a function that finds the likeliest distinct texts whose operators ` *` and ` +` are those of `letters`,
-    such as "(A + B) * C", in the same order, and which open the groups at its beginning.
-
-    No grammar constrains them: the model may close a group or not. Raises ConfigError where the base's tokenizer has no
-    token for an operator.
-    """
-    tokens = {sign: engine.tokenizer(f" {sign}", add_special_tokens=False)["input_ids"] for sign in "*+"}
-    if any(len(found) > 1 for found in tokens.values()):
-        hint = "name another base, or leave --letters out"
-        raise ConfigError("the tokenizer of this base has no token for an operator", where="--letters", hint=hint)
-    signs = {sign: token for sign, (token,) in tokens.items()}
-    marks = Marks(list(signs.values()), [signs[sign] for sign in letters if sign in signs])
-    groups = "(" * (len(letters) - len(letters.lstrip("(")))
-
-    def propose(prompts: Sequence[str], place: int) -> list[list[str]]:
-        begun = [f"{prompt} {groups}" if groups else prompt for prompt in prompts]
-        found = engine.search_beams(begun, BEAMS, BNF.beam_tokens, marks=marks)
-        return [list(dict.fromkeys(groups + text.text for text in texts)) for texts in found]
-
-    return propose
-
-
-def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Path, write: Propose) -> list[Proposal]:
+def propose(questions: Sequence[AnnotatedQuestion], path: Path, draw: Propose) -> list[Proposal]:
     """Draws the samples of every question, in batches that do not depend on each other."""
     done = {row.id for row in read_rows(path, Proposal)}
     with progress_bar() as progress:
@@ -174,14 +169,14 @@ def propose(questions: Sequence[AnnotatedQuestion], settings: Settings, path: Pa
             if all(question.id in done for question in batch):
                 continue
             prompts = [TRANSLATE_BNF.render(TranslateInput(question.question)) for question in batch]
-            made = [Proposal(q.id, texts) for q, texts in zip(batch, write(prompts, start), strict=True)]
+            made = [Proposal(q.id, texts) for q, texts in zip(batch, draw(prompts, start), strict=True)]
             append_rows(path, [proposal for proposal in made if proposal.id not in done])
             progress.advance(bar, len(batch))
     return read_rows(path, Proposal)
 
 
 async def execute(
-    wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, run: Run, concurrency: int = 8
+    wanted: Iterable[tuple[AnnotatedQuestion, AgreedPlan]], path: Path, executor: Executor, concurrency: int = 8
 ) -> dict[str, Execution]:
     """Runs every agreed plan, several at a time, and records what each leaf found."""
     done = {row.id: row for row in read_rows(path, Execution)}
@@ -193,7 +188,8 @@ async def execute(
         async def one(question: AnnotatedQuestion, plan: AgreedPlan) -> None:
             async with slots:
                 try:
-                    leaves = _describe_leaves(await run(question.question, plan.plan), question.answers)
+                    trace = await executor.run(question.question, plan=plan.plan, strategy="compile")
+                    leaves = _describe_leaves(trace, question.answers)
                 except RevelatorError:
                     leaves = []
             done[question.id] = Execution(question.id, plan.plan, leaves)
@@ -210,51 +206,33 @@ def _describe_leaves(trace: Trace, gold: Sequence[str]) -> list[dict[str, Any]]:
     """Describes each leaf, in the plan's order, with the documents of its fan-out's members. A leaf that names the
     known answer itself finds nothing."""
     atomic = {node.id: node for node in trace.nodes if node.kind == "atomic"}
-    return [_describe_leaf(atomic[id], _find_members(atomic, id), gold) for id in sort_ids(atomic) if "." not in id]
-
-
-def _find_members(atomic: dict[str, Node], id: str) -> list[Node]:
-    return [node for other, node in atomic.items() if other == id or other.startswith(f"{id}.")]
-
-
-def _describe_leaf(node: Node, members: Sequence[Node], gold: Sequence[str]) -> dict[str, Any]:
-    asked = node.asked or node.question
-    found = any(states_answer(f"{d.title} {d.text}", gold) for member in members for d in member.documents)
-    return {"question": asked, "answers": list(node.answers), "found": found and not states_answer(asked, gold)}
-
-
-@dataclass
-class Funnel:
-    """How many questions, samples and plans are left after each test."""
-
-    questions: int = 0
-    samples: int = 0
-    valid: int = 0  # samples
-    agreeing: int = 0  # questions, from here on
-    kept: int = 0
-    with_steps: int = 0
+    described = []
+    for id in [id for id in sort_ids(atomic) if "." not in id]:
+        asked = atomic[id].asked or atomic[id].question
+        members = [node for other, node in atomic.items() if other == id or other.startswith(f"{id}.")]
+        found = any(states_answer(f"{d.title} {d.text}", gold) for node in members for d in node.documents)
+        found = found and not states_answer(asked, gold)
+        described.append({"question": asked, "answers": list(atomic[id].answers), "found": found})
+    return described
 
 
 def select(
-    questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, dropped: Counter[str]
-) -> tuple[list[tuple[AnnotatedQuestion, AgreedPlan]], Funnel]:
-    """Selects the questions whose samples agree on a valid plan, of the known letters if there are any."""
+    questions: Sequence[AnnotatedQuestion], proposals: Iterable[Proposal], settings: Settings, tally: Tally
+) -> list[tuple[AnnotatedQuestion, AgreedPlan]]:
+    """Selects the questions whose samples agree on a valid plan."""
     samples = {proposal.id: proposal.samples for proposal in proposals}
-    funnel, chosen = Funnel(len(questions)), []
+    chosen = []
     for question in questions:
         own = samples[question.id]
-        if settings.letters:
-            plan = choose_likeliest(question, own, settings.letters, settings.least, settings.coverage)
-        else:
-            plan = choose_agreed(question, own, settings.least, settings.coverage)
-        funnel.samples += len(own)
+        tally.counts["samples"] += len(own)
+        plan = choose_agreed(question, own, settings.least, settings.coverage)
         if isinstance(plan, str):
-            dropped[plan] += 1
+            tally.dropped[plan] += 1
         else:
-            funnel.valid += plan.valid_samples
+            tally.counts["valid"] += plan.valid_samples
             chosen.append((question, plan))
-    funnel.agreeing = len(chosen)
-    return chosen, funnel
+    tally.counts["questions"], tally.counts["agreeing"] = len(questions), len(chosen)
+    return chosen
 
 
 def write_kept_questions(
@@ -262,77 +240,42 @@ def write_kept_questions(
     executions: dict[str, Execution],
     settings: Settings,
     out: Path,
-    funnel: Funnel,
-    dropped: Counter[str],
+    tally: Tally,
 ) -> None:
     """Writes the questions whose leaves find the known answer; without an index, all questions."""
     with write_questions(out / QUESTIONS) as write:
         for question, plan in chosen:
             asked = executions[question.id].asked_leaves if settings.index else []
             if settings.index and (fault := check_support(plan.plan, asked)):
-                dropped[fault] += 1
+                tally.dropped[fault] += 1
                 continue
             row = annotate(question, plan, asked, settings.model[:12])
-            funnel.kept += 1
-            funnel.with_steps += bool(row.steps)
+            tally.counts["kept"] += 1
+            tally.counts["with_steps"] += bool(row.steps)
             write(row)
 
 
-def build_round(out: Path, settings: Settings, beside: SetConfig | None, funnel: Funnel, dropped: Counter[str]) -> dict:
-    """Builds the set of a round, alone or as one more source of `beside`, then the record and the card. Returns the
-    manifest."""
-    if not funnel.kept:
-        reasons = ", ".join(f"{reason}: {count}" for reason, count in sorted(dropped.items()))
+def build_round(out: Path, settings: Settings, beside: SetConfig | None, tally: Tally) -> dict[str, Any]:
+    """Builds the set of a round, alone or as one more source of `beside`, then the record."""
+    counts, dropped = dict(tally.counts), dict(sorted(tally.dropped.items()))
+    if not counts["kept"]:
+        reasons = ", ".join(f"{reason}: {count}" for reason, count in dropped.items())
         raise RevelatorError(f"no plan was kept ({reasons})", where=str(out), hint="more questions, or a better model")
     source = {"format": "world", "path": str(out / QUESTIONS), "sub_questions": 0}
     alone = {"name": out.name, "seed": settings.seed, "held_out": settings.held_out, "split": {"dev": 0.0}}
     only = {name: {"share": 0.0} for name in TASKS if name not in (TRANSLATE_BNF.name, "refine", "end")}
     base: dict[str, Any] = beside.model_dump() if beside else {**alone, "sources": [], "tasks": only}
     config = SetConfig.model_validate({**base, "sources": [*base["sources"], source]})
-    counts = {name.replace("_", " "): f"{count:,}" for name, count in asdict(funnel).items()}
-    notes = {"model": settings.model, "index": settings.index, **counts}
-    notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in sorted(dropped.items())}
+    notes = {"model": settings.model, "index": settings.index}
+    notes |= {name.replace("_", " "): f"{count:,}" for name, count in counts.items()}
+    notes |= {f"not kept, {reason}": f"{count:,}" for reason, count in dropped.items()}
     manifest = build(config, out / "set", teaching=notes)
-    update_record(
-        out, {"counts": asdict(funnel), "dropped": dict(sorted(dropped.items())), "digest": manifest["digest"]}
-    )
+    update_record(out, {"counts": counts, "dropped": dropped, "digest": manifest["digest"]})
     return manifest
 
 
 def update_record(out: Path, more: dict[str, Any]) -> None:
-    """Adds to the record of a round and rewrites its card."""
-    known = json.loads((out / RECORD).read_text(encoding="utf-8")) | more
-    write_bytes(out / "README.md", write_card(out.name, known).encode())
-    write_json(out / RECORD, known)
-
-
-def write_card(name: str, known: dict[str, Any]) -> str:
-    """Writes in Markdown how the round was made, how much each test left, and the gain if it was measured."""
-    settings = known["settings"]
-    lines = [
-        f"# Self-training round `{name}`",
-        f"Model `{settings['model'][:12]}` planned questions of `{settings['source']}` ({settings['licence']}), "
-        + (
-            f"the likeliest plans of letters `{settings['letters']}`; "
-            if settings.get("letters")
-            else f"a sample at each of the temperatures {', '.join(map(str, settings['temperatures']))}; "
-        )
-        + (f"index `{settings['index'][:12]}`." if settings["index"] else "no index: the plans were not run."),
-        "\n".join(f"* {what.replace('_', ' ')}: {count:,}" for what, count in known["counts"].items()),
-        "Left out:",
-        "\n".join(f"* {reason}: {count:,}" for reason, count in known["dropped"].items()) or "nothing",
-        f"The set is `set/`, digest `{known['digest'][:12]}`.",
-    ]
-    if gain := known.get("gain"):
-        write_questions = f"dev rows of set `{gain['set'][:12]}`" + (
-            f" from `{gain['source']}`" if gain["source"] else ""
-        )
-        adapters = f"before (`{gain['before'][:12]}`) and after (`{gain['after'][:12]}`) training on it"
-        lines += [
-            f"## Gain\n\nThe {write_questions}, {adapters}; 95 % paired bootstrap intervals.",
-            _tabulate_gains(gain["tasks"]),
-        ]
-    return "\n\n".join(lines) + "\n"
+    write_json(out / RECORD, json.loads((out / RECORD).read_text(encoding="utf-8")) | more)
 
 
 def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
@@ -344,14 +287,3 @@ def compare_scores(before: TaskScore, after: TaskScore) -> dict[str, Any]:
         "scores": {name: (value, after.scores[name]) for name, value in before.scores.items()},
         "intervals": {name: (change.low, change.high) for name, change in changes.items()},
     }
-
-
-def _tabulate_gains(tasks: dict[str, dict[str, Any]]) -> str:
-    table = ["| task | n | measure | before | after | gain |", "|---|---|---|---|---|---|"]
-    for task, own in tasks.items():
-        for measure, (before, after) in own["scores"].items():
-            ends = own["intervals"].get(measure)
-            interval = f" [{ends[0]:+.3f}, {ends[1]:+.3f}]" if ends else ""
-            gain = f"{after - before:+.3f}{interval}"
-            table.append(f"| {task} | {own['n']} | {measure} | {before:.3f} | {after:.3f} | {gain} |")
-    return "\n".join(table)

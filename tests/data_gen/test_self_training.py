@@ -14,7 +14,6 @@ from data_gen.self_training import (
     annotate,
     check_support,
     choose_agreed,
-    choose_likeliest,
     states_answer,
 )
 
@@ -50,20 +49,6 @@ def test_what_does_not_hold_counts_against_the_majority(sample: str) -> None:
     assert choose_agreed(QUESTION, [sample] * 3, 0.5, 0.8) == "no sample holds"
     assert choose_agreed(QUESTION, [CHAIN, sample], 0.5, 0.8) == "the samples do not agree"
     assert choose_agreed(QUESTION, [CHAIN, sample, CHAIN], 0.5, 0.8) == AgreedPlan(CHAIN, 2 / 3, 2)
-
-
-def test_the_likeliest_plan_of_a_known_graph_is_taken() -> None:
-    three = f"{CHAIN} * When did {{place}} begin?"
-    texts = ["(", three, PAIR, OTHER, CHAIN]
-    assert choose_likeliest(QUESTION, texts, "A * B", 0.4, 0.8) == AgreedPlan(OTHER, 0.4, 2)
-    assert choose_likeliest(QUESTION, texts, "A * B", 0.5, 0.8) == "the texts do not agree"
-    assert choose_likeliest(QUESTION, texts, "A * B * C", 0.0, 0.8) == AgreedPlan(three, 0.2, 1)
-    assert choose_likeliest(QUESTION, texts, "(A + B) * C", 0.0, 0.8) == "no text holds as (A + B) * C"
-    assert choose_likeliest(QUESTION, [], "A * B", 0.0, 0.8) == "no text holds as A * B"
-    later = f"{CHAIN} + Where is Lantern Row?"
-    assert choose_likeliest(QUESTION, [later], "A + B * C", 1.0, 0.8) == AgreedPlan(
-        later, 1.0, 1
-    )  # the order of + is free
 
 
 @settings(max_examples=40)

@@ -8,7 +8,6 @@ from typing import Any
 
 from evaluation.harness.folder import Cost, Label, QuestionRow, RowWriter, Run, begin_run
 from evaluation.harness.run_metrics import write_metrics
-from evaluation.metrics.bootstrap import bootstrap
 from revelator.plans import letters_key, parse
 from revelator.trace import Node, Passage, Trace, Usage
 
@@ -63,7 +62,7 @@ def _run(folder: Path, benchmark: str, system: str, skill: float, manifest: str,
     for row in rows:
         writer.append(row)
     writer.close()
-    write_metrics(folder, run, lambda values: bootstrap(values, resamples=200))
+    write_metrics(folder, run)
     return folder
 
 

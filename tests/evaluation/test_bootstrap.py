@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evaluation.metrics.bootstrap import bootstrap, bootstrap_columns
+from evaluation.metrics.bootstrap import bootstrap
 
 VALUES = st.lists(st.floats(-100, 100), min_size=1, max_size=30)
 
@@ -47,10 +47,6 @@ def test_no_rows_give_nan() -> None:
     assert math.isnan(interval.mean)
 
 
-def test_an_interval_prints_as_mean_and_ends() -> None:
-    assert str(bootstrap([1.0, 1.0])) == "1.000 [1.000, 1.000]"
-
-
 def test_95_percent_intervals_cover_the_true_share_about_95_times_in_100() -> None:
     rng = np.random.default_rng(11)
     intervals = [bootstrap(rng.random(200) < 0.3, resamples=500, seed=i) for i in range(300)]
@@ -77,12 +73,3 @@ def test_groups_of_one_row_change_nothing_but_the_draws() -> None:
 def test_groups_must_name_every_row() -> None:
     with pytest.raises(ValueError, match="3 values and 2 groups"):
         bootstrap([1.0, 0.0, 1.0], groups=["a", "b"])
-
-
-@settings(max_examples=20, deadline=None)
-@given(st.lists(st.tuples(st.floats(-9, 9), st.floats(-9, 9)), min_size=1, max_size=30))
-def test_columns_have_the_intervals_that_each_has_alone(rows: list[tuple[float, float]]) -> None:
-    for place, found in enumerate(bootstrap_columns(rows, resamples=200)):
-        alone = bootstrap([row[place] for row in rows], resamples=200)
-        assert (found.mean, found.low, found.high) == pytest.approx((alone.mean, alone.low, alone.high), abs=1e-9)
-        assert found.n == alone.n

@@ -63,7 +63,7 @@ def test_each_task_has_its_own_margin() -> None:
 def test_a_rise_that_so_few_rows_cannot_show_is_refused_with_its_interval() -> None:
     few = {"route": scored("route", [1.0] * 11 + [0.0] * 9)}, {"route": scored("route", [1.0] * 10 + [0.0] * 10)}
     refused = judge(*few, Rules(confidence=0.9, margins={"route": 0.5}, floors={}))
-    assert refused.refusals == ("the mean over tasks is not shown to rise: 0.500 to 0.550 (+0.050 [+0.000, +0.100])",)
+    assert refused.refusals == ["the mean over tasks is not shown to rise: 0.500 to 0.550 (+0.050 [+0.000, +0.100])"]
     assert judge(scores(route=0.55), scores(route=0.5), RULE).passes
 
 
@@ -79,7 +79,7 @@ def test_rows_are_compared_by_their_id_and_not_by_their_place() -> None:
 def test_the_first_champion_needs_the_floors() -> None:
     assert judge(scores(route=0.4, translate_bnf=0.2), None, RULE).passes
     refused = judge(scores(route=0.4, translate_bnf=0.19), None, RULE)
-    assert refused.refusals == ("translate_bnf letters 0.190 is under its floor 0.200",)
+    assert refused.refusals == ["translate_bnf letters 0.190 is under its floor 0.200"]
 
 
 def test_the_table_shows_both_sides_the_interval_the_margin_and_what_failed() -> None:

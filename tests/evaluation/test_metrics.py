@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.metrics.plans import PlanScore, score_plan
-from evaluation.metrics.retrieval import title_key, title_recall
+from evaluation.metrics.plans import PLAN_SCORES, score_plan
+from evaluation.metrics.retrieval import score_titles, title_key
 from revelator.plans import parse
 from revelator.scores import ANSWER_RULES, AnswerScore, normalise, roc_auc, score_answer, score_list_answer
 
@@ -105,24 +105,24 @@ NAMES = ["Arno", "Belt"]
     [
         (
             "(Who directed Arno? * Where was {director} born? + Who wrote Belt?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, True, True, True, True),
+            (True, True, True, True, True, True, True),
         ),
         (
             "(Who wrote Belt? + Who made Arno? * Where was {maker} born?) * Did {place} ever host {writer}?",
-            PlanScore(True, True, True, False, False, True, True),
+            (True, True, True, False, False, True, True),
         ),
         (
             "Who directed Arno? * Where was {director} born? * Who wrote of {place}? * Did {writer} visit {place}?",
-            PlanScore(True, False, True, False, False, False, False),
+            (True, False, True, False, False, False, False),
         ),
-        ("Who directed Arno? * Where was {director} born?", PlanScore(True, False, False, False, False, False, False)),
-        ("Where was {director} born?", PlanScore(False, False, False, False, False, False, False)),
-        ("Who directed Arno? *", PlanScore(False, False, False, False, False, False, False)),
-        ("", PlanScore(False, False, False, False, False, False, False)),
+        ("Who directed Arno? * Where was {director} born?", (True, False, False, False, False, False, False)),
+        ("Where was {director} born?", (False, False, False, False, False, False, False)),
+        ("Who directed Arno? *", (False, False, False, False, False, False, False)),
+        ("", (False, False, False, False, False, False, False)),
     ],
 )
-def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: PlanScore) -> None:
-    assert score_plan(output, GOLD_PLAN, "", NAMES) == score
+def test_a_plan_is_held_against_gold_by_shape_leaves_and_words(output: str, score: tuple[bool, ...]) -> None:
+    assert score_plan(output, GOLD_PLAN, "", NAMES) == dict(zip(PLAN_SCORES, score, strict=True))
 
 
 @pytest.mark.parametrize(
@@ -142,12 +142,9 @@ def test_titles_of_different_words_stay_apart() -> None:
     assert title_key("Titanic (1997 film)") != title_key("Titanic (1953 film)")
 
 
-def test_recall_counts_distinct_gold_titles_over_all_rankings() -> None:
-    rankings = [["Arno", "Belt", "Cove"], ["Dune", "Belt"]]
-    assert title_recall(rankings, ["Belt", "Dune", "belt", "Fern"], k=1) == pytest.approx(1 / 3)
-    assert title_recall(rankings, ["Belt", "Dune", "belt", "Fern"], k=2) == pytest.approx(2 / 3)
-    with pytest.raises(ValueError, match="no gold titles"):
-        title_recall(rankings, [], k=1)
+def test_recall_counts_distinct_gold_titles() -> None:
+    found = score_titles(["Arno", "belt", "Belt", "Dune"], ["Belt", "Dune", "belt", "Fern"], (1, 2, 3))
+    assert [found[f"recall@{k}"] for k in (1, 2, 3)] == pytest.approx([0, 1 / 3, 2 / 3])
 
 
 def test_the_area_under_the_curve_of_one_class_is_nan() -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-
 import pytest
 
 from data_gen.questions import AnnotatedQuestion, AnnotatedStep
-from evaluation.demo import choose_one_of_each_kind, read_questions
-from evaluation.harness.formats import KINDS, fans_out, has_parentheses
+from evaluation.demo import choose_one_of_each_kind
+from evaluation.harness.formats import KINDS, BenchmarkQuestion, fans_out, has_parentheses
 from revelator.errors import DataError
 from revelator.files import sha256_text
 
@@ -35,11 +32,15 @@ def one_of_each(number: int, split: str = "test") -> list[AnnotatedQuestion]:
     ]
 
 
+def with_kinds(questions: list[AnnotatedQuestion]) -> list[BenchmarkQuestion]:
+    return [BenchmarkQuestion(q, next(kind for kind, fits in KINDS.items() if fits(q))) for q in questions]
+
+
 def test_each_kind_gives_its_first_question_by_id_hash_of_the_split() -> None:
     questions = [q for start in range(0, 60, 6) for q in one_of_each(start)] + one_of_each(100, "train")
-    chosen = choose_one_of_each_kind(questions)
+    chosen = choose_one_of_each_kind(with_kinds(questions))
     assert list(chosen) == list(KINDS) and len({picked.id for picked in chosen.values()}) == len(KINDS)
-    assert choose_one_of_each_kind(questions[::-1]) == chosen
+    assert choose_one_of_each_kind(with_kinds(questions[::-1])) == chosen
     for kind, picked in chosen.items():
         fits = [q for q in questions if q.split == "test" and KINDS[kind](q)]
         assert picked == min(fits, key=lambda q: sha256_text(q.id))
@@ -53,12 +54,4 @@ def test_parentheses_and_fan_out_are_told_from_expression_and_steps() -> None:
 
 def test_a_kind_without_a_question_is_named() -> None:
     with pytest.raises(DataError, match="no fan-out question in the test split"):
-        choose_one_of_each_kind(one_of_each(0)[:-1])
-
-
-def test_a_row_that_is_no_question_is_named_by_file_and_line(tmp_path: Path) -> None:
-    path = tmp_path / "questions.jsonl"
-    path.write_text(json.dumps(question(1, "single").to_json()) + "\n{\n", encoding="utf-8")
-    with pytest.raises(DataError) as failure:
-        read_questions(path)
-    assert failure.value.where == f"{path}:2"
+        choose_one_of_each_kind(with_kinds(one_of_each(0)[:-1]))

@@ -26,11 +26,12 @@ from evaluation.report.charts import (
     paint_scatter,
     select_charted_runs,
 )
-from evaluation.report.command import format_command, report
+from evaluation.report.command import report
 from evaluation.report.page import build_report, format_interval
 from evaluation.report.runs import Series, compare_runs, load_runs
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_file, write_json
+from revelator.trace import Node, Passage, Trace
 from tests.evaluation.report_runs import BITE, write_runs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -127,9 +128,9 @@ CHARTS = (
     const outside = texts.filter(t => { const b = t.getBoundingClientRect();
       return b.left < box.left - 1 || b.right > box.right + 1 || b.top < box.top - 1 || b.bottom > box.bottom + 1; });
     return {kind: figure.dataset.chart, width: box.width, height: box.height,
-      marks: svg.querySelectorAll('.dot, .bar, .cell, .curve').length, outside: outside.map(t => t.textContent),
+      marks: svg.querySelectorAll('[style*="--s"]').length, outside: outside.map(t => t.textContent),
       smallest: Math.min(...texts.map(t => parseFloat(getComputedStyle(t).fontSize) * scale)),
-      contrast: Math.min(21, ...[...svg.querySelectorAll('.dot use, .bar path')]
+      contrast: Math.min(21, ...[...svg.querySelectorAll('use[style*="--s"]')]
         .map(mark => ratio(getComputedStyle(mark).fill, paper))),
       textContrast: Math.min(...texts.map(t => ratio(getComputedStyle(t).fill, paper)))};
   });
@@ -138,7 +139,7 @@ CHARTS = (
 CONTRAST = (
     "() => {"
     + LUMINANCE
-    + "return Math.min(...[...document.querySelectorAll('p, h1, h2, td, .range, .origin, .titles, summary')]"
+    + "return Math.min(...[...document.querySelectorAll('p, h1, h2, td, .range, .titles, pre, summary')]"
     + ".map(e => ratio(getComputedStyle(e).color, paper))); }"
 )
 
@@ -214,17 +215,17 @@ def test_the_cases_are_the_worst_and_the_most_different_each_question_once(runs:
     cases = find_most_different_cases(auto, [rag, direct], "f1", count=6)
     assert len({case.id for case in cases}) == 6
     assert sum(case.about.startswith("auto is better by 1.00") for case in cases) == 3
-    assert {case.right.title for case in cases[:2]} == {"naive RAG, k=5", "direct"}, "systems take turns"
 
 
 def test_runs_tables_and_page_are_under_the_registered_version(
-    runs: list[Path], registered: Path, tmp_path: Path
+    runs: list[Path], registered: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import mlflow
 
     from evaluation.report.command import REPORT_TAG
     from revelator import registry
 
+    monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)  # MLflow leaves there what another test connected to
     arguments = [*map(str, runs), "--out", str(tmp_path / "out"), "--home", str(registered), "--json"]
     done = CliRunner().invoke(report, arguments, catch_exceptions=False)
     said = json.loads(done.output.splitlines()[-1])
@@ -233,7 +234,7 @@ def test_runs_tables_and_page_are_under_the_registered_version(
     assert version.tags[REPORT_TAG] == said["run_id"]
     client = mlflow.MlflowClient()
     parts = {artifact.path for artifact in client.list_artifacts(said["run_id"])}
-    assert {"report.html", "report.md", "tables"} <= parts
+    assert {"report.html", "report.md"} <= parts
     parent = client.get_run(said["run_id"])
     children = client.search_runs(
         [parent.info.experiment_id], f"tags.`mlflow.parentRunId` = '{said['run_id']}'", max_results=20
@@ -264,18 +265,27 @@ def test_a_run_that_is_not_whole_is_refused_before_anything_is_written(runs: lis
 
 
 def test_a_plan_is_drawn_leaf_by_leaf_with_what_feeds_it() -> None:
-    drawing = draw_plan("(Who wrote A? + Who runs B?) * Did {writer} know {head}?")
-    assert drawing.count('class="leaf"') == 3 and drawing.count('class="beside"') == 1
-    assert "{writer} ← A" in drawing and "{head} ← B" in drawing and "<mark>{head}</mark>" in drawing
+    plan = "(Who wrote A? + Who runs B?) * Did {writer} know {head}?"
+    drawing = draw_plan(plan)
+    assert "A  Who wrote A?" in drawing and "[{writer} from A, {head} from B]" in drawing
+    passage = Passage("p", "A page", "text", 1.0)
+    nodes = [
+        Node("1", "atomic", "q", documents=[passage], answers=["<b>Ana"], detail={"kept": ["p"]}),
+        Node("2", "atomic", "q", error="no answer was found"),
+        Node("3", "atomic", "q"),
+    ]
+    drawing = draw_plan(plan, Trace("q", "compile", nodes=nodes))
+    assert "→ &lt;b&gt;Ana" in drawing and "<b>A page</b>" in drawing and "→ no answer was found" in drawing
     assert "no plan" in draw_plan("") and "no plan" in draw_plan("((") and "&lt;b&gt;" in draw_plan("Who is <b>?")
+    assert "1. q" in draw_plan("", Trace("q", "direct", nodes=nodes[:1]))
 
 
 def test_charts_take_any_scale() -> None:
     one, wide = {"n": 9, "value": 0.0, "low": 0.0, "high": 0.0}, {"n": 9, "value": 5e4, "low": 4e4, "high": 6e4}
     tiny = {"n": 9, "value": 0.5, "low": 0.4, "high": 0.6}
     for across in ([one], [wide], [tiny, wide], [one, wide]):
-        points = [(Series("<b> $x$", place), estimate, tiny) for place, estimate in enumerate(across)]
-        text = draw("a", "a chart", 300, partial(paint_scatter, points=points, x_label="x", y_label="y"))
+        points = [(Series("s", place), estimate, tiny) for place, estimate in enumerate(across)]
+        text = draw("a", "a chart", 300, partial(paint_scatter, points=points, x_label="<b> $x$", y_label="y"))
         assert not re.search(r"\b(nan|inf)\b", text) and "&lt;b&gt; $x$" in text
     assert "nan" not in draw(
         "a", "a chart", 100, partial(paint_bars, blocks=[("g", [(Series("s", 0), one)])], label="F1")
@@ -293,12 +303,3 @@ def test_of_many_runs_those_with_an_ablation_are_in_tables_alone(runs: list[Path
     assert select_charted_runs([first, ablated]) == [first, ablated]
     assert select_charted_runs([first, *[ablated] * 8]) == [first]
     assert len(select_charted_runs([ablated] * 9)) == 9
-
-
-def test_a_command_names_a_whole_folder_by_its_star(tmp_path: Path) -> None:
-    runs = [tmp_path / "all" / name for name in ("a", "b")] + [tmp_path / "some" / "c"]
-    for run in [*runs, tmp_path / "some" / "d"]:
-        run.mkdir(parents=True)
-        (run / "run.json").write_text("{}")
-    said = format_command(["eval", "report", *map(str, runs), "--out", "a page"], runs)
-    assert said == f"revelator eval report --out 'a page' {tmp_path}/all/* {tmp_path}/some/c"

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.gate.scores import DECIDING, read_pinned_rows, score_adapter
+from evaluation.gate.scores import DECIDING, Scores, grade_rows, read_pinned_rows, score_tasks
+from evaluation.metrics.plans import PLAN_SCORES
 from revelator.rows import Row, read_split
 from revelator.tasks import TASKS, TranslateInput
 from serving.models.engine import GeneratedText
 from tests.training.toy import toy_row, write_set
-
-PLAN_SCORES = ("valid", "letters", "leaves", "exact", "bound", "arguments", "names")
 
 
 class Recited:
@@ -35,6 +34,10 @@ class Recited:
         return [len(prompt) for prompt in prompts]
 
 
+def score(engine: Recited, rows: Sequence[Row]) -> Scores:
+    return score_tasks(grade_rows(engine, rows))
+
+
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
     folder: Path = write_set(tmp_path_factory.mktemp("set") / "toy", train=1, dev=20)
@@ -43,7 +46,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
 
 
 def test_gold_completions_score_one_everywhere(rows: list[Row]) -> None:
-    scores = score_adapter(Recited({row.prompt: row.completion.strip() for row in rows}), rows)
+    scores = score(Recited({row.prompt: row.completion.strip() for row in rows}), rows)
     assert set(scores) == set(DECIDING)
     for task, own in scores.items():
         assert own.n == 20 and set(own.scores.values()) == {1.0}, task
@@ -52,7 +55,7 @@ def test_gold_completions_score_one_everywhere(rows: list[Row]) -> None:
 
 def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Row]) -> None:
     written = [row for row in rows if not TASKS[row.task].labels]
-    scores = score_adapter(Recited({row.prompt: '["( * +' for row in written}), written)
+    scores = score(Recited({row.prompt: '["( * +' for row in written}), written)
     assert {task: own.deciding for task, own in scores.items()} == dict.fromkeys(
         ("decompose", "refine", "translate_art", "translate_bnf", "translate_logic"), 0
     )
@@ -60,7 +63,7 @@ def test_text_that_no_task_can_read_scores_zero_and_stops_nothing(rows: list[Row
 
 def test_a_constant_answer_has_the_accuracy_of_its_share_and_an_auc_of_one_half(rows: list[Row]) -> None:
     judged = [row for row in rows if row.task == "end"]
-    own = score_adapter(Recited({row.prompt: "yes" for row in judged}), judged)["end"]
+    own = score(Recited({row.prompt: "yes" for row in judged}), judged)["end"]
     assert own.scores["accuracy"] == pytest.approx(sum(row.label == "yes" for row in judged) / len(judged))
     assert own.scores["auc"] == 0.5
 
@@ -82,7 +85,7 @@ def test_plans_are_scored_by_shape_apart_from_arguments_names_and_words() -> Non
         "Who leads Obra Vale? + Where is it?": (1, 0, 1, 0, 0, 0, 1),
         "Who leads it? * Where is it?": (0, 1, 1, 0, 0, 0, 0),
     }.items():
-        scores = score_adapter(Recited({prompt: text}), [row])["translate_bnf"].scores
+        scores = score(Recited({prompt: text}), [row])["translate_bnf"].scores
         assert scores == dict(zip(PLAN_SCORES, expected, strict=True))
 
 
@@ -98,10 +101,10 @@ def test_queries_are_scored_by_their_truth_table_over_normalised_terms() -> None
         '"the River Orn" AND NOT "the River Orn"': {"valid": 0, "truth": 0, "exact": 0},
         '"the River Orn" AND': {"valid": 0, "truth": 0, "exact": 0},
     }.items():
-        assert score_adapter(Recited({prompt: text}), [row])["translate_logic"].scores == expected, text
+        assert score(Recited({prompt: text}), [row])["translate_logic"].scores == expected, text
 
 
 def test_parts_count_in_any_order_and_without_regard_to_case_and_articles(rows: list[Row]) -> None:
     row = next(row for row in rows if row.task == "decompose")
     turned = json.dumps([part.upper() for part in reversed(json.loads(row.gold))])
-    assert score_adapter(Recited({row.prompt: turned}), [row])["decompose"].scores == {"equal": 1.0}
+    assert score(Recited({row.prompt: turned}), [row])["decompose"].scores == {"equal": 1.0}

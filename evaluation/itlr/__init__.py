@@ -1,1 +1,0 @@
-"""ITLR's template benchmark: 32 logical queries, filled from the synthetic world or from SciFact's abstracts."""
