@@ -12,7 +12,6 @@ from evaluation.report.runs import MEASURE_NAMES, LoadedRun, measure_row
 from revelator.errors import DataError, ExpressionError
 from revelator.files import sha256_text
 from revelator.plans import Atomic, Dependent, Expression, bind, check, leaves, parse
-from revelator.plans.bnf import children
 from revelator.plans.drawing import letter, stages
 from revelator.trace import Node, Trace, join_answers, sort_ids
 
@@ -163,7 +162,7 @@ def _draw_node(node: Expression, facts: Iterator[LeafFacts]) -> Markup:
     if isinstance(node, Dependent):
         below = [_draw_node(stage, facts) for stage in stages(node)]
         return Markup('<div class="chain">{}</div>').format(DOWN.join(below))
-    beside = [_draw_node(item, facts) for item in children(node)]
+    beside = [_draw_node(item, facts) for item in node.children]
     return Markup('<div class="beside">{}</div>').format(Markup("").join(beside))
 
 
