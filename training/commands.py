@@ -13,10 +13,10 @@ from typing import Any
 
 import click
 
-from revelator.artifact import base_folder, disk_errors, read_manifest
+from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest
 from revelator.errors import ArtifactError, ConfigError, RevelatorError
 from revelator.minilm import fetch_minilm
-from revelator.registry import home_folder
+from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.rows import verify_set
 from training.checkpoints import RUN, find_checkpoint, lock_work
 from training.config import (
@@ -30,9 +30,12 @@ from training.config import (
 )
 from training.launch import launch
 
-FOLDER = click.Path(path_type=Path)
-PLACES = {"sft": "adapters", "grpo": "adapters", "pretrain": "bases", "reader": "readers"}  # below HOME, by stage
-OTHER_PLACE = "name another folder, or remove it"
+MADE = {  # by stage: what it makes, and a file by which that is known
+    "sft": ("adapter", MANIFEST),
+    "grpo": ("adapter", MANIFEST),
+    "pretrain": ("base", "training.json"),
+    "reader": ("reader", "reader.json"),
+}
 
 
 @click.command()
@@ -56,11 +59,9 @@ OTHER_PLACE = "name another folder, or remove it"
 @click.option("--processes", type=click.IntRange(1), help="Processes, one a GPU; overrides the file's.")
 @click.option("--accelerate", help="`ddp`, `fsdp`, or a file of `accelerate config`; overrides the file's.")
 @click.option("--resume", is_flag=True, help="Go on from the last whole checkpoint of a run that was interrupted.")
-@click.option(
-    "--home", type=FOLDER, default=home_folder, help="Where commands write.  [env: REVELATOR_HOME; default: runs]"
-)
-@click.option("--tracking-uri", help="MLflow server or store.  [env: MLFLOW_TRACKING_URI; default: HOME/mlflow.db]")
-@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to standard output.")
+@HOME
+@URI
+@AS_JSON
 def train(
     config: str,
     sets: tuple[Path, ...],
@@ -141,7 +142,7 @@ def _resolve(
         raise ConfigError(f"stage {plain.stage} trains on one set", where="--set", hint="name one")
     else:
         changes = {**changes, "set_folder": next(iter(sets), None)}
-    settings = load_config(path, **changes, out=out or plain.out or home / PLACES[plain.stage] / path.stem)
+    settings = load_config(path, **changes, out=out or plain.out or home / f"{MADE[plain.stage][0]}s" / path.stem)
     if isinstance(settings, ReaderConfig):
         if not settings.rows:
             raise ConfigError("no rows for reading are named", where=str(path), hint="give --rows FILE")
@@ -170,17 +171,15 @@ def _check_place(settings: AnyConfig) -> None:
     assert out is not None
     if not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return
-    if isinstance(settings, PretrainConfig | ReaderConfig):
-        mark, kind = ("training.json", "base") if isinstance(settings, PretrainConfig) else ("reader.json", "reader")
-        if (out / mark).is_file():
-            return
-        raise ConfigError(f"something stands there that is no {kind} of ours", where=f"--out {out}", hint=OTHER_PLACE)
+    kind, mark = MADE[settings.stage]
     try:
-        read_manifest(out)
+        if not (out / mark).is_file():
+            raise FileNotFoundError(mark)
+        if mark == MANIFEST:
+            read_manifest(out)
     except (ArtifactError, OSError) as error:
-        raise ConfigError(
-            "something stands there that is no adapter", where=f"--out {out}", hint=OTHER_PLACE
-        ) from error
+        reason = f"something stands there that is no {kind}"
+        raise ConfigError(reason, where=f"--out {out}", hint="name another folder, or remove it") from error
 
 
 def _train_in_work_folder(settings: AnyConfig, resume: bool, home: Path, tracking_uri: str | None) -> dict:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import Field, field_validator, model_validator
 
+from revelator.artifact import MANIFEST
 from revelator.config import FilePath, Strict, check_config, read_yaml
 from revelator.errors import ConfigError
+from revelator.files import sha256_file
 from revelator.tasks import TASKS
 from training.rewards import REWARDS
 
@@ -33,6 +36,15 @@ PRETRAINING_SHARES = {
 def find_accelerate_file(name: str) -> Path:
     shipped = ACCELERATE / f"{name}.yaml"
     return shipped if shipped.is_file() else Path(name)
+
+
+def check_weights(weights: dict[str, float], known: Iterable[str], kind: str) -> dict[str, float]:
+    """Returns the weights. Raises ValueError for unknown names, weights below 0 or not finite, or none above 0."""
+    if unknown := set(weights) - set(known):
+        raise ValueError(f"no such {kind}: {', '.join(sorted(unknown))}; there are {', '.join(known)}")
+    if min(weights.values(), default=0) < 0 or not 0 < sum(weights.values()) < math.inf:
+        raise ValueError("a weight below 0 or not finite, or none above zero: nothing would be learnt")
+    return weights
 
 
 class Lora(Strict):
@@ -101,11 +113,11 @@ class Run(Settings):
     @field_validator("tasks")
     @classmethod
     def _know_tasks(cls, tasks: dict[str, float]) -> dict[str, float]:
-        if unknown := set(tasks) - set(TASKS):
-            raise ValueError(f"no such task: {', '.join(sorted(unknown))}; tasks: {', '.join(TASKS)}")
-        if any(share < 0 for share in tasks.values()) or not any(tasks.values()):
-            raise ValueError("weights must not be negative, and one must be above zero")
-        return tasks
+        return check_weights(tasks, TASKS, "task")
+
+    def digest_inputs(self) -> dict[str, str]:
+        """Digests what is read beside base and set."""
+        return {}
 
     @property
     def global_batch(self) -> int:
@@ -145,18 +157,21 @@ class GrpoConfig(Run):
     @field_validator("rewards")
     @classmethod
     def _know_rewards(cls, rewards: dict[str, float]) -> dict[str, float]:
-        if unknown := set(rewards) - set(REWARDS):
-            raise ValueError(f"no such reward: {', '.join(sorted(unknown))}; rewards: {', '.join(REWARDS)}")
-        total = sum(rewards.values())
-        if min(rewards.values(), default=0) < 0 or not 0 < total < math.inf:
-            raise ValueError("a weight below 0 or not finite, or none above 0: nothing would be learnt")
-        return rewards
+        return check_weights(rewards, REWARDS, "reward")
 
     @model_validator(mode="after")
     def _fill_whole_groups(self) -> GrpoConfig:
         if self.global_batch % self.completions:
             raise ValueError(f"completions must divide the {self.global_batch} rollouts of a step")
         return self
+
+    def digest_inputs(self) -> dict[str, str]:
+        """Digests the adapter that it begins with, and the world; "" if they are gone."""
+        assert self.adapter
+        files = {"adapter_digest": self.adapter / MANIFEST}
+        if self.world:
+            files["world_digest"] = self.world / "questions.jsonl" if self.world.is_dir() else self.world
+        return {name: sha256_file(file) if file.is_file() else "" for name, file in files.items()}
 
 
 class PretrainConfig(Settings):
@@ -186,13 +201,9 @@ class PretrainConfig(Settings):
     @field_validator("shares")
     @classmethod
     def _know_kinds(cls, shares: dict[str, float]) -> dict[str, float]:
-        if unknown := set(shares) - {*TASKS, "text", "copy"}:
-            raise ValueError(
-                f"no such kind of rows: {', '.join(sorted(unknown))}; kinds: {', '.join(TASKS)}, text, copy"
-            )
-        if any(share < 0 for share in shares.values()) or not any(shares.get(task) for task in TASKS):
-            raise ValueError("shares must not be negative, and one of a task must be above zero")
-        return shares
+        if not any(shares.get(task) for task in TASKS):
+            raise ValueError("one share of a task must be above zero")
+        return check_weights(shares, (*TASKS, "text", "copy"), "kind of rows")
 
     @property
     def starts_from_minilm(self) -> bool:

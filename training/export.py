@@ -23,14 +23,13 @@ from revelator.artifact import (
 )
 from revelator.errors import ConfigError
 from revelator.files import sha256_file, staged_folder, write_bytes, write_json
-from revelator.options import HOME, URI
+from revelator.options import AS_JSON, FOLDER, HOME, URI
 from revelator.registry import CHAMPION, NAME
 from training.config import Run
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-FOLDER = click.Path(path_type=Path)
 RECORD = "merged.json"  # what a merged model was made from; written last
 
 
@@ -68,7 +67,7 @@ def register_version(config: Run, manifest: AdapterManifest) -> int:
 @click.option("--out", type=FOLDER, required=True, help="Folder of the merged model.")
 @HOME
 @URI
-@click.option("--json", "as_json", is_flag=True, help="Write the result as JSON to standard output.")
+@AS_JSON
 def merge(adapter: str, base: str | None, out: Path, home: Path, tracking_uri: str | None, as_json: bool) -> None:
     """Write base and adapter as one model in bf16, for engines that load no adapters.
 

@@ -34,24 +34,14 @@ from transformers import (
 from transformers.trainer_callback import PrinterCallback
 from trl import GRPOConfig, GRPOTrainer
 
-from revelator.artifact import MANIFEST, base_folder, verify_adapter
+from revelator.artifact import base_folder, verify_adapter
 from revelator.errors import ConfigError, DataError
-from revelator.files import sha256_file
 from revelator.plans import parse
 from revelator.rows import Row, read_split, sample_rows, verify_set
 from training.base_model import check_base, choose_precision, load_base, load_tokenizer
 from training.config import GrpoConfig
 from training.export import use_lasting_names
-from training.rewards import (
-    Answers,
-    exact,
-    executed,
-    has_executable_plans,
-    is_hard,
-    make_reward_functions,
-    read_answers,
-    valid,
-)
+from training.rewards import Answers, has_executable_plans, is_hard, make_reward_functions, read_answers
 from training.stage import Inputs, MarkWholeCheckpoints, Stage, make_common_settings, train_adapter
 from training.tokens import draw_rows, tokenise
 from training.tracking import Report
@@ -145,17 +135,6 @@ def check_rewards(rows: Sequence[Row], config: GrpoConfig, answers: Answers) -> 
             raise ConfigError(f"no reward of {', '.join(weighed)} fits {task}", where="rewards", hint=hint)
 
 
-def digest_inputs(config: GrpoConfig) -> dict[str, str]:
-    """Digests the adapter that it begins with, and the world; "" if the adapter is gone."""
-    assert config.adapter
-    manifest = config.adapter / MANIFEST
-    digests = {"adapter_digest": sha256_file(manifest) if manifest.is_file() else ""}
-    if config.world:
-        world = config.world / "questions.jsonl" if config.world.is_dir() else config.world
-        digests["world_digest"] = sha256_file(world) if world.is_file() else ""
-    return digests
-
-
 def make_trainer(config: GrpoConfig, inputs: GrpoInputs, report: Report) -> GRPOTrainer:
     dtype = choose_precision(config)
     base = load_base(config, inputs.base, dtype)
@@ -201,12 +180,9 @@ def save_policy(trainer: GRPOTrainer, config: GrpoConfig, folder: Path) -> dict[
     return {}
 
 
-STAGE = Stage(read_inputs=read_inputs, digest_inputs=digest_inputs, make_trainer=make_trainer, save_weights=save_policy)
-
-
 def train(config: GrpoConfig, *, resume: bool) -> dict | None:
     """The whole stage: `training.stage.train_adapter`."""
-    return train_adapter(STAGE, config, resume=resume)
+    return train_adapter(Stage(read_inputs, make_trainer, save_policy), config, resume=resume)
 
 
 class PlanScores(TrainerCallback):
@@ -240,16 +216,15 @@ class PlanScores(TrainerCallback):
     def _evaluate(self, state: TrainerState, model: Any) -> None:
         if not (state.is_world_process_zero and self.rows):
             return
-        scores: dict[str, list[float]] = {}
+        scores: dict[str, list[float]] = {name: [] for name in ("exact", "valid", "executed")}
+        rewards = make_reward_functions(dict.fromkeys(scores, 1.0), self.answers)
         for start in range(0, len(self.rows), self.config.evaluation.batch_size):
             part = self.rows[start : start + self.config.evaluation.batch_size]
-            for row, output in zip(part, self._write(model, [r.prompt for r in part]), strict=True):
-                given = (row.task, row.prompt, row.gold, output)
-                values = {"exact": exact(*given), "valid": valid(*given)}
-                for name, value in (values | {"executed": executed(self.answers, *given)}).items():
-                    if value is not None:
-                        scores.setdefault(name, []).append(value)
-        figures = {f"dev/{name}": sum(own) / len(own) for name, own in scores.items()}
+            prompts = [row.prompt for row in part]
+            columns = prompts, self._write(model, prompts), [row.task for row in part], [row.gold for row in part]
+            for own, reward in zip(scores.values(), rewards, strict=True):
+                own += [value for value in reward(*columns) if value is not None]
+        figures = {f"dev/{name}": sum(own) / len(own) for name, own in scores.items() if own}
         self.report.figures |= figures
         mlflow.log_metrics(figures, step=state.global_step)
         text = "  ".join(f"{name} {value:.3f}" for name, value in figures.items())

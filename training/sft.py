@@ -176,14 +176,9 @@ def save_best(trainer: TaskTrainer, config: TrainConfig, folder: Path) -> dict[s
     return {f"best/{name}": value for name, value in trainer.best.items()}
 
 
-STAGE = Stage(
-    read_inputs=read_inputs, digest_inputs=lambda config: {}, make_trainer=make_trainer, save_weights=save_best
-)
-
-
 def train(config: TrainConfig, *, resume: bool) -> dict | None:
     """The whole stage: `training.stage.train_adapter`."""
-    return train_adapter(STAGE, config, resume=resume)
+    return train_adapter(Stage(read_inputs, make_trainer, save_best), config, resume=resume)
 
 
 class TaskTrainer(SFTTrainer):
@@ -240,14 +235,12 @@ class TaskTrainer(SFTTrainer):
         """
         training, self.model.training = self.model.training, False
         self.model.eval()
-        size, processes = self.args.per_device_eval_batch_size, self.accelerator.num_processes
-        starts = list(range(0, len(self.dev), size))
-        mine = [
-            starts[i % len(starts)]
-            for i in range(self.accelerator.process_index, -(-len(starts) // processes) * processes, processes)
-        ]
-        judged = [row for start in mine for row in self._judge(start, self.dev[start : start + size])]
-        rows = dict(gather_object(judged) if processes > 1 else judged)
+        size = self.args.per_device_eval_batch_size
+        with self.accelerator.split_between_processes(
+            list(range(0, len(self.dev), size)), apply_padding=True
+        ) as starts:
+            judged = [row for start in starts for row in self._judge(start, self.dev[start : start + size])]
+        rows = dict(gather_object(judged))
         figures = summarise([(self.dev[index].task, *row) for index, row in sorted(rows.items())])
         self._save_if_best(figures)
         self.log(dict(figures))

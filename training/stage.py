@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import mlflow
 import torch
@@ -65,23 +66,19 @@ class Inputs(ABC):
         """Describes the training for the terminal."""
 
 
-@dataclass(frozen=True)
-class Stage:
+class Stage(NamedTuple):
     """What differs between the stages, as functions of a configuration C, its inputs I and its trainer T.
 
-    `read_inputs` (C → I) reads and checks everything; it raises an error of revelator.errors. `digest_inputs` gives
-    digests of what is read beside base and set. `make_trainer` takes C, I and a `Report`. `save_weights` (T, C, folder)
-    writes the adapter into the folder and returns figures of it.
+    `read_inputs` (C → I) reads and checks everything; it raises an error of revelator.errors. `make_trainer` takes C, I
+    and a `Report`. `save_weights` (T, C, folder) writes the adapter into the folder and returns figures of it.
     """
 
     read_inputs: Callable[[Any], Any]
-    digest_inputs: Callable[[Any], dict[str, str]]
     make_trainer: Callable[[Any, Any, Report], Trainer]
     save_weights: Callable[[Any, Any, Path], dict[str, float]]
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """The identity of a training, and the MLflow run and checkpoint from which it continues, if any."""
 
     identity: dict
@@ -105,39 +102,37 @@ def train_adapter(stage: Stage, config: Run, *, resume: bool) -> dict | None:
     transformers.logging.set_verbosity_error()
     transformers.logging.disable_progress_bar()
     state = PartialState(cpu=not torch.cuda.is_available())  # several on a CPU find one another only if told
-    if not state.is_main_process:
-        inputs, start = _prepare(stage, config, state, resume)
-        if not (resume and _find_finished(stage, config, start.identity)):
-            _fit(stage.make_trainer(config, inputs, Report(console, active=False)), config, start.checkpoint)
-        return None
-    uri = registry.connect()
-    report = Report(console)
-    with lock_work(config.work, "writer"), registry.store_errors():
-        inputs, start = _prepare(stage, config, state, resume)
-        manifest = _find_finished(stage, config, start.identity) if resume else None
+    is_first = state.is_main_process
+    report = Report(console, active=is_first)
+    with ExitStack() as stack:
+        if is_first:
+            uri = registry.connect()
+            stack.enter_context(lock_work(config.work, "writer"))
+            stack.enter_context(registry.store_errors())
+        with state.local_main_process_first():  # it writes the tokens that the others of this machine read
+            inputs = stage.read_inputs(config)
+        digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
+        identity = identify_run(config, **digests, **config.digest_inputs())
+        run_id = find_interrupted_run(config.work, identity) if resume else None
+        with state.main_process_first():  # process 0 removes what is not whole before the others look
+            checkpoint = find_checkpoint(config.work) if run_id else None
+        manifest = _find_finished(config, identity) if resume else None
+        if not is_first:
+            if manifest is None:
+                _fit(stage.make_trainer(config, inputs, report), config, checkpoint)
+            return None
         if manifest is None:
             console.print(inputs.describe(config), highlight=False, soft_wrap=True)
-            manifest = _track_training(stage, config, inputs, start, report)
+            trainer = stage.make_trainer(config, inputs, report)
+            if checkpoint is None:  # an earlier run's files go once every check has passed
+                remove_run(config.work)
+            manifest = _track_training(stage, config, inputs, trainer, Start(identity, run_id, checkpoint), report)
         version = register_version(config, manifest)
     made = {"adapter": str(config.out), "name": registry.NAME, "version": version, "run_id": manifest.run_id}
     return made | {"tracking_uri": uri, "figures": report.figures}
 
 
-def _prepare(stage: Stage, config: Run, state: PartialState, resume: bool) -> tuple[Inputs, Start]:
-    """Prepares every process. Raises ConfigError if another training was begun in the same folder."""
-    with state.local_main_process_first():  # it writes the tokens that the others of this machine read
-        inputs = stage.read_inputs(config)
-    identity = _identify(stage, config, inputs.base_digest, inputs.manifest["digest"])
-    run_id = find_interrupted_run(config.work, identity) if resume else None
-    with state.main_process_first():  # process 0 removes what is not whole before the others look
-        return inputs, Start(identity, run_id, find_checkpoint(config.work) if run_id else None)
-
-
-def _identify(stage: Stage, config: Run, base_digest: str, data_digest: str) -> dict:
-    return identify_run(config, base_digest=base_digest, data_digest=data_digest, **stage.digest_inputs(config))
-
-
-def _find_finished(stage: Stage, config: Run, identity: dict) -> AdapterManifest | None:
+def _find_finished(config: Run, identity: dict) -> AdapterManifest | None:
     """Finds the adapter's manifest if this training had finished before it was killed, else None."""
     assert config.out is not None
     if not (config.out / MANIFEST).is_file():
@@ -146,15 +141,16 @@ def _find_finished(stage: Stage, config: Run, identity: dict) -> AdapterManifest
     made: Any = load_config(config.out / "config.yaml")
     if made.stage != config.stage:
         return None
-    return manifest if _identify(stage, made, manifest.base_digest, manifest.data_digest) == identity else None
+    digests = {"base_digest": manifest.base_digest, "data_digest": manifest.data_digest} | made.digest_inputs()
+    return manifest if identify_run(made, **digests) == identity else None
 
 
-def _track_training(stage: Stage, config: Run, inputs: Inputs, start: Start, report: Report) -> AdapterManifest:
-    """Trains within an MLflow run and saves the adapter. Removes an earlier run's files once every check has passed."""
+def _track_training(
+    stage: Stage, config: Run, inputs: Inputs, trainer: Trainer, start: Start, report: Report
+) -> AdapterManifest:
+    """Trains within an MLflow run and saves the adapter."""
     assert config.out is not None and config.set_folder is not None
-    trainer = stage.make_trainer(config, inputs, report)
-    if start.checkpoint is None:
-        remove_run(config.work)
+    digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
     with open_tracked_run(start.run_id, config.out.name) as run_id:
         record_run(config.work, run_id, start.identity)
         console.print(f"MLflow run {run_id} at {mlflow.get_tracking_uri()}", highlight=False, soft_wrap=True)
@@ -162,15 +158,14 @@ def _track_training(stage: Stage, config: Run, inputs: Inputs, start: Start, rep
             console.print(f"going on from {start.checkpoint}", highlight=False, soft_wrap=True)
         else:
             log_data_set(config.set_folder, inputs.manifest)
-            data = {"data_digest": inputs.manifest["digest"]}
-            log_configuration(config, inputs.counts, data | stage.digest_inputs(config))
+            data = {"data_digest": inputs.manifest["digest"]} | config.digest_inputs()
+            log_configuration(config, inputs.counts, data)
         _fit(trainer, config, start.checkpoint)
         with disk_errors(config.out), staged_folder(config.out) as folder:
             if figures := stage.save_weights(trainer, config, folder):
                 report.figures |= figures
                 mlflow.log_metrics(figures, step=config.steps)
                 console.print("  ".join(f"{name} {value:.4g}" for name, value in figures.items()), highlight=False)
-            digests = {"base_digest": inputs.base_digest, "data_digest": inputs.manifest["digest"]}
             return complete_adapter(folder, config, inputs.tokenizer, run_id=run_id, **digests)
 
 

@@ -6,7 +6,6 @@ import json
 import math
 import platform
 import re
-import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from typing import Any
 import mlflow
 from mlflow.data.dataset_source_registry import get_dataset_source_from_json
 from mlflow.data.meta_dataset import MetaDataset
-from mlflow.system_metrics.system_metrics_monitor import SystemMetricsMonitor
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
@@ -28,7 +26,6 @@ from training.config import Settings
 from training.rewards import REWARDS
 
 DIGEST_CHARACTERS = 36  # MLflow keeps no more; the whole digest is a parameter
-SYSTEM_METRICS_SECONDS = 5
 CURVES = {  # names of TRL's figures → names of MLflow's curves
     "loss": "train/loss",
     "mean_token_accuracy": "train/token_accuracy",
@@ -50,24 +47,14 @@ PRINTED = re.compile(r"train/(loss|token_accuracy)|rollouts/reward|dev/(loss|sco
 def open_tracked_run(run_id: str | None, name: str) -> Iterator[str]:
     """Opens an MLflow run with system metrics, a new one or the one of a killed process. Yields its id.
 
-    An error marks the run FAILED, a stop KILLED; its curves stay. The monitor that MLflow would start by itself logs
-    nothing of a run shorter than its interval: this one takes a last sample when the run ends.
+    An error marks the run FAILED, a stop KILLED; its curves stay.
     """
-    with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=False) as run:
-        monitor = SystemMetricsMonitor(
-            run.info.run_id, SYSTEM_METRICS_SECONDS, samples_before_logging=1, resume_logging=run_id is not None
-        )
-        monitor.start()
+    with mlflow.start_run(run_id=run_id, run_name=None if run_id else name, log_system_metrics=True) as run:
         try:
             yield run.info.run_id
         except KeyboardInterrupt:
             mlflow.end_run("KILLED")
             raise
-        finally:
-            monitor.finish()
-            monitor.collect_metrics()
-            monitor.publish_metrics(monitor.aggregate_metrics())
-            monitor.mlflow_logger.flush()
 
 
 def log_data_set(folder: Path, manifest: dict) -> None:
@@ -84,23 +71,12 @@ def log_configuration(config: Settings, rows: dict[str, int], digests: dict[str,
     mlflow.log_params({f"rows.{name}": count for name, count in rows.items()})
     mlflow.log_text(config.to_yaml(), "config.yaml")
     mlflow.log_text(list_packages(), "environment.txt")
-    if commit := find_commit():
-        mlflow.set_tag("mlflow.source.git.commit", commit)
 
 
 def list_packages() -> str:
     """Lists Python, machine and every installed package with its version, one a line."""
     packages = sorted({f"{d.metadata['Name']}=={d.version}" for d in distributions()}, key=str.lower)
     return "\n".join([f"# Python {platform.python_version()} on {platform.platform()}", *packages, ""])
-
-
-def find_commit() -> str | None:
-    """Finds the commit of the checkout that this file belongs to, or None."""
-    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
-    try:
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-    except (OSError, subprocess.CalledProcessError):
-        return None
 
 
 class Report(TrainerCallback):

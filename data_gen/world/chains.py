@@ -5,19 +5,19 @@ A joint is a relation with two arguments, such as the distance between two citie
 
 from __future__ import annotations
 
-from data_gen.world.comparisons import say_of_three, share_wording
-from data_gen.world.drawing import Draft, Drawing
-from data_gen.world.graph import Relation, Value, load_relations
-from data_gen.world.terms import AskedTerm, Term, ask, echo_wording, fill, find_names, list_entities, word_phrase
+from data_gen.world.comparisons import EXTREMES, say_of_three, share_wording
+from data_gen.world.drawing import Draft, Drawing, find_pronoun
+from data_gen.world.graph import Value, load_relations
+from data_gen.world.terms import AskedTerm, Term, echo_wording, fill, find_names, list_entities, word_phrase
 
 
 def draw_chain(d: Drawing, length: int) -> Draft | None:
     relation, head = d.draw_fact()
-    inner = d.reach(head, length - 1)
-    term = ask(d.view, relation, (inner,), d.rng) if inner else None
-    if term is None:
-        return None
-    return Draft(d.word_request(term), (term,), "none", d.list_texts(term.values))
+    return _draft_one(d, d.ask(relation, d.reach(head, length - 1)))
+
+
+def _draft_one(d: Drawing, term: AskedTerm | None) -> Draft | None:
+    return Draft(d.word_request(term), (term,), "none", d.list_texts(term.values)) if term else None
 
 
 def draw_joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | None:
@@ -29,17 +29,13 @@ def draw_joint(d: Drawing, left: int, right: int, after: int = 0) -> Draft | Non
     two = d.reach(fact.second, right, frozenset({fact.head}))
     if one is None or two is None or set(find_names(one)) & set(find_names(two)):
         return None
-    term = ask(d.view, relation, (one, two), d.rng)
-    return _add_leaves(d, term, after)
-
-
-def _add_leaves(d: Drawing, term: AskedTerm | None, after: int) -> Draft | None:
+    term = d.ask(relation, one, two)
     for _ in range(after):
         if term is None or not isinstance(value := term.values[0], int):
             return None
-        choices = [r for r in d.view.list_single(value) if load_relations()[r].tail[0] not in {"text"}]
-        term = ask(d.view, load_relations()[d.rng.choice(choices)], (term,), d.rng) if choices else None
-    return None if term is None else Draft(d.word_request(term), (term,), "none", d.list_texts(term.values))
+        choices = [r for r in d.view.list_single(value) if load_relations()[r].tail[0] != "text"]
+        term = d.ask(d.rng.choice(choices), term) if choices else None
+    return _draft_one(d, term)
 
 
 def draw_shared_joint(d: Drawing, depth: int, two_hops: bool = False) -> Draft | None:
@@ -61,10 +57,8 @@ def draw_shared_joint(d: Drawing, depth: int, two_hops: bool = False) -> Draft |
     if top is None:
         return None
     two = _find_toward(d, top, start, fact.second)
-    one = _find_in_two(d, top, start, fact.head, heads[start]) if two_hops else _find_toward(d, top, start, fact.head)
-    if one is None or two is None:
-        return None
-    term = ask(d.view, relation, (one, two), d.rng)
+    one = _find_in_two(d, top, fact.head, heads[start]) if two_hops else _find_toward(d, top, start, fact.head)
+    term = d.ask(relation, one, two)
     if term is None:
         return None
     return Draft(_word_with_pronoun(d, term, top, start), (term,), "none", d.list_texts(term.values))
@@ -72,14 +66,13 @@ def draw_shared_joint(d: Drawing, depth: int, two_hops: bool = False) -> Draft |
 
 def _find_toward(d: Drawing, top: Term, start: int, goal: int) -> AskedTerm | None:
     ways = [r for h, r in d.view.into[goal] if h == start]
-    return ask(d.view, load_relations()[d.rng.choice(ways)], (top,), d.rng) if ways else None
+    return d.ask(d.rng.choice(ways), top) if ways else None
 
 
-def _find_in_two(d: Drawing, top: Term, start: int, goal: int, first: str) -> AskedTerm | None:
-    middle = ask(d.view, load_relations()[first], (top,), d.rng)
-    return (
-        _find_toward(d, middle, list_entities(middle)[0], goal) if middle and len(list_entities(middle)) == 1 else None
-    )
+def _find_in_two(d: Drawing, top: Term, goal: int, first: str) -> AskedTerm | None:
+    middle = d.ask(first, top)
+    found = list_entities(middle) if middle else ()
+    return _find_toward(d, middle, found[0], goal) if middle and len(found) == 1 else None
 
 
 def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> str:
@@ -90,32 +83,24 @@ def _word_with_pronoun(d: Drawing, term: AskedTerm, top: Term, start: int) -> st
     return fill(form, [texts[0], texts[1]])
 
 
-def draw_list_term(d: Drawing, depth: int) -> tuple[Relation, AskedTerm] | None:
-    relation = d.rng.choice(d.lists)
-    head = d.rng.choice(d.view.lists[relation.id])
-    subject = d.reach(head, depth)
-    term = ask(d.view, relation, (subject,), d.rng) if subject else None
-    return (relation, term) if term else None
+def draw_list_term(d: Drawing, depth: int, wording: str = "") -> AskedTerm | None:
+    """A list of something that is `depth` leaves deep, of a relation that has this wording."""
+    relation = d.rng.choice([r for r in d.lists if not wording or getattr(r, wording)])
+    return d.ask(relation, d.reach(d.rng.choice(d.view.lists[relation.id]), depth))
 
 
 def draw_fan_out(d: Drawing, depth: int, kind: str, chain: int = 1) -> Draft | None:
     """A list, and a question about each of its members: `kind` each, extreme, count_is or count_after."""
-    found = draw_list_term(d, depth)
-    if found is None:
+    items = draw_list_term(d, depth)
+    if items is None:
         return None
-    items = found[1]
-    options = [
-        r
-        for r in d.view.list_single(list_entities(items)[0])
-        if all(r in d.view.list_single(i) for i in list_entities(items))
-    ]
+    members = list_entities(items)
+    options = [r for r in d.view.list_single(members[0]) if all(r in d.view.list_single(i) for i in members)]
     table = load_relations()
     wanted = {"extreme": "compare", "count_is": "where", "count_after": "after"}.get(kind)
     options = [r for r in options if not wanted or getattr(table[r], wanted)]
-    if not options:
-        return None
-    term = ask(d.view, table[d.rng.choice(options)], (items,), d.rng)
-    if term is None or set(list_entities(items)) & set(list_entities(term)):
+    term = d.ask(d.rng.choice(options), items) if options else None
+    if term is None or set(members) & set(list_entities(term)):
         return None
     if kind == "each":
         return _draft_each(d, term, chain)
@@ -126,15 +111,13 @@ def _draft_each(d: Drawing, term: AskedTerm, chain: int) -> Draft | None:
     for _ in range(chain - 1):
         options = [r for v in list_entities(term) for r in d.view.list_single(v)]
         shared = sorted({r for r in options if options.count(r) == len(term.values)}) if list_entities(term) else []
-        following = ask(d.view, load_relations()[d.rng.choice(shared)], (term,), d.rng) if shared else None
+        following = d.ask(d.rng.choice(shared), term) if shared else None
         if following is None:
             return None
         term = following
-    rng, plural = d.rng, word_phrase(_find_innermost(term), d.rng)
-    if chain == 1 and term.relation.all and rng.random() < 0.5:
-        verb = "Who" if term.type == "person" else "What"
-        named_all = term.relation.all.replace("{x}", plural)
-        text = rng.choice((f"{verb} are {named_all}?", f"List {named_all}.", f"Name {named_all}."))
+    plural = word_phrase(_find_innermost(term), d.rng)
+    if chain == 1 and term.relation.all and d.rng.random() < 0.5:
+        text = d.say("each", who=find_pronoun(term), asked=term.relation.all.replace("{x}", plural))
         (term,) = echo_wording([term], term.relation.all)
     else:
         text = _word_each(d, term, f"each of {plural}")
@@ -161,11 +144,8 @@ def _draft_extreme(d: Drawing, term: AskedTerm, items: AskedTerm) -> Draft | Non
     changed = say_of_three(said)
     if len(set(keys)) != len(keys):
         return None
-    best = min(pairs)[1] if which == "min" else max(pairs)[1]
-    plural = word_phrase(items, d.rng)
-    text = d.rng.choice(
-        (f"Which of {plural} {changed}?", f"Of {plural}, which one {changed}?", f"Among {plural}, which {changed}?")
-    )
+    best = EXTREMES[which](pairs)[1]
+    text = d.say("extreme", plural=word_phrase(items, d.rng), said=changed)
     return Draft(text, echo_wording([term], said), f"arg{which}", d.list_texts([best]), changed)
 
 
@@ -188,12 +168,10 @@ def _draft_count(d: Drawing, term: AskedTerm, items: AskedTerm, kind: str) -> Dr
 
 
 def draw_count(d: Drawing, depth: int) -> Draft | None:
-    relation = d.rng.choice([r for r in d.lists if r.count])
-    subject = d.reach(d.rng.choice(d.view.lists[relation.id]), depth)
-    term = ask(d.view, relation, (subject,), d.rng) if subject else None
+    term = draw_list_term(d, depth, "count")
     if term is None:
         return None
-    said = d.rng.choice(relation.count)
+    said = d.rng.choice(term.relation.count)
     text = fill(said, [word_phrase(term.args[0], d.rng)])
     return Draft(text, echo_wording([term], said), "count", (str(len(term.values)),))
 
@@ -206,15 +184,12 @@ def draw_intersect(d: Drawing) -> Draft | None:
     meeting = [h for h in pool if len(set(d.view.list_tails(h, relation.id)) & set(mine)) == 1]
     if not meeting:
         return None
-    terms = [ask(d.view, relation, (d.mention(h),), d.rng) for h in (first, d.rng.choice(meeting))]
-    found = share_wording(d, [t for t in terms if t])
+    found = share_wording(d, [t for h in (first, d.rng.choice(meeting)) if (t := d.ask(relation, d.mention(h)))])
     if len(found) != 2:
         return None
     shared = [v for v in found[0].values if v in found[1].values]
-    text = said = d.rng.choice(relation.common)
-    for mark, term in zip("ab", found, strict=True):
-        text = text.replace(f"{{{mark}}}", word_phrase(term.args[0], d.rng))
-    return Draft(text, echo_wording(found, said), "intersect", d.list_texts(shared))
+    said = d.rng.choice(relation.common)
+    return Draft(d.say_of_both(said, found), echo_wording(found, said), "intersect", d.list_texts(shared))
 
 
 def _find_innermost(term: AskedTerm) -> AskedTerm:

@@ -4,17 +4,17 @@ that need not know of one another (HANRAG, section 3).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
+from dataclasses import replace
 
-from data_gen.world.documents import join_items
-from data_gen.world.drawing import Draft, Drawing, lower
+from data_gen.world.documents import COUNTS, join_items
+from data_gen.world.drawing import OF, Draft, Drawing, find_pronoun, lower
 from data_gen.world.graph import load_relations
+from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
     AskedTerm,
     NamedTerm,
     Term,
-    ask,
     echo_wording,
     fill,
     find_names,
@@ -23,20 +23,7 @@ from data_gen.world.terms import (
     word_question,
 )
 
-OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 PRONOUNS = {"he": ("he", "him", "his"), "she": ("she", "her", "her"), "": ("it", "it", "its")}
-OBJECTS = (
-    "to {x}",
-    "of {x}",
-    "for {x}",
-    "by {x}",
-    "directed {x}",
-    "produced {x}",
-    "taught {x}",
-    "founded {x}",
-    "wrote {x}",
-    "scored {x}",
-)
 
 
 def draw_compound(drawing: Drawing) -> Draft | None:
@@ -52,11 +39,6 @@ def _draft(drawing: Drawing, text: str, terms: Sequence[AskedTerm]) -> Draft:
     return Draft(text, tuple(terms), "both", tuple(a for t in terms for a in drawing.list_texts(t.values)))
 
 
-def _ask_all(drawing: Drawing, wanted: list[tuple[str, NamedTerm]]) -> list[AskedTerm]:
-    found = [ask(drawing.view, load_relations()[name], (subject,), drawing.rng) for name, subject in wanted]
-    return [term for term in found if term]
-
-
 def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     rng = drawing.rng
     _, head = drawing.draw_fact()
@@ -65,18 +47,15 @@ def _draft_of_one(drawing: Drawing, count: int) -> Draft | None:
     if len(choices) < count:
         return None
     subject = drawing.mention(head)
-    terms = _ask_all(drawing, [(name, subject) for name in rng.sample(choices, count)])
+    terms = [term for name in rng.sample(choices, count) if (term := drawing.ask(name, subject))]
     if len({t.relation.name for t in terms}) < count or len({t.wording.question for t in terms}) < count:
         return None
     nouns = [p for t in terms for p in t.wording.phrases if p.startswith("the ") and p.endswith(" of {x}")][:count]
     whole = [any(n in t.wording.phrases for n in nouns) for t in terms]
     if all(whole) and len(nouns) == count and rng.random() < 0.6:
         listed = join_items([n.removesuffix(" of {x}") for n in nouns])
-        text = rng.choice(("What are {} of {}?", "Give {} of {}.", "Tell me {} of {}.", "I need {} of {}.")).format(
-            listed, subject.text
-        )
-        return _draft(drawing, text, terms)
-    return _draft(drawing, _join_questions(drawing, terms, _ask_with_pronouns(drawing, terms)), terms)
+        return _draft(drawing, drawing.say("facts of one", asked=listed, subject=subject.text), terms)
+    return _draft(drawing, _join_questions(drawing, _ask_with_pronouns(drawing, terms)), terms)
 
 
 def _ask_with_pronouns(drawing: Drawing, terms: list[AskedTerm]) -> list[str]:
@@ -88,7 +67,7 @@ def _ask_with_pronouns(drawing: Drawing, terms: list[AskedTerm]) -> list[str]:
     texts = [word_question(terms[0], rng)]
     for term in terms[1:]:
         form = term.wording.question if repeat else OF.sub(rf"{his} \1", term.wording.question)
-        as_object = any(part in form for part in OBJECTS) or form.endswith("{x}?")
+        as_object = any(f"{word} {{x}}" in form for word in load_vocabulary()["objects"]) or form.endswith("{x}?")
         texts.append(fill(form, [subject.text if repeat else him if as_object else he]))
     return texts
 
@@ -103,65 +82,42 @@ def _draft_of_several(drawing: Drawing, count: int) -> Draft | None:
     if len(pool) < count:
         return None
     subjects = [drawing.mention(h) for h in pool[:count]]
-    terms = _ask_all(drawing, [(relation.id, s) for s in subjects])
-    terms = [AskedTerm(t.relation, terms[0].wording, t.args, t.values, t.type) for t in terms]
+    terms = drawing.ask_each(relation, subjects)
     if len(terms) < count:
         return None
-    names = join_items([s.text for s in subjects])
+    terms = [replace(term, wording=terms[0].wording) for term in terms]
     if relation.all and rng.random() < 0.6:
-        who = "Who" if terms[0].type == "person" else "What"
-        named_all = relation.all.replace("{x}", names)
-        text = rng.choice((f"{who} are {named_all}?", f"Name {named_all}.", f"Give me {named_all}."))
+        asked = relation.all.replace("{x}", join_items([s.text for s in subjects]))
+        text = drawing.say("fact of all", who=find_pronoun(terms[0]), asked=asked)
         return _draft(drawing, text, echo_wording(terms, relation.all))
-    if relation.id not in SHAREABLE or rng.random() < 0.4:
-        return _draft(drawing, _join_questions(drawing, terms, [word_question(t, rng) for t in terms]), terms)
-    phrases = [word_phrase(t, rng) for t in terms]
-    return _draft(
-        drawing,
-        rng.choice((f"Name {join_items(phrases)}.", f"Tell me {join_items(phrases)}.", f"Give {join_items(phrases)}.")),
-        terms,
-    )
-
-
-SHAREABLE = frozenset(
-    {
-        "director",
-        "author",
-        "spouse",
-        "capital",
-        "mayor",
-        "composer",
-        "birthplace",
-        "performer",
-        "company founder",
-        "rector",
-    }
-)
+    if relation.id not in load_vocabulary()["shareable"] or rng.random() < 0.4:
+        return _draft(drawing, _join_questions(drawing, [word_question(t, rng) for t in terms]), terms)
+    asked = join_items([word_phrase(t, rng) for t in terms])
+    return _draft(drawing, drawing.say("fact of several", asked=asked), terms)
 
 
 def _draft_unrelated(drawing: Drawing, count: int) -> Draft | None:
     facts = [drawing.draw_fact() for _ in range(count)]
     if len({head for _, head in facts}) < count:
         return None
-    terms = _ask_all(drawing, [(relation.id, drawing.mention(head)) for relation, head in facts])
+    subjects = [(relation, drawing.mention(head)) for relation, head in facts]
+    terms = [term for relation, subject in subjects if (term := drawing.ask(relation, subject))]
     if len(terms) < count:
         return None
-    return _draft(drawing, _join_questions(drawing, terms, [word_question(t, drawing.rng) for t in terms]), terms)
+    return _draft(drawing, _join_questions(drawing, [word_question(t, drawing.rng) for t in terms]), terms)
 
 
-def _join_questions(drawing: Drawing, terms: list[AskedTerm], questions: list[str]) -> str:
+def _join_questions(drawing: Drawing, questions: list[str]) -> str:
     """Several questions as one text."""
-    rng = drawing.rng
     clauses = [lower(q.removesuffix("?")) for q in questions]
     first = questions[0].removesuffix("?")
-    roll = rng.random()
+    roll = drawing.rng.random()
     if roll < 0.15:
         return " ".join(questions)
     if roll < 0.25:
-        return f"Please answer {('', '', 'two', 'three', 'four')[len(questions)]} questions: {join_items(clauses)}?"
+        return f"Please answer {COUNTS[len(questions)]} questions: {join_items(clauses)}?"
     if len(clauses) == 2:
-        link = rng.choice((", and ", ", and ", " and ", "; also, ", ", and also "))
-        return f"{first}{link}{clauses[1]}?"
+        return drawing.say("link", first=first, second=clauses[1])
     return f"{', '.join([first, *clauses[1:-1]])}, and {clauses[-1]}?"
 
 
@@ -172,15 +128,15 @@ def draw_two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
     top = d.reach(head, depth)
     if top is None or not others:
         return None
-    first = ask(d.view, relation, (top,), d.rng)
+    first = d.ask(relation, top)
     base: Term | None = top
     if deeper:
         links = [r for r in others if not load_relations()[r].is_value]
-        base = ask(d.view, load_relations()[d.rng.choice(links)], (top,), d.rng) if links else None
+        base = d.ask(d.rng.choice(links), top) if links else None
         if base is None or len(list_entities(base)) != 1:
             return None
         others = d.view.list_single(list_entities(base)[0])
-    second = ask(d.view, load_relations()[d.rng.choice(others)], (base,), d.rng) if base and others else None
+    second = d.ask(d.rng.choice(others), base) if others else None
     if first is None or second is None or first.values == second.values or head in second.values:
         return None
     answers = d.list_texts((*first.values, *second.values))
@@ -188,16 +144,12 @@ def draw_two_facts(d: Drawing, depth: int, deeper: int = 0) -> Draft | None:
 
 
 def _word_two(d: Drawing, first: AskedTerm, second: AskedTerm, top: Term, head: int) -> str:
-    rng = d.rng
     nouns = [find_noun(t) for t in (first, second)]
-    if all(nouns) and second.args[0] is top and rng.random() < 0.4:
-        text = f"the {nouns[0]} and the {nouns[1]} of {word_phrase(top, rng)}"
-        return rng.choice((f"What are {text}?", f"Give {text}.", f"Name {text}."))
-    kind = d.graph.entities[head].type
-    reference = f"that {kind}"
-    inner = d.word_about(second.args[0], top, reference)
+    if all(nouns) and second.args[0] is top and d.rng.random() < 0.4:
+        return d.say("two facts", asked=f"the {nouns[0]} and the {nouns[1]} of {word_phrase(top, d.rng)}")
+    inner = d.word_about(second.args[0], top, f"that {d.graph.entities[head].type}")
     follow = lower(fill(second.wording.question, [inner]))
-    return f"{word_question(first, rng).removesuffix('?')}, {rng.choice(('and', 'and'))} {follow}"
+    return f"{word_question(first, d.rng).removesuffix('?')}, {d.rng.choice(('and', 'and'))} {follow}"
 
 
 def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | None:
@@ -207,9 +159,7 @@ def draw_pair(d: Drawing, left: Draft | None, right: Draft | None) -> Draft | No
     names = [{n.entity.id for r in d.roots for n in find_names(r)} for d in (left, right)]
     if names[0] & names[1] or left.question == right.question:
         return None
-    text = d.rng.choice(("{}, and {}", "{}; also, {}", "{}, and in addition, {}")).format(
-        left.question.removesuffix("?"), lower(right.question)
-    )
+    text = d.say("pair", first=left.question.removesuffix("?"), second=lower(right.question))
     return Draft(text, (*left.roots, *right.roots), "both", (*left.answers, *right.answers))
 
 

@@ -119,7 +119,7 @@ class _DocumentWriter:
         if count > 1 or relation.is_list:
             text = _CHOICE.sub(lambda m: m[1] if _is_plural_first(m[1], m[2]) == (count > 1) else m[2], text)
         subject, possessive = self._choose_subject(text, full)
-        slots = {"x": subject, "x's": possessive, "his": self.pronouns["his"], "n": _COUNTS[min(count, 9)], **values}
+        slots = {"x": subject, "x's": possessive, "his": self.pronouns["his"], "n": COUNTS[min(count, 9)], **values}
         text = re.sub(r"\{(x's|y's|his|x|y|v|n)\}", lambda m: slots.get(m[1]) or possess(values["y"]), text)
         self.plain = not any(self._is_alike(end) for f in found for end in (f.tail, f.second))
         return text[0].upper() + text[1:]
@@ -151,7 +151,7 @@ class _DocumentWriter:
         return self.rng.choice(load_vocabulary()["fillers"][self.entity.type]).format(**slots)
 
 
-_COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+COUNTS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
 
 
 def _is_plural_first(first: str, second: str) -> bool:

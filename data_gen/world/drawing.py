@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from data_gen.world.documents import View
 from data_gen.world.graph import Relation, Value, load_relations
+from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
     AskedTerm,
     NamedTerm,
@@ -22,7 +23,7 @@ from data_gen.world.terms import (
 )
 
 POSSESSIVES = {"him": "his", "her": "her", "it": "its"}
-OF = re.compile(r"the ([a-z ]{1,80}) of \{x\}")
+OF = re.compile(r"\bthe ([a-z ]{1,80}) of \{x\}")
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,16 @@ class Drawing:
     def mention(self, entity: int) -> NamedTerm:
         return mention_entity(self.graph.entities[entity], self.rng)
 
+    def ask(self, relation: Relation | str, *args: Term | None) -> AskedTerm | None:
+        """The relation asked of `args`; None where one of them is missing or no document states it."""
+        known = tuple(arg for arg in args if arg is not None)
+        relation = load_relations()[relation] if isinstance(relation, str) else relation
+        return ask(self.view, relation, known, self.rng) if len(known) == len(args) else None
+
+    def ask_each(self, relation: Relation, subjects: Iterable[Term | None]) -> list[AskedTerm]:
+        """The relation asked of one subject after the other, without what no document states."""
+        return [term for subject in subjects if (term := self.ask(relation, subject))]
+
     def reach(self, entity: int, depth: int, used: frozenset[int] = frozenset()) -> Term | None:
         """A term that stands for `entity` and takes `depth` leaves to find."""
         if depth == 0:
@@ -63,27 +74,34 @@ class Drawing:
         ways = [(head, r) for head, r in self.view.into[entity] if head not in used and head != entity]
         if not ways:
             return None
-        by_relation = sorted({r for _, r in ways})
-        chosen = self.rng.choice(by_relation)
+        chosen = self.rng.choice(sorted({r for _, r in ways}))
         head = self.rng.choice([h for h, r in ways if r == chosen])
-        inner = self.reach(head, depth - 1, used | {entity})
-        return ask(self.view, load_relations()[chosen], (inner,), self.rng) if inner else None
+        return self.ask(chosen, self.reach(head, depth - 1, used | {entity}))
 
     def follow(self, head: int, path: Sequence[str]) -> AskedTerm | None:
         """The term that follows `path` from the entity `head`."""
         term: Term | None = self.mention(head)
         for name in path:
-            term = (
-                ask(self.view, load_relations()[name], (term,), self.rng)
-                if term and len(list_entities(term)) == 1
-                else None
-            )
+            term = self.ask(name, term) if term and len(list_entities(term)) == 1 else None
         return term if isinstance(term, AskedTerm) else None
 
     def draw_fact(self) -> tuple[Relation, int]:
         """A relation and an entity of which one value is stated; every relation is as likely."""
         relation = self.rng.choice(self.singles)
         return relation, self.rng.choice(self.view.heads[relation.id])
+
+    def say(self, frame: str, **slots: str) -> str:
+        """A question in one of the frames of this name."""
+        return self.rng.choice(load_vocabulary()["frames"][frame]).format(**slots)
+
+    def say_of_both(self, template: str, terms: Sequence[AskedTerm]) -> str:
+        """`template` with the subjects of two terms for {a} and {b}."""
+        one, other = (word_phrase(term.args[0], self.rng) for term in terms)
+        return template.replace("{a}", one).replace("{b}", other)
+
+    def name(self, term: Term) -> str:
+        """The (first) value of a term as an answer."""
+        return term.called if isinstance(term, NamedTerm) else self.list_texts(term.values)[0]
 
     def list_texts(self, values: Sequence[int | Value]) -> tuple[str, ...]:
         return tuple(self.graph.text(value) for value in values)
@@ -93,16 +111,7 @@ class Drawing:
         roll = self.rng.random()
         if roll < 0.8 or term.wording.phrases[0].startswith(("how ", "what ")):
             return word_question(term, self.rng)
-        asked = word_phrase(term, self.rng)
-        who = "Who" if term.type == "person" else "What"
-        frames = (
-            f"{who} is {asked}?",
-            f"Name {asked}.",
-            f"Tell me {asked}.",
-            f"Can you give me {asked}?",
-            f"I am looking for {asked}.",
-        )
-        return self.rng.choice(frames)
+        return self.say("request", who=find_pronoun(term), asked=word_phrase(term, self.rng))
 
     def word_about(self, term: Term, top: Term, reference: str) -> str:
         """The noun phrase of `term` with `reference` (`that person`) in the place of `top`."""
@@ -126,6 +135,10 @@ class Drawing:
         if found.type == "person":
             return self.rng.choice(("that person", {"he": "him", "she": "her"}[found.gender]))
         return self.rng.choice((f"that {found.type}", "it"))
+
+
+def find_pronoun(term: AskedTerm) -> str:
+    return "Who" if term.type == "person" else "What"
 
 
 def lower(text: str) -> str:

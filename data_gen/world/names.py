@@ -7,27 +7,28 @@ articles, apostrophes, digits, hyphens, commas, ampersands, diacritics, signs as
 from __future__ import annotations
 
 import random
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 import yaml
 
-# kinds of names that have patterns in `words.yaml`, and endings of an invented word for the others
-PATTERNED = frozenset({"city", "country", "river", "university", "publisher", "festival", "prize", "battle"})
-ENDINGS = {
-    "studio": (" Pictures", " Studios", " Films", " Film Works", " Cinema"),
-    "label": (" Records", " Music", " Sound", " Recordings", " Discs"),
-    "language": ("ish", "ese", "ian", "ic"),
-    "currency": (" crown", " pound", " dinar", " franc", " peso", " thaler"),
-}
+SLOT = re.compile(r"\{(\w+)\}")
+TITLE_WORDS = {"adjective": "adjectives", "noun": "nouns", "other": "nouns", "verb": "verbs"}
+TITLE_WORDS |= {"preposition": "prepositions", "number": "numbers"}
 
 
 @cache
-def load_vocabulary() -> dict[str, Any]:
-    """Word lists and patterns of `words.yaml`."""
-    text = files("data_gen.world").joinpath("words.yaml").read_text(encoding="utf-8")
+def load_table(name: str) -> dict[str, Any]:
+    """A table of this package: `relations`, `facts` or `words`."""
+    text = files("data_gen.world").joinpath(f"{name}.yaml").read_text(encoding="utf-8")
     return yaml.load(text, Loader=yaml.CSafeLoader)
+
+
+def load_vocabulary() -> dict[str, Any]:
+    """Word lists and forms of names."""
+    return load_table("words")
 
 
 @cache
@@ -54,13 +55,52 @@ class Names:
                 return name
 
     def _make(self, kind: str) -> str:
-        if kind in PATTERNED:
-            pattern = self.rng.choice(self.words[kind])
-            return pattern.format(*(self.word() for _ in range(pattern.count("{}"))))
-        if kind in ENDINGS:
-            return self.word() + self.rng.choice(ENDINGS[kind])
-        makers = {"person": self._person, "company": self._company, "band": self._band}
-        return makers.get(kind, self._title)()
+        rng = self.rng
+        if kind == "person":
+            given, surname = self.word(1 if rng.random() < 0.7 else 2), self.word()
+            return self._fill(self._choose_form(kind), given=given, surname=surname)
+        if kind == "band":
+            form = self._choose_form(kind)
+            adjective = rng.choice(self.words["adjectives"])
+            return self._fill(form, adjective=adjective, noun=rng.choice(self.words["nouns"]))
+        return self._fill(self._choose_form(kind)) if kind in self.words["forms"] else self._make_title()
+
+    def _make_title(self) -> str:
+        rng, forms = self.rng, self.words["forms"]
+        given = {slot: rng.choice(self.words[words]) for slot, words in TITLE_WORDS.items()} | {"name": self.word()}
+        if rng.random() >= 0.03:
+            given |= {"article": "An" if given["adjective"][0] in "AEIOU" else "A", "count": rng.randrange(2, 100)}
+            return self._fill(rng.choice(forms["title"]), **given)
+        year = rng.randrange(1790, 2090)
+        given |= {"year": year, "short_year": year % 100, "half_year": year % 50}
+        given["clock"] = f"{year % 24}:{year % 60:02d}"
+        return self._fill(rng.choice(forms["odd title"]), **given)
+
+    def _choose_form(self, kind: str) -> str:
+        forms = self.words["forms"][kind]
+        if isinstance(forms, str):
+            return forms
+        if isinstance(forms[0], str):
+            return self.rng.choice(forms)
+        roll = self.rng.random()
+        return next(form for limit, form in forms if roll < limit)
+
+    def _fill(self, form: str, **given: object) -> str:
+        """The form with its slots filled from left to right."""
+        words = {
+            "word": self.word,
+            "syllable": lambda: self.word(1),
+            "start": lambda: self.word()[:4],
+            "loud": lambda: self.word().upper(),
+        }
+
+        def fill(slot: re.Match[str]) -> str:
+            name = slot[1]
+            if name in given:
+                return str(given[name])
+            return words[name]() if name in words else self.rng.choice(self.words[name])
+
+        return SLOT.sub(fill, form)
 
     def near(self, name: str) -> str | None:
         """A name that differs from a person's by a little, or None if that is taken."""
@@ -87,111 +127,3 @@ class Names:
             parts.append(ending)
         word = "".join(parts)
         return word[:1].upper() + word[1:]
-
-    def _person(self) -> str:
-        rng = self.rng
-        given, surname = self.word(1 if rng.random() < 0.7 else 2), self.word()
-        form = rng.random()
-        if form < 0.06:
-            given += f" {rng.choice(self.words['initials'])}."
-        elif form < 0.10:
-            particle = rng.choice(self.words["particles"])
-            surname = f"{particle}{surname}" if particle in ("O'", "Mac") else f"{particle} {surname}"
-        elif form < 0.14:
-            surname += f"-{self.word()}"
-        elif form < 0.18:
-            given += f" {self.word()}"
-        elif form < 0.19:
-            surname += rng.choice((" Jr.", " II", " III"))
-        elif form < 0.20:
-            given = f"{rng.choice(self.words['initials'])}. {rng.choice(self.words['initials'])}."
-        elif form < 0.22:
-            given += f"-{self.word(1)}"
-        return f"{given} {surname}"
-
-    def _company(self) -> str:
-        rng, form = self.rng, self.rng.random()
-        if form < 0.03:
-            return f"{self.word()[:4]}{rng.choice(('++', '#', '!', '.io', '2', '360', '*'))}"
-        if form < 0.12:
-            return f"{self.word()} & {self.word()}"
-        if form < 0.2:
-            return f"{self.word()} {self.word()}"
-        return f"{self.word()} {rng.choice(self.words['company'])}{rng.choice(self.words['company_tail'])}"
-
-    def _band(self) -> str:
-        rng, form = self.rng, self.rng.random()
-        adjective, noun = rng.choice(self.words["adjectives"]), rng.choice(self.words["nouns"])
-        if form < 0.3:
-            return f"The {adjective} {noun}{rng.choice(self.words['band_tail'])}"
-        if form < 0.5:
-            return f"{self.word()}{rng.choice(self.words['band_tail'][1:])}"
-        if form < 0.55:
-            return f"{self.word().upper()}{rng.choice(('', '!', '-7', '?', ' 13', '++'))}"
-        if form < 0.65:
-            return f"{self.word()} and the {noun}s"
-        return f"{self.word()} {noun}" if form < 0.85 else f"{adjective} {self.word()}"
-
-    def _title(self) -> str:
-        rng = self.rng
-        adjective, noun, other, verb, preposition, number = (
-            rng.choice(self.words[key]) for key in ("adjectives", "nouns", "nouns", "verbs", "prepositions", "numbers")
-        )
-        word = self.word()
-        if rng.random() < 0.03:
-            return rng.choice(self._odd_titles(adjective, noun, other, word))
-        patterns = (
-            f"The {adjective} {noun}",
-            f"The {noun} of {word}",
-            f"{word}'s {noun}",
-            f"{adjective} {noun}, {adjective} {other}",
-            f"{number} {noun}s",
-            f"{noun} and {other}",
-            f"{noun} & {other}",
-            f"{preposition} the {noun}",
-            f"{word}",
-            f"{verb} {word}",
-            f"{'An' if adjective[0] in 'AEIOU' else 'A'} {adjective} {noun}",
-            f"{noun} {rng.randrange(2, 100)}",
-            f"The {noun} {preposition} {word}",
-            f"{word}: The {adjective} {noun}",
-            f"{adjective} {word}",
-            f"{noun}, {other} and {word}",
-            f"To {verb} the {noun}",
-            f"{word} {noun}",
-            f"The {noun}'s {other}",
-            f"{verb} Me {preposition} the {noun}",
-            f"Who Will {verb} {word}?",
-            f"The {word} {noun}",
-            f"{noun} in {word}",
-            f"{word} {preposition} {noun}",
-            f"{adjective} {noun} of {word}",
-            f"The {other} of the {noun}",
-            f"My {adjective} {noun}",
-            f"Don't {verb} {word}",
-            f"No {noun} for {word}",
-        )
-        return rng.choice(patterns)
-
-    def _odd_titles(self, adjective: str, noun: str, other: str, word: str) -> tuple[str, ...]:
-        rng = self.rng
-        year = rng.randrange(1790, 2090)
-        return (
-            f"{year}",
-            f"{noun} + {other} {word}",
-            f"({adjective}) {word}",
-            f"{word} ({noun} Mix)",
-            f"{word}++",
-            f"{word}#{year % 100}",
-            f"{noun}/{word}",
-            f"{word} * {other}",
-            f'"{word}" {noun}',
-            f"{adjective} {noun}!",
-            f"{word}... {noun}?",
-            f"{word} No. {year % 50}",
-            f"{noun}-{other}-{word}",
-            f"{year % 24}:{year % 60:02d} {word}",
-            f"{word} × {noun}",
-            f"{noun} [{word}]",
-            f"¡{word}!",
-        )

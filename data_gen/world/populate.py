@@ -1,87 +1,310 @@
-"""Fills a graph: the entities and their names, then what holds between them."""
+"""Fills a graph: the entities and their names, then what holds between them, in an order of years that could be."""
 
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 
-from data_gen.world.facts import (
-    add_career_facts,
-    add_event_facts,
-    add_family_facts,
-    add_music_facts,
-    add_organisation_facts,
-    add_people_facts,
-    add_place_facts,
-    add_work_facts,
-)
-from data_gen.world.graph import Graph, GraphMaker, add_inverses, qualify
-from data_gen.world.names import Names
+from data_gen.world.graph import Entity, Graph, Value, load_relations
+from data_gen.world.maker import LAST_YEAR, GraphMaker, measure, year
+from data_gen.world.names import Names, load_table
 
-SHARES = {
-    "country": 0.03,
-    "river": 0.03,
-    "city": 0.09,
-    "person": 0.36,
-    "university": 0.03,
-    "publisher": 0.025,
-    "company": 0.06,
-    "band": 0.04,
-    "prize": 0.025,
-    "festival": 0.03,
-    "battle": 0.03,
-    "film": 0.12,
-    "novel": 0.08,
-    "album": 0.05,
-    "song": 0.07,
-}
 SMALLEST = 300  # entities: fewer give no pairs for some shapes
-EQUAL_NAMES = 0.05  # share of entities that take the name of another
-WORKS = frozenset({"film", "novel", "album", "song"})
-PLAIN = frozenset({"river", "battle", "festival", "prize", "country", "university", "publisher"})  # never share a name
 
 
 def populate(size: int, rng: random.Random, taken: set[str]) -> Graph:
     """A graph of about `size` entities whose names are not in `taken` (they are added to it)."""
-    maker = GraphMaker(rng, Names(rng, taken))
-    _create_entities(maker, max(size, SMALLEST))
-    for add in (
-        add_place_facts,
-        add_people_facts,
-        add_family_facts,
-        add_organisation_facts,
-        add_work_facts,
-        add_music_facts,
-        add_event_facts,
-        add_career_facts,
-    ):
-        add(maker)
-    add_inverses(maker.graph)
-    qualify(maker.graph)
-    return maker.graph
+    return _Population(rng, Names(rng, taken)).make(max(size, SMALLEST))
 
 
-def _create_entities(m: GraphMaker, size: int) -> None:
-    for type, share in SHARES.items():
-        for _ in range(max(4, round(size * share))):
-            _create_entity(m, type)
+class _Population(GraphMaker):
+    """What depends on more than `facts.yaml` says."""
+
+    def make(self, size: int) -> Graph:
+        for type, share in load_table("facts")["shares"].items():
+            for _ in range(max(4, round(size * share))):
+                self.create_entity(type)
+        self._state_places()
+        self._state_lives()
+        self._state_families()
+        self._state_organisations()
+        self._state_books_and_films()
+        self._state_music()
+        self._state_events()
+        self._state_careers()
+        _add_inverses(self.graph)
+        _qualify(self.graph)
+        return self.graph
+
+    def _state_places(self) -> None:
+        """Cities, countries and rivers, and the languages of the world."""
+        rng, graph = self.rng, self.graph
+        countries = graph.by_type["country"]
+        self.languages = [Value(self.names.new("language")) for _ in range(max(3, len(countries) * 2 // 3))]
+        cities: dict[int, list[tuple[int, Entity]]] = defaultdict(list)
+        for index, city in enumerate(graph.by_type["city"]):
+            country = countries[index] if index < len(countries) else rng.choice(countries)
+            people = int(10 ** rng.uniform(3.3, 6.7))
+            cities[country.id].append((people, city))
+            graph.add(city, "country", country)
+            graph.add(city, "city population", measure(people))
+            self.state(city, "city")
+            self._relate_city(city)
+        for country in countries:
+            self._state_country(country, cities[country.id])
+        for river in graph.by_type["river"]:
+            self.state(river, "river")
+            if self.happens(0.5):
+                graph.add(river, "mouth", self.pick("city"))
+            elif (other := self.pick("river")) is not river:
+                graph.add(river, "tributary", other)
+
+    def _relate_city(self, city: Entity) -> None:
+        graph, twin = self.graph, self.pick("city")
+        is_free = self.happens(0.4) and twin is not city
+        if is_free and not graph.one(city, "twin city") and not graph.one(twin, "twin city"):
+            graph.add(city, "twin city", twin)
+            graph.add(twin, "twin city", city)
+        for other in self.rng.sample(graph.by_type["city"], 2):
+            if not self.is_stated(city, "distance", other) and other is not city:
+                self.state_both(city, other, "distance", measure(self.rng.randrange(12, 1900), "km"))
+
+    def _state_country(self, country: Entity, cities: list[tuple[int, Entity]]) -> None:
+        rng, graph = self.rng, self.graph
+        largest = max(cities)[1]
+        graph.add(country, "capital", largest if self.happens(0.5) else rng.choice(cities)[1])
+        graph.add(country, "largest city", largest)
+        self.state(country, "nation")
+        people = int(10 ** rng.uniform(5.7, 8.1)) + sum(people for people, _ in cities)
+        graph.add(country, "country population", measure(people))
+        self.state(country, "country")
+        near = {f.tail for f in graph.facts[country.id].get("neighbours", ())}
+        others = rng.sample(graph.by_type["country"], 2)
+        for other in others[: rng.randrange(1, 3)]:
+            if other is not country and other.id not in near:
+                graph.add(country, "neighbours", other)
+                graph.add(other, "neighbours", country)
+                if self.happens(0.6):
+                    self.state_both(country, other, "border river", self.pick("river"))
+
+    def _state_lives(self) -> None:
+        """Dates, places, citizenship, language, height and teacher of each person."""
+        rng, graph = self.rng, self.graph
+        for person in graph.by_type["person"]:
+            home = self.pick("city")
+            graph.add(person, "birth date", self.draw_date(person.birth))
+            graph.add(person, "birthplace", home)
+            country = graph.one(home, "country") if self.happens(0.7) else self.pick("country")
+            assert country is not None
+            graph.add(person, "citizenship", country)
+            if person.birth < 1945 and self.happens(0.7):
+                graph.add(person, "death date", self.draw_date(person.birth + rng.randrange(61, 75)))
+                near = [f.second for f in graph.facts[home.id].get("distance", ()) if f.second is not None]
+                place = graph.entities[rng.choice(near)] if near and self.happens(0.5) else self.pick("city")
+                graph.add(person, "deathplace", home if self.happens(0.15) else place)
+                if self.happens(0.3):
+                    graph.add(person, "burial place", place if self.happens(0.4) else self.pick("city"))
+            self.state(person, "person")
+
+    def _state_families(self) -> None:
+        """Marries people of like age, and gives children their parents."""
+        rng, graph = self.rng, self.graph
+        people = sorted(graph.by_type["person"], key=lambda p: (p.birth, p.id))
+        couples: list[tuple[Entity, Entity]] = []
+        single = {p.id for p in people}
+        for index, person in enumerate(people):
+            near = [p for p in people[index + 1 : index + 9] if p.gender != person.gender and p.id in single]
+            if person.id in single and near and near[0].birth - person.birth < 14 and self.happens(0.65):
+                single -= {person.id, near[0].id}
+                couples.append((person, near[0]))
+                when = year(near[0].birth + rng.randrange(21, 36))
+                for one, other in ((person, near[0]), (near[0], person)):
+                    graph.add(one, "spouse", other)
+                    graph.add(one, "wedding year", when, other)
+        for child in people:
+            if couples and self.happens(0.5):
+                fitting = [c for c in rng.choices(couples, k=12) if 20 <= child.birth - c[1].birth <= 35]
+                for parent in fitting[0] if fitting else ():
+                    graph.add(child, "mother" if parent.gender == "she" else "father", parent)
+
+    def _state_careers(self) -> None:
+        """Where people studied and worked, and the prizes that they won."""
+        rng, graph = self.rng, self.graph
+        for person in graph.by_type["person"]:
+            at = year(person.birth + rng.randrange(22, 50))
+            if self.happens(0.5):
+                university = self.pick("university")
+                graph.add(person, "alma mater", university)
+                graph.add(person, "subject studied", Value(rng.choice(self.words["subjects"])), university)
+            if self.happens(0.4):
+                employer = self.pick(rng.choice(("company", "company", "university", "publisher")))
+                graph.add(person, "employer", employer)
+                graph.add(person, "joining year", at, employer)
+                if self.happens(0.6):
+                    graph.add(person, "position", Value(rng.choice(self.words["positions"])), employer)
+            if self.happens(0.3):
+                prize = self.pick("prize")
+                graph.add(person, "award", prize)
+                graph.add(person, "prize year", year(person.birth + rng.randrange(30, 60)), prize)
+
+    def _state_organisations(self) -> None:
+        """Founders and facts of companies, publishers and universities; sets the year of each founding."""
+        rng, graph = self.rng, self.graph
+        founders = self.list_people("entrepreneur", "engineer", "politician", "chemist", "publisher", "architect")
+        for type in ("company", "publisher", "university"):
+            for one in graph.by_type[type]:
+                founder = rng.choice(founders)
+                one.birth = founder.birth + rng.randrange(22, 58)
+                graph.add(one, "company founder", founder)
+                graph.add(one, "founding year", year(one.birth))
+                self.state(one, type)
+                if one.noun == "company":
+                    graph.add(one, "industry", Value(rng.choice(self.words["industries"])))
+
+    def _state_events(self) -> None:
+        """Festivals, battles and prizes."""
+        rng, graph = self.rng, self.graph
+        for festival in graph.by_type["festival"]:
+            founder = self.pick("person")
+            graph.add(festival, "festival city", self.pick("city"))
+            graph.add(festival, "festival year", year(founder.birth + rng.randrange(22, 58)))
+            graph.add(festival, "festival founder", founder)
+            self.state(festival, "festival")
+        generals = self.list_people("general", "politician")
+        for battle in graph.by_type["battle"]:
+            sides = rng.sample(graph.by_type["country"], 2)
+            leaders = rng.sample(generals if len(generals) > 1 else graph.by_type["person"], 2)
+            graph.add(battle, "battle year", year(max(p.birth for p in leaders) + rng.randrange(25, 40)))
+            graph.add(battle, "battle place", self.pick("city"))
+            graph.add(battle, "winner", rng.choice(sides))
+            graph.add(battle, "casualties", measure(rng.randrange(90, 42000)))
+            for leader, side in zip(leaders, sides, strict=True):
+                graph.add(battle, "commander", leader, side)
+        for prize in graph.by_type["prize"]:
+            self.state(prize, "prize")
+
+    def _state_books_and_films(self) -> None:
+        """Novels and films, with their sequels and debuts; sets the year of each."""
+        rng, graph = self.rng, self.graph
+        for type, makers, relation, state in (
+            ("novel", self.list_people("novelist", "poet", "historian"), "author", self._state_novel),
+            ("film", self.list_people("film director"), "director", self._state_film),
+        ):
+            pool = rng.sample(makers, min(len(makers), max(2, len(graph.by_type[type]) // 2)))
+            for work in graph.by_type[type]:
+                maker = rng.choice(pool)
+                work.birth = min(LAST_YEAR, maker.birth + rng.randrange(24, 58))
+                graph.add(work, relation, maker)
+                self.state(work, "work")
+                state(work, maker)
+            self._state_sequels(type, relation)
+        self._state_debuts()
+
+    def _state_sequels(self, type: str, maker: str) -> None:
+        """Of two works of one maker the later may continue the earlier."""
+        latest: dict[int | Value, Entity] = {}
+        for work in self._list_by_year(type):
+            own = self.graph.facts[work.id][maker][0].tail
+            if own in latest and latest[own].birth < work.birth and self.happens(0.6):
+                self.graph.add(latest[own], "sequel", work)
+            latest[own] = work
+
+    def _state_debuts(self) -> None:
+        first: dict[int | Value, Entity] = {}
+        for film in self._list_by_year("film"):
+            for fact in self.graph.facts[film.id].get("cast", ()):
+                first.setdefault(fact.tail, film)
+        for actor, film in first.items():
+            if isinstance(actor, int) and self.happens(0.7):
+                self.graph.add(self.graph.entities[actor], "debut film", film)
+
+    def _list_by_year(self, type: str) -> list[Entity]:
+        return sorted(self.graph.by_type[type], key=lambda work: (work.birth, work.id))
+
+    def _state_novel(self, novel: Entity, author: Entity) -> None:
+        publisher = self.pick("publisher")
+        self.graph.add(novel, "publication year", year(novel.birth))
+        self.graph.add(novel, "novel publisher", publisher)
+        if self.happens(0.4) and not self.is_stated(author, "publisher novel", publisher):
+            self.graph.add(author, "publisher novel", novel, publisher)
+        self.state(novel, "novel")
+
+    def _state_film(self, film: Entity, director: Entity) -> None:
+        rng, graph = self.rng, self.graph
+        self.state(film, "film credits")
+        actors = self.list_people("actor")
+        for actor in rng.sample(actors, min(len(actors), rng.randrange(1, 5))):
+            graph.add(film, "cast", actor)
+            graph.add(film, "character", Value(self.names.new("person")), actor)
+            if not self.is_stated(actor, "joint film", director) and self.happens(0.3):
+                graph.add(actor, "joint film", film, director)
+        self.state(film, "film")
+
+    def _state_music(self) -> None:
+        """Bands, albums and songs; sets the year of each."""
+        rng, graph = self.rng, self.graph
+        singers = self.list_people("singer")
+        for band in graph.by_type["band"]:
+            members = rng.sample(singers, min(len(singers), rng.randrange(2, 5)))
+            band.birth = max(one.birth for one in members) + rng.randrange(18, 30)
+            self.state(band, "band")
+            for member in members:
+                graph.add(band, "members", member)
+            graph.add(band, "lead singer", members[0])
+        for album in graph.by_type["album"]:
+            self._state_record(album)
+            self.state(album, "album")
+        for song in graph.by_type["song"]:
+            source = self.pick("album") if self.happens(0.75) else None
+            writer = rng.choice(self.list_people("songwriter"))
+            if source and (performer := graph.one(source, "performer")):
+                song.birth = source.birth
+                graph.add(song, "album", source)
+                graph.add(song, "performer", performer)
+                graph.add(song, "release year", year(song.birth))
+            else:
+                self._state_record(song)
+            graph.add(song, "songwriter", writer)
+            self.state(song, "song")
+
+    def _state_record(self, work: Entity) -> None:
+        performer = self.pick("band") if self.happens(0.75) else self.rng.choice(self.list_people("singer"))
+        start = performer.birth if performer.type == "band" else performer.birth + 20
+        work.birth = min(LAST_YEAR, start + self.rng.randrange(1, 18))
+        self.graph.add(work, "performer", performer)
+        self.graph.add(work, "release year", year(work.birth))
 
 
-def _create_entity(m: GraphMaker, type: str) -> None:
-    rng, graph = m.rng, m.graph
-    noun = {"person": "", "company": rng.choice(("studio", "label", "company", "company"))}.get(type, type)
-    name = None
-    if type not in PLAIN and graph.entities and m.happens(EQUAL_NAMES):
-        other = rng.choice(graph.entities)
-        alike = {type, other.type} <= WORKS or type == other.type == "person"
-        if alike or (type != other.type and "person" not in (type, other.type) and other.type not in PLAIN):
-            name = other.name
-    if type == "person" and name is None and graph.by_type["person"] and m.happens(EQUAL_NAMES):
-        name = m.names.near(m.pick("person").name)
-    more: dict[str, str | int] = {"birth": rng.randrange(1500, 1930)}
-    if type == "person":
-        used = {e.noun for e in graph.by_type["person"] if e.name == name} if name else set()
-        noun = rng.choice([o for o in m.occupations if o not in used] or ["traveller"])
-        more = {"gender": rng.choice(("he", "she")), "birth": rng.randrange(1840, 1990)}
-    if type in m.words["genres"]:
-        more = {"genre": rng.choice(m.words["genres"][type]), "birth": rng.randrange(1880, 2023)}
-    graph.new(type, name or m.names.new(noun if noun in ("studio", "label") else type), noun, **more)
+def _add_inverses(graph: Graph) -> None:
+    """States each list relation from the facts that it is the inverse of, whole or not at all (more than `limit`)."""
+    incoming: dict[tuple[str, int], list[int]] = defaultdict(list)
+    wanted = {name for relation in load_relations().values() for name in relation.inverse}
+    for fact in graph.all_facts():
+        if fact.relation in wanted and isinstance(fact.tail, int):
+            incoming[fact.relation, fact.tail].append(fact.head)
+    for relation in load_relations().values():
+        for entity in [e for type in relation.head for e in graph.by_type[type]] if relation.inverse else ():
+            heads = [head for name in relation.inverse for head in incoming[name, entity.id]]
+            heads = [head for head in dict.fromkeys(heads) if graph.entities[head].type in relation.tail]
+            if 0 < len(heads) <= relation.limit:
+                for head in heads:
+                    graph.add(entity, relation.id, graph.entities[head])
+
+
+def _qualify(graph: Graph) -> None:
+    """Titles: the name, and for names that several entities share, what tells them apart in parentheses."""
+    shared: dict[str, list[Entity]] = defaultdict(list)
+    for entity in graph.entities:
+        shared[entity.name.lower()].append(entity)
+    for group in shared.values():
+        for entity in group:
+            entity.title = entity.name if len(group) == 1 else f"{entity.name} ({entity.noun})"
+        for clash in _find_clashes(group):
+            clash.title = f"{clash.name} ({clash.birth} {clash.noun})" if clash.type != "person" else clash.title
+        for number, clash in enumerate(_find_clashes(group)):
+            clash.title = f"{clash.title[:-1]}, {'abcdefghijklmnopqrstuvwxyz'[number % 26]})"
+
+
+def _find_clashes(group: list[Entity]) -> list[Entity]:
+    titles = [entity.title for entity in group]
+    return [entity for entity in group if titles.count(entity.title) > 1]

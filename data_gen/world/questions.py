@@ -1,8 +1,8 @@
 """Annotated questions of all four routes from one part of a world.
 
-A complex question is of one of the `KINDS`, drawn by weight. Its tree of atomic operators follows from its terms: each
-leaf is one step along its relation; what the operation asks of the leaves' answers becomes a `[DR]` node; "how many of
-them …" filters the list and counts.
+A complex question is of one of the kinds of `words.yaml`, drawn by weight. Its tree of atomic operators follows from
+its terms: each leaf is one step along its relation; what the operation asks of the leaves' answers becomes a `[DR]`
+node; "how many of them …" filters the list and counts.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import random
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from itertools import accumulate
+from typing import Any
 
 from data_gen.annotate import trees
 from data_gen.questions import AnnotatedPassage, AnnotatedQuestion
@@ -34,6 +34,7 @@ from data_gen.world.comparisons import (
 from data_gen.world.compound import draw_compound, draw_pair, draw_two_facts
 from data_gen.world.documents import View
 from data_gen.world.drawing import Draft, Drawing, lower
+from data_gen.world.names import load_vocabulary
 from data_gen.world.terms import (
     AskedTerm,
     NamedTerm,
@@ -48,91 +49,41 @@ from data_gen.world.terms import (
 from revelator.plans import Atomic, Expression, leaves, render, to_letters
 from revelator.plans.art import Art, Filter, Relate
 
-# how often each kind of complex question is drawn
-KINDS: dict[str, tuple[float, Callable[[Drawing], Draft | None]]] = {
-    "chain 2": (12, lambda d: draw_chain(d, 2)),
-    "chain 3": (9, lambda d: draw_chain(d, 3)),
-    "chain 4": (5, lambda d: draw_chain(d, 4)),
-    "chain 5": (1.5, lambda d: draw_chain(d, 5)),
-    "chain 6": (0.7, lambda d: draw_chain(d, 6)),
-    "joint 1 0": (3, lambda d: draw_joint(d, 1, 0)),
-    "joint 0 1": (3, lambda d: draw_joint(d, 0, 1)),
-    "joint 1 1": (5, lambda d: draw_joint(d, 1, 1)),
-    "joint 2 1": (3, lambda d: draw_joint(d, 2, 1)),
-    "joint 1 2": (3, lambda d: draw_joint(d, 1, 2)),
-    "joint 2 2": (1.5, lambda d: draw_joint(d, 2, 2)),
-    "joint 3 1": (1, lambda d: draw_joint(d, 3, 1)),
-    "joint 1 1 then 1": (2.5, lambda d: draw_joint(d, 1, 1, 1)),
-    "joint 2 1 then 1": (1.5, lambda d: draw_joint(d, 2, 1, 1)),
-    "joint 1 1 then 2": (0.7, lambda d: draw_joint(d, 1, 1, 2)),
-    "joint 2 2 then 1": (0.5, lambda d: draw_joint(d, 2, 2, 1)),
-    "shared joint 0": (1.5, lambda d: draw_shared_joint(d, 0)),
-    "shared joint 1": (2.5, lambda d: draw_shared_joint(d, 1)),
-    "shared joint 2": (1, lambda d: draw_shared_joint(d, 2)),
-    "shared joint 1, longer": (1.5, lambda d: draw_shared_joint(d, 1, two_hops=True)),
-    "compare 1 1": (4, lambda d: draw_compare(d, (1, 1))),
-    "compare 2 2": (6, lambda d: draw_compare(d, (2, 2))),
-    "compare 3 3": (2, lambda d: draw_compare(d, (3, 3))),
-    "compare 1 2": (2, lambda d: draw_compare(d, (1, 2))),
-    "compare 2 1": (2, lambda d: draw_compare(d, (2, 1))),
-    "compare 3 2": (1, lambda d: draw_compare(d, (3, 2))),
-    "compare 1 3": (0.7, lambda d: draw_compare(d, (1, 3))),
-    "compare 1 1 1": (1.5, lambda d: draw_compare(d, (1, 1, 1))),
-    "compare 2 2 2": (1, lambda d: draw_compare(d, (2, 2, 2))),
-    "same 1 1": (3, lambda d: draw_same(d, (1, 1))),
-    "same 2 2": (3, lambda d: draw_same(d, (2, 2))),
-    "same 1 2": (1, lambda d: draw_same(d, (1, 2))),
-    "difference 1 1": (1.5, lambda d: draw_difference(d, (1, 1))),
-    "difference 2 2": (1, lambda d: draw_difference(d, (2, 2))),
-    "own 0": (2, lambda d: draw_with_own(d, 0)),
-    "own 1": (2, lambda d: draw_with_own(d, 1)),
-    "own 2": (1, lambda d: draw_with_own(d, 2)),
-    "two facts 1": (3, lambda d: draw_two_facts(d, 1)),
-    "two facts 2": (2, lambda d: draw_two_facts(d, 2)),
-    "two facts 3": (0.7, lambda d: draw_two_facts(d, 3)),
-    "two facts 1, deeper": (1.5, lambda d: draw_two_facts(d, 1, 1)),
-    "two facts 2, deeper": (0.7, lambda d: draw_two_facts(d, 2, 1)),
-    "pair 2 1": (2, lambda d: draw_pair(d, draw_chain(d, 2), draw_chain(d, 1))),
-    "pair 1 2": (1, lambda d: draw_pair(d, draw_chain(d, 1), draw_chain(d, 2))),
-    "pair 2 2": (1.5, lambda d: draw_pair(d, draw_chain(d, 2), draw_chain(d, 2))),
-    "pair 3 1": (1, lambda d: draw_pair(d, draw_chain(d, 3), draw_chain(d, 1))),
-    "pair joint": (0.7, lambda d: draw_pair(d, draw_joint(d, 1, 1), draw_chain(d, 1))),
-    "pair joint 2": (0.5, lambda d: draw_pair(d, draw_chain(d, 2), draw_joint(d, 1, 1))),
-    "pair two facts": (0.5, lambda d: draw_pair(d, draw_chain(d, 1), draw_two_facts(d, 1))),
-    "each": (4, lambda d: draw_fan_out(d, 0, "each")),
-    "each of found": (2, lambda d: draw_fan_out(d, 1, "each")),
-    "each, chained": (1.5, lambda d: draw_fan_out(d, 0, "each", 2)),
-    "extreme": (4, lambda d: draw_fan_out(d, 0, "extreme")),
-    "extreme of found": (1.5, lambda d: draw_fan_out(d, 1, "extreme")),
-    "count which": (2, lambda d: draw_fan_out(d, 0, "count_is")),
-    "count which, found": (0.7, lambda d: draw_fan_out(d, 1, "count_is")),
-    "count after": (2, lambda d: draw_fan_out(d, 0, "count_after")),
-    "count": (2, lambda d: draw_count(d, 1)),
-    "count deeper": (1, lambda d: draw_count(d, 2)),
-    "more": (1.5, lambda d: draw_compare_counts(d, 0)),
-    "more of found": (1, lambda d: draw_compare_counts(d, 1)),
-    "in both": (2, lambda d: draw_intersect(d)),
+DRAWS: dict[str, Callable[..., Draft | None]] = {
+    "chain": draw_chain,
+    "joint": draw_joint,
+    "shared joint": draw_shared_joint,
+    "compare": draw_compare,
+    "same": draw_same,
+    "difference": draw_difference,
+    "own": draw_with_own,
+    "two facts": draw_two_facts,
+    "pair": lambda d, left, right: draw_pair(d, _draw(d, *left), _draw(d, *right)),
+    "fan out": draw_fan_out,
+    "count": draw_count,
+    "more": draw_compare_counts,
+    "in both": draw_intersect,
 }
 
 
-_CHOICES = [make for _, make in KINDS.values()]
-_WEIGHTS = list(accumulate(weight for weight, _ in KINDS.values()))
+def _draw(d: Drawing, kind: str, *arguments: Any) -> Draft | None:
+    return DRAWS[kind](d, *arguments)
 
 
 def draw_kind(rng: random.Random) -> Callable[[Drawing], Draft | None]:
     """A kind of complex question, drawn by weight."""
-    return rng.choices(_CHOICES, cum_weights=_WEIGHTS)[0]
+    kinds = load_vocabulary()["kinds"]
+    _, kind, *arguments = rng.choices(kinds, [weight for weight, *_ in kinds])[0]
+    return lambda d: _draw(d, kind, *arguments)
 
 
 def draw_single(drawing: Drawing) -> Draft | None:
     """One fact."""
     if drawing.rng.random() < 0.15 and drawing.lists:
-        found = draw_list_term(drawing, 0)
-        return (
-            Draft(word_question(found[1], drawing.rng), (found[1],), "list", drawing.list_texts(found[1].values))
-            if found
-            else None
-        )
+        term = draw_list_term(drawing, 0)
+        if term is None:
+            return None
+        return Draft(word_question(term, drawing.rng), (term,), "list", drawing.list_texts(term.values))
     return draw_joint(drawing, 0, 0) if drawing.rng.random() < 0.12 else draw_chain(drawing, 1)
 
 
@@ -216,7 +167,7 @@ class Questions:
         return None
 
     def _annotate(self, draft: Draft, made: Plan, route: str, id: str) -> AnnotatedQuestion:
-        expression, steps, text = made.expression, made.steps, add_noise(draft.question, self.rng)
+        expression, steps, text = made.expression, made.steps, _add_noise(self.drawing, draft.question)
         if route == "single":
             expression, steps = Atomic(text), (replace(steps[0], question=text),)
         return AnnotatedQuestion(
@@ -277,16 +228,12 @@ class Questions:
         )
 
 
-def add_noise(text: str, rng: random.Random) -> str:
+def _add_noise(d: Drawing, text: str) -> str:
     """The question as people type it: at times without its capital and its question mark, or with a courtesy."""
-    roll = rng.random()
-    if roll < 0.02 and text.endswith("?"):
-        return lower(text).removesuffix("?")
-    if roll < 0.04 and text.endswith("?"):
-        return (
-            f"{rng.choice(('I wonder,', 'Quick question:', 'Please tell me:', 'Do you know this one?'))} {lower(text)}"
-        )
-    return text
+    roll = d.rng.random()
+    if roll >= 0.04 or not text.endswith("?"):
+        return text
+    return lower(text).removesuffix("?") if roll < 0.02 else d.say("courtesy", asked=lower(text))
 
 
 def _gives_itself_away(draft: Draft) -> bool:

@@ -47,7 +47,7 @@ def test_those_that_the_documents_name_ship() -> None:
         ("steps: 5\nlearning_rate: 1.0e-3\nlora: {rank: many}", r"lora\.rank = 'many': "),
         ("steps: 5\nlearning_rate: 1.0e-3\nstepps: 5", "stepps = 5: there is no such field"),
         ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {translate: 1}", "no such task: translate"),
-        ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {route: 0}", "one must be above zero"),
+        ("steps: 5\nlearning_rate: 1.0e-3\ntasks: {route: 0}", "none above zero"),
         ("- a\n- list", "a mapping is needed"),
         ("a: [", "not YAML"),
     ],

@@ -56,6 +56,7 @@ def trained(base: Path, set_folder: Path, tmp_path_factory: pytest.TempPathFacto
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("REVELATOR_HOME", str(home))
         patch.delenv("MLFLOW_TRACKING_URI", raising=False)
+        patch.setenv("MLFLOW_SYSTEM_METRICS_SAMPLING_INTERVAL", "1")  # the run is shorter than MLflow's own interval
         config = TrainConfig(base=str(base), set_folder=set_folder, out=home / "adapters" / "toy", **SETTINGS)
         result = sft.train(config, resume=False)
         assert result
