@@ -339,7 +339,7 @@ def _show_progress() -> Iterator[Callable[..., None]]:
     tasks: dict[str, Any] = {}
     with ExitStack() as drawn:
 
-        def show(what: str, done: int | None = None, note: str = "", **numbers: int | None) -> None:
+        def show(what: str, done: int | None = None, note: str = "", **numbers: Any) -> None:
             if not bars.live.is_started:
                 drawn.enter_context(bars)
             if what not in tasks:

@@ -90,8 +90,8 @@ def build(files: tuple[Path, ...], out: Path, as_json: bool, **settings: Any) ->
       revelator index build a.tsv b.parquet --kind dense --model minilm --faiss hnsw --out runs/indexes/ab
       revelator index build notes.jsonl --kind hybrid --model BAAI/bge-base-en-v1.5 --out runs/indexes/n
     """
-    settings = IndexSettings(**settings)
-    _make(out, as_json, lambda progress: build_index(files, out, settings, progress=progress))
+    chosen = IndexSettings(**settings)
+    _make(out, as_json, lambda progress: build_index(files, out, chosen, progress=progress))
 
 
 @index.command()

@@ -234,7 +234,7 @@ def _propose_candidates(
     normal = move_negations_inwards(query)
     directions = [-vectors[text] if negated else vectors[text] for text, negated in list_literals(normal)]
     for part in normal.operands if isinstance(normal, Or) else (normal,):
-        total = sum(-vectors[text] if negated else vectors[text] for text, negated in list_literals(part))
+        total = np.sum([-vectors[text] if negated else vectors[text] for text, negated in list_literals(part)], axis=0)
         directions.append(total / max(float(np.linalg.norm(total)), 1e-9))
     proposed = index.vectors.candidates(np.stack(directions), min(len(index), CANDIDATES))
     return np.unique(proposed[proposed >= 0])
