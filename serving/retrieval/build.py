@@ -266,7 +266,7 @@ def _merge(
 ) -> dict[str, Any]:
     """The files of the index; returns what the manifest says of them."""
     task = progress.add_task("merging", total=None)
-    write_passages(stage, ((shard.read("lines"), shard.read("sizes")) for shard in shards))
+    write_passages(stage, ((shard.read("lines").tobytes(), shard.read("sizes")) for shard in shards))
     more: dict[str, Any] = {}
     if settings.sparse:
         more["terms"] = bm25.write(stage, shards, settings)

@@ -91,7 +91,7 @@ def encode_passage(passage: Passage) -> bytes:
     return (json.dumps(row, ensure_ascii=False) + "\n").encode(errors="replace")
 
 
-def write_passages(folder: Path, parts: Iterable[tuple[bytes | np.ndarray, np.ndarray]]) -> None:
+def write_passages(folder: Path, parts: Iterable[tuple[bytes, np.ndarray]]) -> None:
     """Fills a store in a folder: `passages.jsonl`, and `offsets.npy` (uint64, count + 1).
 
     A part is passages as `encode_passage` writes them, one after the other, and the bytes of each.
