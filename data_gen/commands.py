@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,8 @@ def build(config: Path, out: Path, engine: str, workers: int, as_json: bool) -> 
     from data_gen.config import load_config
     from data_gen.engines import choose_engine
 
+    if find_spec("pyarrow") is None:  # which rows are written with, after minutes of work
+        raise ModuleNotFoundError(name="pyarrow")
     settings, chosen = load_config(config), choose_engine(engine, workers)
     with _explain_write_errors(out), _show_progress() as show:
         manifest = build_set(settings, out, show, engine=chosen)

@@ -120,11 +120,13 @@ def _parse_row(line: str, where: str) -> ReadingRow:
 @dataclass(frozen=True, slots=True)
 class Window:
     """A question and a part of a passage. `offsets` (tokens, 2): where each of the passage's tokens stands in its text;
-    `first` is the window's token at which they begin."""
+    `continues` (tokens,): whether it goes on with the word of the token before; `first` is the window's token at which
+    they begin."""
 
     ids: np.ndarray
     types: np.ndarray
     offsets: np.ndarray
+    continues: np.ndarray
     first: int
 
 
@@ -138,6 +140,8 @@ class ReadingTokenizer:
         self._tokenizer = Tokenizer.from_file(str(path))
         self._tokenizer.no_truncation()
         self._tokenizer.no_padding()
+        count = self._tokenizer.get_vocab_size()
+        self._continues = np.array([self._tokenizer.id_to_token(i).startswith("##") for i in range(count)])
         self.size = size
         self.stride = stride
 
@@ -158,7 +162,9 @@ class ReadingTokenizer:
             part = ids[start : start + room]
             whole = np.concatenate([head, part, [SEP]]).astype(np.int64)
             types = (np.arange(len(whole)) >= len(asked) + 2).astype(np.int64)
-            windows.append(Window(whole, types, offsets[start : start + room], len(head)))
+            continues = self._continues[part]
+            continues[:1] = False
+            windows.append(Window(whole, types, offsets[start : start + room], continues, len(head)))
             if start + room >= len(ids):
                 break
         return windows
@@ -295,20 +301,30 @@ class Reader:
 def decode(
     window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
 ) -> Outcome:
-    """What one window says. Raises ArtifactError for scores that are no numbers: the weights are damaged."""
+    """What one window says, in whole words. Raises ArtifactError for scores that are no numbers: the weights are
+    damaged."""
     count = len(window.offsets)
     if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
         raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
     if not count:
         return NOTHING
     inner = scores[window.first : window.first + count].astype(np.float64)
-    first, last, best = _best_span(inner[:, START], inner[:, END])
+    ends_inside = np.append(window.continues[1:], False)
+    starts, ends = (
+        np.where(inside, -np.inf, inner[:, column])
+        for inside, column in ((window.continues, START), (ends_inside, END))
+    )
+    first, last, best = _best_span(starts, ends)
     span_margin = best - float(scores[0, START] + scores[0, END])
     kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
     spans = [(first, last)]
     kind = KINDS[int(np.argmax(kinds[:NONE]))]
     if kind == "list":
-        spans = tagged_spans(inner[:, OUTSIDE:]) or spans
+        words = np.flatnonzero(~window.continues)
+        lasts = np.append(words[1:], count) - 1
+        tags = np.where(window.continues[:, None], inner[:, [OUTSIDE, INSIDE, INSIDE]], inner[:, OUTSIDE:])
+        tags = np.add.reduceat(tags, words)  # what goes on with a word that begins an item is inside of it
+        spans = [(int(words[a]), int(lasts[b])) for a, b in tagged_spans(tags)] or spans
     found = tuple(_to_found(window, text, passage, a, b) for a, b in spans)
     return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
 
@@ -325,7 +341,7 @@ def _best_span(starts: np.ndarray, ends: np.ndarray) -> tuple[int, int, float]:
 
 
 def tagged_spans(tags: np.ndarray) -> list[tuple[int, int]]:
-    """First and last token of each run of tags that begins with B, by the scores (tokens, 3) of O, B and I."""
+    """First and last word of each run of tags that begins with B, by the scores (words, 3) of O, B and I."""
     spans: list[tuple[int, int]] = []
     best = tags.argmax(1)
     for place, tag in enumerate(best):

@@ -30,7 +30,7 @@ DOCUMENTS = (*MARKDOWN, ".txt", ".text", ".html", ".htm", ".pdf", ".docx")
 LARGEST = 100_000_000  # bytes of a file
 SIZE, OVERLAP = 200, 40
 PARSER = MarkdownIt("commonmark").enable("table")
-FRONT_MATTER = re.compile(r"\A---\s*\n.*?\n---\s*\n", re.DOTALL)  # settings of a site, no text
+FRONT_MATTER = re.compile(r"\A---[ \t]*\n.*?\n---[ \t]*\n", re.DOTALL)  # settings of a site, no text
 
 
 @dataclass(frozen=True)

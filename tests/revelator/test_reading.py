@@ -15,8 +15,10 @@ from revelator.reading import (
     BEGIN,
     CLS,
     INSIDE,
+    LIST,
     OUTSIDE,
     SEP,
+    SPAN,
     WINDOWS,
     Answer,
     Calibration,
@@ -26,6 +28,7 @@ from revelator.reading import (
     Window,
     batch_by_length,
     choose_windows,
+    decode,
     load_rows,
     pad_windows,
     tagged_spans,
@@ -110,10 +113,24 @@ def test_an_answer_in_the_middle_of_a_megabyte_is_found() -> None:
     assert (span.start, span.text) == (passage.index("Zanzibar"), "Zanzibar Quixote")
 
 
+@given(st.integers(0, 2**32 - 1), st.sampled_from([SPAN, LIST]))
+def test_answers_are_whole_words_whatever_the_scores(seed: int, kind: int) -> None:
+    text = "the Qubbivoxans sail to Zeffirandolo and Thrumquist today"
+    tokenizer = ReadingTokenizer(fetch_minilm() / TOKENIZER, size=384, stride=256)
+    [window] = tokenizer.cut("who sails?", "", text)
+    random = np.random.default_rng(seed)
+    scores, kinds = random.normal(size=(len(window.ids), 5)), np.full(5, -9.0)
+    kinds[kind] = 9
+    outcome = decode(window, scores, kinds, text, 0, Calibration())
+    assert set(" ".join(outcome.answers).split()) <= set(text.split())
+
+
 def make_window(asked: set[int], held: set[int]) -> Window:
     ids = [CLS, *sorted(asked), SEP, *sorted(held), SEP]
     types = [0] * (len(asked) + 2) + [1] * (len(held) + 1)
-    return Window(np.array(ids), np.array(types), np.zeros((len(held), 2), int), len(asked) + 2)
+    return Window(
+        np.array(ids), np.array(types), np.zeros((len(held), 2), int), np.zeros(len(held), bool), len(asked) + 2
+    )
 
 
 TOKEN_SETS = st.sets(st.integers(1000, 1008))
