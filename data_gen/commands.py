@@ -15,12 +15,11 @@ from typing import Any
 
 import click
 
+from data_gen.world.questions import ROUTES
 from revelator.errors import DataError
 from revelator.options import AS_JSON, FOLDER
 from revelator.tasks import TASKS
 from revelator.terminal import mask_controls
-
-ROUTES = TASKS["route"].labels or ()
 
 
 @click.command()
@@ -161,7 +160,7 @@ def world(
             seed,
             out,
             held_back={split: n for split, n in (("dev", dev), ("test", test)) if n is not None},
-            routes=routes or ROUTES,
+            routes=routes or tuple(ROUTES),
             force=force,
             progress=lambda made: show("questions", advance=made, total=size),
         )

@@ -37,7 +37,6 @@ OPERATIONS = {
     "count_is": "how many answers of the last leaf are the argument",
     "count_after": "how many answers of the last leaf are greater than the argument",
     "intersect": "the values that the lists of both branches share",
-    "computed": "worked out from the question alone",
 }
 ANNOTATION = "annotation"  # the teacher of gold decompositions: no model
 PLAN_FIELDS = {BNF.name: "expression", LOGIC.name: "query", ART.name: "tree"}  # by language of plans

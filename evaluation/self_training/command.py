@@ -79,8 +79,8 @@ def make_round(
     from revelator.artifact import read_manifest
     from revelator.limits import Limits
     from serving.executor.executor import Executor
+    from serving.models.embedded import EmbeddedGenerator
     from serving.models.engine import Engine
-    from serving.models.generators import EmbeddedGenerator
     from serving.models.local import LocalRevelator
     from serving.retrieval import Index
     from serving.retrieval.index import LocalRetriever

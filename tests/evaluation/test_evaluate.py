@@ -59,7 +59,7 @@ def test_a_run_has_every_answer_with_its_score_and_cost(tmp_path: Path, index: P
     said = json.loads(call(path, "--out", str(tmp_path / "run"), "--json").stdout)
     rows = read_questions(tmp_path / "run")
     assert [row.question for row in rows] == list(ASKED)
-    assert {row.status for row in rows} == {"complete"} and all(row.scores["em"] == 1 for row in rows)
+    assert {row.status for row in rows} == {"answered"} and all(row.scores["em"] == 1 for row in rows)
     assert all(row.cost.retrievals == row.cost.generator_calls == row.cost.steps == 1 for row in rows)
     assert all(row.retrieved and row.trace and row.cost.wall_s > 0 for row in rows)
     assert said["figures"]["em"] == {"n": 6, "value": 1.0, "low": 1.0, "high": 1.0}

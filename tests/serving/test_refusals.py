@@ -64,7 +64,7 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"limits": {"leaves": -1}}, {}, "limit leaves"),
         ({"reuse": "a trace"}, {}, "option reuse"),
         ({"reuse": {"nodes": []}}, {}, "no trace"),
-        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
+        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "no trace: answers"),
         (
             {"reuse": Trace("q", "auto", nodes=[Node("1", "atomic", "q", detail={"ids": 5})]).to_json()},
             {},
@@ -144,7 +144,7 @@ def test_a_prompt_that_is_no_text_leaves_those_of_its_batch_alone(triton, inner)
 def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, triton):
     held = [f"What is number {n} in Lantern Row?" for n in range(4)]
     for question in held:
-        world.endpoint.gate(question, question[-5:])
+        world.endpoint.gate(question, "Ines Calloway")
     pending = [client.submit(question, strategy="single") for question in held]
     assert all(world.endpoint.started[question].wait(WAIT) for question in held)
     with pytest.raises(Overloaded, match="4 requests are in flight") as refused:
@@ -157,7 +157,7 @@ def test_one_question_too_many_is_refused_at_once_as_unavailable(client, world, 
         waiting = thread.submit(patient.ask, FAST, strategy="single")
         for question in held:
             world.endpoint.gates[question].set()
-        assert [future.result(WAIT).outcome for future in pending] == ["complete"] * 4
+        assert [future.result(WAIT).outcome for future in pending] == ["answered"] * 4
         assert waiting.result(WAIT).answers == ("Orland",)
 
 

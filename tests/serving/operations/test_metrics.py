@@ -41,7 +41,7 @@ def test_a_question_adds_to_the_page_what_its_trace_says_and_no_more(world):
         return metrics.total(after, name, **labels) - metrics.total(before, name, **labels)
 
     assert added("revelator_questions_total") == 4
-    assert added("revelator_questions_total", route="given", outcome="complete", version="1", model="executor") == 3
+    assert added("revelator_questions_total", route="given", outcome="answered", version="1", model="executor") == 3
     assert added("revelator_question_seconds_count", route="given") == 3
     walls = sum(trace.wall_ms for trace in traces[:3]) / 1000
     assert added("revelator_question_seconds_sum", route="given") == pytest.approx(walls, rel=1e-3)
