@@ -21,6 +21,7 @@ from tokenizers import Tokenizer
 from revelator.errors import ArtifactError, DataError
 from revelator.files import sha256_folder
 from revelator.minilm import DIGESTS, WEIGHTS
+from revelator.sentences import find_ends
 
 KINDS = ("span", "list", "yes", "no", "none")
 SPAN, LIST, YES, NO, NONE = range(len(KINDS))
@@ -301,8 +302,9 @@ class Reader:
 def decode(
     window: Window, scores: np.ndarray, kinds: np.ndarray, text: str, passage: int, calibration: Calibration
 ) -> Outcome:
-    """What one window says, in whole words. Raises ArtifactError for scores that are no numbers: the weights are
-    damaged."""
+    """What one window says, in whole words of one sentence.
+
+    Raises ArtifactError for scores that are no numbers: the weights are damaged."""
     count = len(window.offsets)
     if not (np.isfinite(kinds).all() and np.isfinite(scores[: window.first + count]).all()):
         raise ArtifactError("the reader's scores are no numbers", hint="train it again: its weights are damaged")
@@ -314,7 +316,9 @@ def decode(
         np.where(inside, -np.inf, inner[:, column])
         for inside, column in ((window.continues, START), (ends_inside, END))
     )
-    first, last, best = _best_span(starts, ends)
+    begin, stop = int(window.offsets[0, 0]), int(window.offsets[-1, 1])
+    sentences = np.searchsorted(find_ends(text, begin, stop), window.offsets[:, 0], side="right")
+    first, last, best = _best_span(starts, ends, sentences)
     span_margin = best - float(scores[0, START] + scores[0, END])
     kind_margin = float(_log_sum(kinds[:NONE]) - kinds[NONE])
     spans = [(first, last)]
@@ -329,11 +333,12 @@ def decode(
     return Outcome(kind, found, calibration.probability(kind_margin, span_margin), kind_margin, span_margin)
 
 
-def _best_span(starts: np.ndarray, ends: np.ndarray) -> tuple[int, int, float]:
-    """First token, last token and score of the span with the highest sum."""
+def _best_span(starts: np.ndarray, ends: np.ndarray, sentences: np.ndarray) -> tuple[int, int, float]:
+    """First token, last token and score of the span with the highest sum that lies in one sentence."""
     best = (0, 0, -math.inf)
     for more in range(min(ANSWER_TOKENS, len(starts))):
-        sums = starts[: len(starts) - more] + ends[more:]
+        whole = sentences[: len(starts) - more] == sentences[more:]
+        sums = np.where(whole, starts[: len(starts) - more] + ends[more:], -np.inf)
         place = int(sums.argmax())
         if sums[place] > best[2]:
             best = (place, place + more, float(sums[place]))

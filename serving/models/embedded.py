@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 
 from revelator.artifact import EMBEDDED_READER
 from revelator.reading import Outcome, Reader
+from revelator.sentences import find_ends
 from revelator.trace import Passage
 from serving.batching import Batcher
 from serving.models.reader import load_reader
@@ -21,8 +21,6 @@ REQUESTS = 8  # read together at most: with five passages of 200 tokens each, wh
 SPAN = 1_000  # characters of an answer: a longer one is a run of signs without a space, which is one token
 SENTENCES = 8  # around the items of a list
 REACH = 600  # characters before and after a span at which its sentence ends at the latest
-_END = re.compile(r"[.!?…][\"”’'»)\]]*(?=\s++(?![a-z]))|[。！？۔؟।]|\n")
-_NO_END = re.compile(r"(?:\b[A-Z]|\b(?:Mr|Mrs|Ms|Dr|St|Mt|Ft|Jr|Sr|Prof|Rev|Gen|Col|Lt|Capt|Gov|Sen|Rep|vs|ca?))\.$")
 
 
 class EmbeddedGenerator:
@@ -70,11 +68,6 @@ def make_reading(outcome: Outcome, passages: Sequence[Passage]) -> Reading:
 def quote_sentence(text: str, start: int, end: int) -> str:
     """The sentence of `text` around a span, or the sentences where the span reaches over an end."""
     first, last = max(0, start - REACH), min(len(text), end + REACH)
-    ends = [match.end() for match in _END.finditer(text, first, last) if not _is_abbreviated(text, match.start())]
+    ends = find_ends(text, first, last)
     begins = max((place for place in ends if place <= start), default=first)
     return text[begins : min((place for place in ends if place >= end), default=last)].strip()
-
-
-def _is_abbreviated(text: str, stop: int) -> bool:
-    """Whether the full stop at `stop` belongs to an initial or a common abbreviation."""
-    return bool(_NO_END.search(text, max(0, stop - 5), stop + 1))

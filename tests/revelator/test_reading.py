@@ -34,6 +34,7 @@ from revelator.reading import (
     tagged_spans,
 )
 from revelator.reading_scores import score_outcomes
+from revelator.sentences import find_ends
 from tests.mark_reader import TOKENS, read_mark, watch_passes
 
 TEXTS = st.text(max_size=300)
@@ -238,3 +239,13 @@ def test_scores_count_answers_lists_and_who_answers_at_all() -> None:
     assert scores.no_answer_auc == 1.0
     assert scores.span_f1 == pytest.approx(2 * 1 / (1 + 2))
     assert score_outcomes(rows[2:], reader.read_all([("Who?", [("", "No.")])])).to_json()["f1"] is None
+
+
+@given(st.lists(st.lists(st.sampled_from(["Prisca", "Verlag", "J. Smith", "2.5", "ran"]), min_size=1), min_size=1))
+def test_a_span_lies_in_one_sentence(sentences: list[list[str]]) -> None:
+    text = " ".join(f"The {' '.join(words)}." for words in sentences)
+    [window] = TOKENS.cut("Who?", "", text)[:1]
+    scores, kinds = np.full((len(window.ids), 5), -4.0), np.array([4.0, 0, 0, 0, -4])
+    scores[window.first, 0] = scores[window.first + len(window.offsets) - 1, 1] = 9.0
+    [found] = decode(window, scores, kinds, text, 0, Calibration()).spans
+    assert not any(found.start < end < found.end for end in find_ends(text))
