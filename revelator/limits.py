@@ -31,7 +31,7 @@ class Limits:
     documents: int = 10  # retrieved for a leaf (HANRAG, section 4)
     kept: int = 3  # of them, read by the generator
     relevance_threshold: float = 0.5  # P(relevant) of the documents that are read where there are any
-    relevance_floor: float = 0.05  # below it a document is never read
+    relevance_floor: float = 0.01  # below it a document is never read
     answer_floor: float = 0.05  # below it what the generator reads is no answer; an endpoint gives no probability
     deadline_ms: float = 30_000.0
     question_characters: int = 2_000

@@ -52,7 +52,7 @@ class Drawn(Toy):
         return Reading("", answers, probability=self.chance.choice([None, 0.01, 0.5]))
 
     def _relevance(self, prompt):
-        yes = self.chance.choice([0.01, 0.2, 0.9])
+        yes = self.chance.choice([0.001, 0.2, 0.9])
         return Completion("", {"yes": yes, "no": 1 - yes})
 
 
@@ -110,10 +110,10 @@ async def test_a_question_about_names_that_no_document_has_is_unanswered(strateg
 
 
 async def test_nothing_is_read_where_nothing_is_relevant(toy):
-    world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.01})
+    world = toy({"Who wrote A?": ["p"]}, relevance={"title": 0.001})
     trace = await world.executor().run("Who wrote A?", strategy="single")
     assert (trace.outcome, world.requests, trace.nodes[0].status) == ("unanswered", [], "unanswered")
-    assert trace.reason == "no document is relevant: the likeliest has P = 0.01; the limit relevance_floor is 0.05"
+    assert trace.reason == "no document is relevant: the likeliest has P = 0.001; the limit relevance_floor is 0.01"
     assert (await world.executor(relevance_floor=0.0).run("Who wrote A?", strategy="single")).answers == ["p"]
 
 
