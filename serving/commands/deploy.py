@@ -140,13 +140,13 @@ def _deploy_version(
 
     before = read_parameters(home, "retriever").get("index")
     if index:
-        lay_out(home, Settings(index=index))
+        lay_out(home, Settings(index=index, remember=True))
     done = put(home, version, keep=keep, report=report)
     if index and done.url:
         try:
             load(home, done.url, "retriever", 1)
         except ArtifactError:  # the old index is still being searched: it stays on record
-            lay_out(home, Settings(index=Path(before) if before else None))
+            lay_out(home, Settings(index=Path(before) if before else None, remember=bool(before)))
             raise
     return done
 

@@ -31,7 +31,8 @@ LOOK_SECONDS = 1.0  # between looks at the server's processes; a look takes some
 @click.option(
     "--ports", default="auto", show_default=True, help="HTTP,gRPC,metrics; auto: 8000,8001,8002 if free, else others."
 )
-@click.option("--index", type=FOLDER, help="Index to search (default: as recorded, else the only one below --home).")
+@click.option("--index", type=FOLDER, help="Index to search (default: as remembered, else the only one below --home).")
+@click.option("--remember", is_flag=True, help="Search --index in later runs, too, unless they name another.")
 @click.option("--generator", metavar="embedded|URL", help="Who reads passages (default: as recorded, else embedded).")
 @click.option("--generator-model", metavar="NAME", help="The endpoint's model; its key is read from OPENAI_API_KEY.")
 @click.option("--sources", type=FOLDER, help="YAML file of knowledge sources, for the strategy atomic.")
@@ -61,6 +62,7 @@ def serve(
     home: Path,
     ports: str,
     index: Path | None,
+    remember: bool,
     generator: str | None,
     generator_model: str | None,
     sources: Path | None,
@@ -80,11 +82,14 @@ def serve(
 ) -> None:
     """Serve the deployed version until Ctrl-C or SIGTERM, on this machine's loopback unless --host says otherwise.
 
+    Where nothing was deployed, the embedded base answers without an adapter, as release 0.
+
     Addresses are written to serve.json below --home, the server's log to logs/triton.log, a JSON line a question to
     logs/events.jsonl (or where REVELATOR_EVENTS says). A model whose process dies is loaded again.
 
     \b
     Examples:
+      revelator serve --index runs/indexes/mine
       revelator serve
       revelator serve --home runs/demo --ports 9000,9001,9002
       revelator serve --http --ports 9000,9001,9002
@@ -93,6 +98,10 @@ def serve(
       revelator serve --limit question_characters=500 --limit leaves=8
       revelator serve --host 0.0.0.0 --tls-cert a.pem --tls-key a.key --tls-ca ca.pem
     """
+    if remember and not index:
+        raise ConfigError("no index is given that could be remembered", where="--remember", hint="give --index DIR")
+    if index:
+        home.mkdir(parents=True, exist_ok=True)  # a first index needs nothing else
     require_existing(home)
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
@@ -105,7 +114,9 @@ def serve(
         if log_questions:
             os.environ[telemetry.QUESTIONS_VARIABLE] = "1"
         lowered = dict(map(_read_limit, limits)) or None
-        settings = Settings(index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered)
+        settings = Settings(
+            index, generator, generator_model, max_in_flight, decoding, sources, cache, lowered, remember
+        )
         exposure = Exposure(host, choose_tls(tls_cert, tls_key, tls_ca, tls_name), tls_mutual)
         _serve(home, ports, settings, exposure, http, hosts)
     except KeyboardInterrupt:
@@ -128,10 +139,15 @@ def _stop(*_: object) -> None:
 
 
 def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http: bool, hosts: tuple[str, ...]) -> None:
+    from serving.deploy.deploy import release_embedded_base
+    from serving.models.releases import EMBEDDED_VERSION, read_release
     from serving.triton.repository import MODELS, read_parameters
     from serving.triton.serve import Watchdog, serve_home
     from serving.triton.server import read_ports
 
+    if read_release(home) is None:
+        release_embedded_base(home)
+        click.echo(f"nothing is deployed: the embedded base plans. A champion: revelator model deploy --home {home}")
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
     console = Console(stderr=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
@@ -148,7 +164,8 @@ def _serve(home: Path, ports: str, settings: Settings, exposure: Exposure, http:
         ):
             progress.stop()
             for name, version in running.models.items():
-                click.echo(f"{name} version {version}: ready")
+                which = "release 0, the embedded base" if version == EMBEDDED_VERSION else f"version {version}"
+                click.echo(f"{name} {which}: ready")
             generator = read_parameters(home, "generator")
             click.echo(f"index   {read_parameters(home, 'retriever')['index']}")
             click.echo(f"reader  {generator['endpoint']} {generator['model']}".rstrip())

@@ -21,12 +21,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from revelator import files
-from revelator.artifact import MANIFEST, base_folder, disk_errors, read_manifest, verify_adapter
+from revelator.artifact import MANIFEST, base_digest, base_folder, disk_errors, read_manifest, verify_adapter
 from revelator.errors import ArtifactError, ConfigError, RevelatorError, Unavailable
 from revelator.files import try_lock
 from revelator.registry import DIGEST_TAG, Version, download, tag_version
 from revelator.tasks import TASKS, RelevanceInput, RouteInput, TranslateInput
 from serving.models.releases import (
+    EMBEDDED_VERSION,
     RELEASE_FILE,
     Choice,
     Release,
@@ -84,7 +85,8 @@ def deploy(
             if before and url:
                 report("load, wait until it is ready, ask smoke questions")
                 try_version(home, url, version.version, before.version)
-            release = Release.of(contents, before.version if before else None)
+            is_base = before is None or before.version == EMBEDDED_VERSION
+            release = Release.of(contents, None if is_base else before.version)
         else:
             release = Release(**asdict(contents), previous=before.previous, time=before.time)
         write_release(home, release)
@@ -93,6 +95,20 @@ def deploy(
         registry_error = registry_error or _tag_as_deployed(version, release, home)
         removed = prune(home, keep, {release.version, release.previous})
     return Deployment(release, version_folder(home, release.version), url, removed, registry_error)
+
+
+def release_embedded_base(home: Path) -> None:
+    """Makes the embedded base, without an adapter, the release of a home folder to which nothing was deployed."""
+    home = home.resolve()
+    with deploy_lock(home):
+        if read_release(home):
+            return
+        base = base_folder("tiny").resolve()
+        described = {"name": "tiny", "digest": base_digest(base), "folder": str(base)}
+        contents = VersionContents("embedded base", EMBEDDED_VERSION, "", described, {})
+        with files.staged_folder(version_folder(home, EMBEDDED_VERSION)) as staging:
+            _write_version(staging, contents)
+        write_release(home, Release.of(contents, None))
 
 
 def roll_back(
@@ -203,10 +219,14 @@ def stage(folder: Path, version: Version) -> VersionContents:
     with files.staged_folder(folder) as staging:
         download(version, staging / ADAPTER)
         contents = _verify_contents(staging / ADAPTER, version)
-        shutil.copyfile(repository.find_template(REVELATOR), staging / "model.py")
-        repository.compile_code(staging / "model.py")
-        files.write_json(staging / CONTENTS_FILE, asdict(contents))
+        _write_version(staging, contents)
     return contents
+
+
+def _write_version(folder: Path, contents: VersionContents) -> None:
+    shutil.copyfile(repository.find_template(REVELATOR), folder / "model.py")
+    repository.compile_code(folder / "model.py")
+    files.write_json(folder / CONTENTS_FILE, asdict(contents))
 
 
 def read_contents(folder: Path) -> VersionContents | None:

@@ -30,6 +30,7 @@ MODELS = (*PLAIN_MODELS, "revelator")
 EMBEDDED = "embedded"
 REVELATOR = "revelator"
 ADAPTER = "adapter"  # inside a version folder of the revelator
+REMEMBERED = "remembered"  # parameter of the retriever: the index of runs that name none
 CONTENTS_FILE = "version.json"  # there too: what the folder consists of
 
 
@@ -45,6 +46,7 @@ class Settings:
     sources: Path | None = None  # file that names the knowledge sources of the strategy `atomic`
     cache: int | None = None  # answers that the executor keeps for equal questions; 0 for none
     limits: Mapping[str, float] | None = None  # of revelator.limits.Limits: lower ones than its defaults
+    remember: bool = False  # `index` is that of later runs, too
 
 
 def find_templates() -> Path:
@@ -77,7 +79,7 @@ def lay_out(home: Path, settings: Settings) -> None:
         | _find_vllm(home)
     )
     parameters = {
-        "retriever": {"index": str(_choose_index(home, settings))},
+        "retriever": _choose_index(home, settings),
         "generator": _choose_generator(home, settings),
         "executor": asking | _choose_cache(home, settings),
         "executor_stream": asking,
@@ -91,9 +93,10 @@ def lay_out(home: Path, settings: Settings) -> None:
         write_config(home, REVELATOR, served[0], read_parameters(home, REVELATOR) | chosen, canary=canary)
 
 
-def _choose_index(home: Path, settings: Settings) -> Path:
-    """The index that was given, else the recorded one, else the only one below the home folder. Raises ConfigError."""
-    recorded = read_parameters(home, "retriever").get("index")
+def _choose_index(home: Path, settings: Settings) -> dict[str, str]:
+    """The retriever's parameters. The index that was given is searched, else the remembered one, else the only one
+    below the home folder. Raises ConfigError."""
+    recorded = read_parameters(home, "retriever").get(REMEMBERED)
     below = sorted(path.parent for path in (home / "indexes").glob("*/manifest.json"))
     folder = settings.index or (Path(recorded) if recorded else None)
     if folder is None and len(below) == 1:
@@ -108,7 +111,9 @@ def _choose_index(home: Path, settings: Settings) -> Path:
         raise ConfigError(
             "not an index: it has no manifest.json", where=str(folder), hint="give another with --index DIR"
         )
-    return folder.resolve()
+    index = str(folder.resolve())
+    remembered = index if settings.remember else recorded
+    return {"index": index, **({REMEMBERED: remembered} if remembered else {})}
 
 
 def _choose_generator(home: Path, settings: Settings) -> dict[str, str]:

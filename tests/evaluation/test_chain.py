@@ -117,7 +117,7 @@ def test_a_chain_that_is_told_to_stop_leaves_no_process_of_its_commands_behind()
 def test_a_server_that_does_not_start_is_told_of_in_its_own_words(tmp_path: Path) -> None:
     serve = ("serve", "--home", str(tmp_path))
     with (
-        pytest.raises(Unavailable, match="no version of the revelator is deployed") as failure,
+        pytest.raises(Unavailable, match="which index is to be searched") as failure,
         serve_locally(tmp_path, serve),
     ):
         pytest.fail("nothing is deployed, so nothing can be ready")

@@ -26,8 +26,9 @@ from revelator.client import Answer, Client
 from revelator.errors import ArtifactError, ConfigError
 from revelator.files import sha256_folder, try_lock
 from serving.commands.deploy import deploy as command
-from serving.deploy.deploy import deploy, roll_back
+from serving.deploy.deploy import deploy, release_embedded_base, roll_back
 from serving.models import releases
+from serving.models.releases import read_release
 from serving.triton import repository
 from serving.triton.repository import Settings
 from serving.triton.serve import serve_home
@@ -185,6 +186,28 @@ def test_settings_that_cannot_work_are_refused(settings, message, index, tmp_pat
     assert "pa55" not in str(refused.value)
 
 
+def test_an_index_is_that_of_one_run_unless_it_is_to_be_remembered(index, tmp_path):
+    shutil.copytree(index, tmp_path / "indexes" / "only")
+    shutil.copytree(index, tmp_path / "other")
+    searched = []
+    for settings in (Settings(tmp_path / "other"), Settings(), Settings(tmp_path / "other", remember=True), Settings()):
+        repository.lay_out(tmp_path, settings)
+        searched.append(Path(repository.read_parameters(tmp_path, "retriever")["index"]).name)
+    assert searched == ["other", "only", "other", "other"]
+
+
+def test_the_embedded_base_is_released_once_and_a_deploy_takes_its_place(versions, tmp_path):
+    release_embedded_base(tmp_path)
+    first = read_release(tmp_path)
+    assert (first.model, first.files, first.previous) == ("embedded base", {}, None)
+    release_embedded_base(tmp_path)
+    assert read_release(tmp_path) == first
+    release = deploy(tmp_path, versions[1]).release
+    assert (release.version, release.previous) == (1, None)
+    release_embedded_base(tmp_path)
+    assert read_release(tmp_path) == release
+
+
 def test_choices_are_remembered_and_the_only_index_is_found(index, tmp_path):
     shutil.copytree(index, tmp_path / "indexes" / "only")
     repository.lay_out(tmp_path, Settings(generator="http://127.0.0.1:1/v1", generator_model="m", max_in_flight=7))
@@ -214,7 +237,7 @@ import mlflow.store.model_registry.sqlalchemy_store, mlflow.store.tracking.sqlal
 from revelator import registry
 from serving.commands.deploy import deploy as command
 from serving.models import releases
-from serving.deploy.deploy import deploy, roll_back
+from serving.deploy.deploy import deploy, release_embedded_base, roll_back
 
 home, store, registered = sys.argv[1:]
 at = 1
