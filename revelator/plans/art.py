@@ -15,33 +15,52 @@ import hashlib
 import json
 import re
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, dataclass, fields
 from functools import cache
 from typing import Any
 
+from revelator.plans import trees
+from revelator.plans.bnf import replace_marks
 from revelator.plans.faults import Diagnostic, fault
-from revelator.plans.grammar import read_grammar_file
+from revelator.plans.grammar import read_grammar_file, write_string
+
+Path = tuple[str | int, ...]  # of a value inside the JSON form
 
 MAX_DEPTH = 32  # nodes from the root to the deepest leaf; the paper's trees have at most 4
 _BRACKETED = re.compile(r"\[(\d{1,4})\]")
 _REFERENCE = re.compile(r"(?<!\[)(\[{1,2})(\d{1,4})(\]{1,2})(?!\])")
 
 
+class _Call:
+    """What the three operators share: texts, one or several a field, in which references may stand."""
+
+    __slots__ = ()
+
+    def locate_texts(self) -> Iterator[tuple[Path, str]]:
+        """Finds the texts, each with its path below the operator."""
+        for field in fields(self):  # type: ignore[arg-type]
+            value = getattr(self, field.name)
+            if isinstance(value, str):
+                yield (field.name,), value
+            elif isinstance(value, tuple):
+                yield from (((field.name, place), text) for place, text in enumerate(value))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        return tuple(text for _, text in self.locate_texts())
+
+
 @dataclass(frozen=True, slots=True)
-class Search:
+class Search(_Call):
     """Which entities a name stands for; `descriptor` tells them from others of that name."""
 
     name: str
     descriptor: str = ""
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return (self.name, self.descriptor)
-
 
 @dataclass(frozen=True, slots=True)
-class Relate:
+class Relate(_Call):
     """One step from `head`: along the relation `to`, to the attribute `to`, or the relation to the entity `to`.
 
     `inverse` says from which end the relation is read: "directed by" leads from a film to a person, its inverse from
@@ -52,24 +71,17 @@ class Relate:
     to: str
     inverse: bool | None = None
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return (self.head, self.to)
-
 
 @dataclass(frozen=True, slots=True)
-class Filter:
+class Filter(_Call):
     """Those of `entities` that meet `condition`."""
 
     entities: tuple[str, ...]
     condition: str
 
-    @property
-    def texts(self) -> tuple[str, ...]:
-        return (*self.entities, self.condition)
-
 
 Call = Search | Relate | Filter
+CALLS: dict[str, type[Call]] = {"search": Search, "relate": Relate, "filter": Filter}
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +163,11 @@ def substitute(text: str, answers: Mapping[int, Sequence[str]]) -> str:
 
     Answers are put in as they are: brackets in them are not read again.
     """
-    return _REFERENCE.sub(_replacer(answers), text)
+
+    def find(number: str, reference: str) -> str:
+        return ", ".join(answers[int(number)]) if int(number) in answers else reference
+
+    return replace_marks(_REFERENCE, text, find)
 
 
 def substituted_size(text: str, answers: Mapping[int, Sequence[str]]) -> int:
@@ -168,23 +184,10 @@ def expand_reference(text: str, answers: Mapping[int, Sequence[str]]) -> tuple[s
     return (substitute(text, answers),)
 
 
-def _replacer(answers: Mapping[int, Sequence[str]]) -> Callable[[re.Match[str]], str]:
-    def replace(match: re.Match[str]) -> str:
-        opening, number, closing = match.groups()
-        if len(opening) == len(closing) == 2:
-            return f"[{number}]"
-        if len(opening) == len(closing) == 1 and int(number) in answers:
-            return ", ".join(answers[int(number)])
-        return match[0]
-
-    return replace
-
-
-WAYS = ("search", "relate", "filter", "direct", "children")
+WAYS = (*CALLS, "direct", "children")
 FORM = 'a node is {"question": …} with one of search, relate, filter, direct or children'
 _SPACE = re.compile(r"[ \t\n\r]*")
 _DECODER = json.JSONDecoder(parse_int=float)  # of any number of digits
-Path = tuple[str | int, ...]
 
 
 def schema() -> dict[str, Any]:
@@ -220,18 +223,22 @@ def render(art: Art) -> str:
 
 def to_json(art: Art) -> dict[str, Any]:
     """Plain values in the form of `schema()`."""
-    return {"question": art.question, **_way(art)}
+    if art.call is None:
+        way: dict[str, Any] = (
+            {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
+        )
+        return {"question": art.question, **way}
+    given = {field.name: getattr(art.call, field.name) for field in fields(art.call)}
+    written = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+    optional = {field.name: field.default for field in fields(art.call)}
+    return {
+        "question": art.question,
+        _way(art.call): {name: value for name, value in written.items() if value != optional[name]},
+    }
 
 
-def _way(art: Art) -> dict[str, Any]:
-    match art.call:
-        case Search(name, descriptor):
-            return {"search": {"name": name, **({"descriptor": descriptor} if descriptor else {})}}
-        case Relate(head, to, inverse):
-            return {"relate": {"head": head, "to": to, **({} if inverse is None else {"inverse": inverse})}}
-        case Filter(entities, condition):
-            return {"filter": {"entities": list(entities), "condition": condition}}
-    return {"children": [to_json(child) for child in art.children]} if art.children else {"direct": True}
+def _way(call: Call) -> str:
+    return type(call).__name__.lower()
 
 
 class _Refused(Exception):
@@ -251,36 +258,36 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _node(value: Any, path: Path) -> Art:
     if len(path) > 2 * MAX_DEPTH:
         raise _Refused("too-deep", f"deeper than {MAX_DEPTH} nodes", path, "ask a simpler question")
-    fields = _object(value, path, {"question"}, set(WAYS))
-    question = _text(fields["question"], (*path, "question"))
-    ways = [way for way in WAYS if way in fields]
+    given = _object(value, path, {"question"}, set(WAYS))
+    question = _text(given["question"], (*path, "question"))
+    ways = [way for way in WAYS if way in given]
     if len(ways) != 1:
         raise _Refused("way", f"{len(ways)} ways to answer, where one is needed: {', '.join(ways) or 'none'}", path)
     way, at = ways[0], (*path, ways[0])
     if way == "children":
-        items = _items(fields[way], at)
+        items = _items(given[way], at)
         return Art(question, children=tuple(_node(item, (*at, place)) for place, item in enumerate(items)))
     if way == "direct":
-        if fields[way] is not True:
+        if given[way] is not True:
             raise _Refused("type", "not true", at, '[DR] is written "direct": true')
         return Art(question)
-    return Art(question, _call(way, fields[way], at))
+    return Art(question, _call(CALLS[way], given[way], at))
 
 
-def _call(way: str, value: Any, at: Path) -> Call:
-    if way == "search":
-        fields = _object(value, at, {"name"}, {"descriptor"})
-        return Search(*(_text(fields[name], (*at, name)) for name in ("name", "descriptor") if name in fields))
-    if way == "filter":
-        fields = _object(value, at, {"entities", "condition"}, set())
-        entities = _items(fields["entities"], (*at, "entities"))
-        texts = tuple(_text(item, (*at, "entities", place)) for place, item in enumerate(entities))
-        return Filter(texts, _text(fields["condition"], (*at, "condition")))
-    fields = _object(value, at, {"head", "to"}, {"inverse"})
-    inverse = fields.get("inverse")
-    if "inverse" in fields and not isinstance(inverse, bool):
-        raise _Refused("type", f"not true or false but {inverse!r}", (*at, "inverse"), "leave it out if not known")
-    return Relate(_text(fields["head"], (*at, "head")), _text(fields["to"], (*at, "to")), inverse)
+def _call(kind: type[Call], value: Any, at: Path) -> Call:
+    needed = {field.name for field in fields(kind) if field.default is MISSING}
+    given = _object(value, at, needed, {field.name for field in fields(kind)} - needed)
+    return kind(**{name: _field(name, item, (*at, name)) for name, item in given.items()})
+
+
+def _field(name: str, value: Any, path: Path) -> Any:
+    if name == "entities":
+        return tuple(_text(item, (*path, place)) for place, item in enumerate(_items(value, path)))
+    if name == "inverse":
+        if not isinstance(value, bool):
+            raise _Refused("type", f"not true or false but {value!r}", path, "leave it out if not known")
+        return value
+    return _text(value, path)
 
 
 def _object(value: Any, path: Path, needed: set[str], optional: set[str]) -> dict[str, Any]:
@@ -373,7 +380,7 @@ def locate(text: str, fault: Fault) -> Diagnostic:
 
 
 def _faults(at: Numbered, nodes: tuple[Numbered, ...]) -> Iterator[Fault]:
-    for name, text in _named_texts(at.node):
+    for name, text in _locate_texts(at.node):
         for number in references(text):
             if reason := _unready(at, number, nodes):
                 message = f"node {at.number} names [{number}], {reason}"
@@ -396,20 +403,10 @@ def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | No
     return None if other.path < at.path else "which is answered later"
 
 
-def _named_texts(node: Art) -> Iterator[tuple[Path, str]]:
+def _locate_texts(node: Art) -> Iterator[tuple[Path, str]]:
     yield ("question",), node.question
-    if node.call is not None:
-        yield from zip(_names(node.call), node.call.texts, strict=True)
-
-
-def _names(call: Call) -> Iterator[Path]:
-    match call:
-        case Search():
-            yield from (("search", "name"), ("search", "descriptor"))
-        case Relate():
-            yield from (("relate", "head"), ("relate", "to"))
-        case Filter(entities):
-            yield from (*(("filter", "entities", place) for place in range(len(entities))), ("filter", "condition"))
+    for path, text in node.call.locate_texts() if node.call else ():
+        yield (_way(node.call), *path), text
 
 
 def _path(at: Numbered, name: Path) -> Path:
@@ -436,29 +433,21 @@ def structure_key(art: Art) -> str:
 def draw_tree(art: Art) -> str:
     """Draws the tree; an operator follows its question as a call."""
     nodes = number_nodes(art)
-    return "\n".join(_lines(nodes[0], nodes, "", ""))
+
+    def label(at: Numbered) -> str:
+        mark = f"  {spell_call(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
+        return f"{at.number} {at.node.question}{mark}"
+
+    return trees.draw(nodes[0], label, lambda at: [nodes[number] for number in at.children])
 
 
 def spell_call(call: Call) -> str:
     """`Relate("UHF", "directed by")`; the inverse of a relation carries `^`, as in a SPARQL path."""
     match call:
         case Search(name, descriptor):
-            arguments = [_quote(name)] + ([_quote(descriptor)] if descriptor else [])
+            arguments = [write_string(name)] + ([write_string(descriptor)] if descriptor else [])
         case Relate(head, to, inverse):
-            arguments = [_quote(head), ("^" if inverse else "") + _quote(to)]
+            arguments = [write_string(head), ("^" if inverse else "") + write_string(to)]
         case Filter(entities, condition):
-            arguments = [f"[{', '.join(map(_quote, entities))}]", _quote(condition)]
+            arguments = [f"[{', '.join(map(write_string, entities))}]", write_string(condition)]
     return f"{type(call).__name__}({', '.join(arguments)})"
-
-
-def _quote(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
-
-
-def _lines(at: Numbered, nodes: tuple[Numbered, ...], first: str, rest: str) -> list[str]:
-    mark = f"  {spell_call(at.node.call)}" if at.node.call else "  [DR]" if at.node.is_direct else ""
-    lines = [f"{first}{at.number} {at.node.question}{mark}"]
-    for number in at.children:
-        last = number == at.children[-1]
-        lines += _lines(nodes[number], nodes, rest + ("└── " if last else "├── "), rest + ("    " if last else "│   "))
-    return lines

@@ -21,7 +21,7 @@ from itertools import islice
 from types import MappingProxyType
 from typing import NamedTuple
 
-from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, children, leaves
+from revelator.plans.bnf import Atomic, Dependent, Expression, blank_placeholders, leaves
 
 NONE: Mapping[str, int] = MappingProxyType({})
 MAX_CANDIDATES = 64  # nearest producers that a placeholder is matched with; keeps binding linear in the plan
@@ -129,7 +129,7 @@ class _Binder:
             right = self._visit(node.right, (left, *scope), {**bound, **assigned})
             earlier = [*right.earlier, *reversed(left.last), *left.earlier]
             return _Results(right.last, earlier[:MAX_CANDIDATES], {**left.names, **assigned, **right.names})
-        parts = [self._visit(item, scope, bound) for item in children(node)]
+        parts = [self._visit(item, scope, bound) for item in node.children]
         return _Results(
             [i for part in parts for i in part.last],
             list(islice((i for part in reversed(parts) for i in part.earlier), MAX_CANDIDATES)),
@@ -213,5 +213,5 @@ def _starts(right: Expression) -> list[Atomic]:
         if type(node) is Atomic:
             found.append(node)
         else:
-            stack += [node.left] if type(node) is Dependent else reversed(children(node))
+            stack += [node.left] if type(node) is Dependent else reversed(node.children)
     return found

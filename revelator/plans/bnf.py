@@ -10,18 +10,18 @@ plans are equal values, and every walk over a plan may recurse.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from lark import Transformer, UnexpectedToken
+from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import Span, fault
-from revelator.plans.grammar import make_lalr_parser
-from revelator.plans.lexer import MAX_DEPTH, Token, reads_as_itself, tokenise
+from revelator.plans.grammar import BREAKS, locate, make_parser, write_string
+from revelator.plans.lexer import reads_as_itself, tokenise
+from revelator.plans.trees import measure_depth, walk
 
 MAX_CHARACTERS = 1_000_000
 NAME = r"\w(?:[\w .'-]{0,62}\w)?"
@@ -29,121 +29,83 @@ _BRACED = re.compile(rf"(?<!\{{)(\{{++)({NAME})(\}}++)")
 _PLACEHOLDER = re.compile(rf"(?<!\{{)\{{({NAME})\}}(?!\}})")
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
 class _Node:
-    """What the three kinds share: equality by structure, found without recursion, and a repr that can be read."""
+    """What the three kinds share."""
 
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Node):
-            return NotImplemented
-        return self is other or list(_preorder(self)) == list(_preorder(other))  # type: ignore[arg-type]
+    __slots__ = ()
 
-    def __hash__(self) -> int:
-        return hash(tuple(_preorder(self)))  # type: ignore[arg-type]
+    @property
+    def has_placeholders(self) -> bool:
+        return any(leaf.placeholders for leaf in leaves(self))  # type: ignore[arg-type]
 
     def __repr__(self) -> str:
         return f"parse({render(self)!r})"  # type: ignore[arg-type]
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Atomic(_Node):
     """A question for one retrieval step. `{name}` in its text is a placeholder for an earlier result."""
 
     text: str
-    span: Span | None = None
-    placeholders: tuple[str, ...] = field(init=False)
+    span: Span | None = field(default=None, compare=False)
+    placeholders: tuple[str, ...] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "placeholders", placeholders(self.text))
 
     @property
-    def has_placeholders(self) -> bool:
-        return bool(self.placeholders)
+    def children(self) -> tuple[Expression, ...]:
+        return ()
 
     @property
     def depth(self) -> int:
         return 1
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Dependent(_Node):
     """`left * right`: `right` uses results of `left`. `a * b * c` is Dependent(Dependent(a, b), c)."""
 
     left: Expression
     right: Expression
-    span: Span | None = None
-    depth: int = field(init=False)
-    has_placeholders: bool = field(init=False)
+    span: Span | None = field(default=None, compare=False)
+    depth: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _check_depth(max(self.left.depth, self.right.depth) + 1))
-        object.__setattr__(self, "has_placeholders", self.left.has_placeholders or self.right.has_placeholders)
+        object.__setattr__(self, "depth", measure_depth(self.children))
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return (self.left, self.right)
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@dataclass(frozen=True, slots=True, repr=False)
 class Sequence(_Node):
     """`a + b + …`: two or more questions in parallel, none of them a sequence itself."""
 
     items: tuple[Expression, ...]
-    span: Span | None = None
-    depth: int = field(init=False)
-    has_placeholders: bool = field(init=False)
+    span: Span | None = field(default=None, compare=False)
+    depth: int = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.items, tuple):
-            object.__setattr__(self, "items", tuple(self.items))
+        object.__setattr__(self, "items", tuple(self.items))
         if len(self.items) < 2:
             raise ValueError("a Sequence has two or more items; one item is that item itself")
         if any(type(item) is Sequence for item in self.items):
             raise ValueError("a Sequence does not stand straight inside a Sequence: put its items in its place")
-        object.__setattr__(self, "depth", _check_depth(max([item.depth for item in self.items]) + 1))
-        object.__setattr__(self, "has_placeholders", any(item.has_placeholders for item in self.items))
+        object.__setattr__(self, "depth", measure_depth(self.items))
+
+    @property
+    def children(self) -> tuple[Expression, ...]:
+        return self.items
 
 
 Expression = Atomic | Dependent | Sequence
 
 
-def _check_depth(depth: int) -> int:
-    if depth > MAX_DEPTH:
-        raise ValueError(f"a plan is at most {MAX_DEPTH} nodes deep")
-    return depth
-
-
-def children(expression: Expression) -> tuple[Expression, ...]:
-    """The operands of a node, left to right; none for a leaf."""
-    if type(expression) is Sequence:
-        return expression.items
-    return (expression.left, expression.right) if type(expression) is Dependent else ()
-
-
-def walk(expression: Expression) -> Iterator[Expression]:
-    """Every node, parents before children, left before right."""
-    stack = [expression]
-    while stack:
-        node = stack.pop()
-        yield node
-        if type(node) is not Atomic:
-            stack.extend(reversed(children(node)))
-
-
 def leaves(expression: Expression) -> tuple[Atomic, ...]:
     """The atomic questions, left to right; a leaf is known by its index in this tuple."""
-    found: list[Atomic] = []
-    stack = [expression]
-    while stack:
-        node = stack.pop()
-        if type(node) is Atomic:
-            found.append(node)
-        elif type(node) is Dependent:
-            stack += (node.right, node.left)
-        else:
-            stack += reversed(children(node))
-    return tuple(found)
-
-
-def _preorder(expression: Expression) -> Iterator[str | tuple[type, int]]:
-    for node in walk(expression):
-        yield node.text if type(node) is Atomic else (type(node), len(children(node)))
+    return tuple(node for node in walk(expression) if type(node) is Atomic)
 
 
 def find_placeholders(text: str) -> Iterator[tuple[str, int, int]]:
@@ -167,7 +129,7 @@ def substitute(text: str, values: Mapping[str, str]) -> str:
 
     Braces inside values are not read again.
     """
-    return _BRACED.sub(_replacer(values), text) if "{" in text else text
+    return replace_marks(_BRACED, text, values.get) if "{" in text else text
 
 
 def substituted_size(text: str, values: Mapping[str, str]) -> int:
@@ -182,16 +144,17 @@ def unbrace_placeholders(text: str) -> str:
     return text
 
 
-def _replacer(values: Mapping[str, str]) -> Callable[[re.Match[str]], str]:
-    def replace(match: re.Match[str]) -> str:
+def replace_marks(marks: re.Pattern[str], text: str, find: Callable[[str, str], str]) -> str:
+    """Replaces each mark (opening signs, name, closing signs): a single one by what `find(name, mark)` gives for it, a
+    doubled one by one with a sign less on each side."""
+
+    def replace_one(match: re.Match[str]) -> str:
         opening, name, closing = match.groups()
         if len(opening) > 1 and len(closing) > 1:
             return f"{opening[1:]}{name}{closing[1:]}"
-        if len(opening) == len(closing) == 1:
-            return values.get(name, match[0])
-        return match[0]
+        return find(name, match[0]) if len(opening) == len(closing) == 1 else match[0]
 
-    return replace
+    return marks.sub(replace_one, text)
 
 
 def parse(text: str) -> Expression:
@@ -203,21 +166,12 @@ def parse(text: str) -> Expression:
     if not found:
         raise fault(text, "empty", "there is no question here", 0, len(text), 'write one; an empty text is ""')
     try:
-        return _parser()(found)[0]
+        return make_parser("bnf.lark", _Builder)(found)
     except UnexpectedToken as error:
         raise _misplaced_error(text, found, error.token) from None
-    except _UnusableError as error:
-        raise fault(text, error.code, error.message, *error.span, error.hint) from None
-
-
-class _UnusableError(Exception):
-    """A part that fits the grammar and still cannot be built."""
-
-    def __init__(self, code: str, message: str, span: Span, hint: str) -> None:
-        self.code, self.message, self.span, self.hint = code, message, span, hint
-
-
-_Part = tuple[Expression, int, int]  # a node, and where it starts and ends with the parentheses around it
+    except ValueError as error:
+        hint = "join steps that do not need one another with +"
+        raise fault(text, "too-deep", str(error), 0, len(text), hint) from None
 
 
 class _Builder(Transformer):
@@ -226,55 +180,26 @@ class _Builder(Transformer):
     def word(self, parts: list[Token]) -> Token:
         return parts[0]
 
-    def text(self, parts: list[Token]) -> _Part:
-        token = parts[0]
-        start, end = token.start_pos, token.end_pos
-        return Atomic(token.value, (start, end)), start, end
+    def text(self, parts: list[Token]) -> Expression:
+        return Atomic(parts[0].value, locate(parts[0]))
 
-    def quoted(self, parts: list[Token]) -> _Part:
-        token = parts[0]
-        start, end = token.start_pos, token.end_pos
-        try:
-            return Atomic(json.loads(token.value, strict=False), (start, end)), start, end
-        except json.JSONDecodeError as error:
-            at = min(start + error.pos, end - 1)
-            hint = r"a quoted text is a JSON string: write a backslash as \\, a quote as \", a line break as \n"
-            raise _UnusableError("bad-escape", "this escape has no meaning", (at, at + 1), hint) from None
+    quoted = text
 
-    def group(self, parts: list) -> _Part:
-        opening, (node, _, _), closing = parts
-        start, end = opening.start_pos, closing.end_pos
-        object.__setattr__(node, "span", (start, end))  # the node is new and ours alone
-        return node, start, end
+    def group(self, parts: list) -> Expression:
+        opening, node, closing = parts
+        return replace(node, span=(locate(opening)[0], locate(closing)[1]))
 
-    def dependent(self, parts: list) -> _Part:
-        left, start, end = parts[0]
-        for right, _, end in parts[2::2]:
-            if left.depth >= MAX_DEPTH or right.depth >= MAX_DEPTH:
-                raise _too_deep_error(start, end)
-            left = Dependent(left, right, (start, end))
-        return left, start, end
+    def dependent(self, parts: list) -> Expression:
+        left = parts[0]
+        for right in parts[2::2]:
+            left = Dependent(left, right, (left.span[0], right.span[1]))
+        return left
 
-    def start(self, parts: list) -> _Part:
+    def start(self, parts: list) -> Expression:
         if len(parts) == 1:
             return parts[0]
-        start, end = parts[0][1], parts[-1][2]
-        items: list[Expression] = []
-        for node, _, _ in parts[::2]:
-            items.extend(node.items if type(node) is Sequence else (node,))
-        if max(item.depth for item in items) >= MAX_DEPTH:
-            raise _too_deep_error(start, end)
-        return Sequence(tuple(items), (start, end)), start, end
-
-
-def _too_deep_error(start: int, end: int) -> _UnusableError:
-    hint = "join steps that do not need one another with +"
-    return _UnusableError("too-deep", f"a plan is at most {MAX_DEPTH} nodes deep", (start, end), hint)
-
-
-@cache
-def _parser() -> Callable[[list[Token]], _Part]:
-    return make_lalr_parser("bnf.lark", _Builder())
+        items = [item for node in parts[::2] for item in (node.items if type(node) is Sequence else (node,))]
+        return Sequence(tuple(items), (parts[0].span[0], parts[-1].span[1]))
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
@@ -283,47 +208,27 @@ def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionE
     before = found[index - 1] if index else token
     if before.type == "OPEN" and token.type == "CLOSE":
         hint = "write a question in it, or quote the text"
-        return fault(text, "empty-group", "there is nothing in this group", before.start_pos, token.end_pos, hint)
+        return fault(text, "empty-group", "there is nothing in this group", locate(before)[0], locate(token)[1], hint)
     side, operator = ("before", token) if token.type in ("PLUS", "TIMES") else ("after", before)
     message = f"there is no question {side} this {operator.value}"
     hint = f'write one, remove the {operator.value}, or quote the text: "a {operator.value} b"'
-    return fault(text, "dangling-operator", message, operator.start_pos, operator.end_pos, hint)
-
-
-_RAW = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though it may break a line
+    return fault(text, "dangling-operator", message, *locate(operator), hint)
 
 
 def render(expression: Expression) -> str:
     """Writes the canonical text of a plan, on one line."""
-    pieces: list[str] = []
-    stack: list[Expression | str] = [expression]
-    while stack:
-        node = stack.pop()
-        if type(node) is str:
-            pieces.append(node)
-        elif type(node) is Atomic:
-            pieces.append(quote(node.text))
-        elif type(node) is Dependent:
-            left = _group(node.left, type(node.left) is Sequence)
-            right = _group(node.right, type(node.right) is not Atomic)
-            stack += reversed([*left, " * ", *right])
-        elif type(node) is Sequence:
-            joined = [part for item in node.items for part in (" + ", item)][1:]
-            stack += reversed(joined)
-    return "".join(pieces)
+    match expression:
+        case Dependent(left, right):
+            return f"{_render_operand(left, Sequence)} * {_render_operand(right, Sequence | Dependent)}"
+        case Sequence(items):
+            return " + ".join(map(render, items))
+    return quote(expression.text)
 
 
-def _group(node: Expression, needed: bool) -> list[Expression | str]:
-    return ["(", node, ")"] if needed else [node]
+def _render_operand(operand: Expression, grouped: Any) -> str:
+    return f"({render(operand)})" if isinstance(operand, grouped) else render(operand)
 
 
 def quote(text: str) -> str:
     """Writes the text of a leaf for an expression: as it is, or as a JSON string if it would parse differently."""
-    if reads_as_itself(text) and not _RAW.search(text):
-        return text
-    return quote_json(text)
-
-
-def quote_json(text: str) -> str:
-    """Writes a JSON string on one line."""
-    return _RAW.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))
+    return text if reads_as_itself(text) and not BREAKS.search(text) else write_string(text)

@@ -23,17 +23,16 @@ from revelator.plans.bnf import (
     Atomic,
     Dependent,
     Expression,
-    children,
     find_placeholders,
     leaves,
     parse,
     quote,
     render,
     substitute,
-    walk,
 )
-from revelator.plans.faults import Diagnostic, Span
+from revelator.plans.faults import Diagnostic, Span, sort_faults
 from revelator.plans.lexer import reads_as_itself
+from revelator.plans.trees import walk
 
 Rules = Literal["scoped", "paper"]
 
@@ -49,8 +48,7 @@ def check(expression: Expression, rules: Rules = "scoped") -> tuple[Diagnostic, 
     if rules not in ("scoped", "paper"):
         raise ValueError(f"rules are scoped or paper, not {rules!r}")
     expression = _with_spans(expression)
-    found = _paper_faults(expression) if rules == "paper" else _scoped_faults(expression)
-    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+    return sort_faults(_find_faults(expression, rules))
 
 
 def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
@@ -75,7 +73,7 @@ def doubts(expression: Expression) -> tuple[Diagnostic, ...]:
         if index not in results and index not in later and reach[index] <= index:
             found.append(Diagnostic("unused-result", UNUSED, *leaf.span, "use its result in a later question"))
         found += _used_twice(leaf, taken)
-    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
+    return sort_faults(found)
 
 
 def _with_spans(expression: Expression) -> Expression:
@@ -96,34 +94,21 @@ def _used_twice(leaf: Atomic, taken: Mapping[str, int]) -> Iterator[Diagnostic]:
             used.add(taken[name])
 
 
-def _paper_faults(root: Expression) -> Iterator[Diagnostic]:
-    stack = [(root, False)]
-    while stack:
-        node, flag = stack.pop()
-        if type(node) is Atomic:
-            if flag and not node.placeholders:
-                yield _missing_dependency(node)
-            elif not flag:
-                yield from _erroneous_dependencies(node)
-        elif type(node) is Dependent:
-            stack += [(node.left, False), (node.right, True)]
-        else:
-            stack += [(child, flag) for child in children(node)]
-
-
-def _scoped_faults(root: Expression) -> Iterator[Diagnostic]:
-    stack = [(root, False)]
-    while stack:
-        node, fed = stack.pop()  # fed: stands to the right of something
-        if type(node) is Atomic:
-            if node.placeholders and not fed:
-                yield from _erroneous_dependencies(node)
-        elif type(node) is Dependent:
-            if not node.right.has_placeholders:
-                yield _missing_dependency(node.right)
-            stack += [(node.left, fed), (node.right, True)]
-        else:
-            stack += [(child, fed) for child in children(node)]
+def _find_faults(node: Expression, rules: Rules, fed: bool = False) -> Iterator[Diagnostic]:
+    """`fed`: by `scoped`, the node stands to the right of something; by `paper`, it is flagged 1."""
+    if type(node) is Dependent:
+        if rules == "scoped" and not node.right.has_placeholders:
+            yield _missing_dependency(node.right)
+        yield from _find_faults(node.left, rules, fed and rules == "scoped")
+        yield from _find_faults(node.right, rules, True)
+    elif type(node) is Atomic:
+        if not fed:
+            yield from _erroneous_dependencies(node)
+        elif rules == "paper" and not node.placeholders:
+            yield _missing_dependency(node)
+    else:
+        for child in node.children:
+            yield from _find_faults(child, rules, fed)
 
 
 def _erroneous_dependencies(leaf: Atomic) -> Iterator[Diagnostic]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from itertools import count
 from typing import Any
 
+from revelator.plans import trees
 from revelator.plans.binding import bind
-from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, children, leaves, render
+from revelator.plans.bnf import Atomic, Dependent, Expression, Sequence, leaves, render
 
 SCHEMA_VERSION = 1
 
@@ -17,30 +20,22 @@ def letter(index: int) -> str:
 
 def to_letters(expression: Expression) -> str:
     """Writes the shape of a plan, a letter for each leaf from left to right: `A * (B + C)`."""
-    names = iter(range(len(leaves(expression))))
-    return render(_relabel(expression, lambda: letter(next(names))))
+    return render(_relabel(expression, map(letter, count())))
 
 
 def letters_key(expression: Expression) -> str:
     """Returns a key of the shape up to the order of `+`: equal for two plans if and only if their shapes are."""
-    return _key(expression)
-
-
-def _key(node: Expression) -> str:
-    if type(node) is Atomic:
+    if type(expression) is Atomic:
         return "a"
-    if type(node) is Dependent:
-        return f"({_key(node.left)}*{_key(node.right)})"
-    return f"({'+'.join(sorted(_key(item) for item in children(node)))})"
+    keys = [letters_key(child) for child in expression.children]
+    return f"({'*'.join(keys) if type(expression) is Dependent else '+'.join(sorted(keys))})"
 
 
-def _relabel(node: Expression, name: Any) -> Expression:
+def _relabel(node: Expression, names: Iterator[str]) -> Expression:
     if type(node) is Atomic:
-        return Atomic(name())
-    if type(node) is Dependent:
-        left = _relabel(node.left, name)
-        return Dependent(left, _relabel(node.right, name))
-    return Sequence(tuple([_relabel(item, name) for item in children(node)]))
+        return Atomic(next(names))
+    parts = [_relabel(child, names) for child in node.children]
+    return Dependent(*parts) if type(node) is Dependent else Sequence(tuple(parts))
 
 
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
@@ -49,68 +44,53 @@ LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}
 def draw_tree(expression: Expression) -> str:
     """Draws an indented tree, one node a line. A leaf shows its letter, its text and the sources of its
     placeholders."""
-    sources = bind(expression).sources
-    lines: list[str] = []
-    stack: list[tuple[Expression, str, str]] = [(expression, "", "")]
-    index = 0
-    while stack:
-        node, first, rest = stack.pop()
-        if type(node) is Atomic:
-            origin = ", ".join(f"{{{name}}} from {letter(i)}" for name, i in sources[index].items())
-            lines.append(f"{first}{letter(index)}  {render(node)}" + (f"   [{origin}]" if origin else ""))
-            index += 1
-            continue
-        lines.append(first + LABELS[type(node)])
-        below = stages(node)
-        for place, child in reversed(list(enumerate(below))):
-            last = place == len(below) - 1
-            stack.append((child, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  ")))
-    return "\n".join(lines)
+    places = enumerate(bind(expression).sources)
+
+    def label(node: Expression) -> str:
+        if type(node) is not Atomic:
+            return LABELS[type(node)]
+        index, sources = next(places)
+        origin = ", ".join(f"{{{name}}} from {letter(source)}" for name, source in sources.items())
+        return f"{letter(index)}  {render(node)}" + (f"   [{origin}]" if origin else "")
+
+    return trees.draw(expression, label, stages)
 
 
-def stages(node: Expression) -> list[Expression]:
+def stages(node: Expression) -> tuple[Expression, ...]:
     """Lists the operands of a node; a chain `a * b * c` has three stages."""
-    if type(node) is not Dependent:
-        return list(children(node))
-    found = []
-    spine: Expression = node
-    while type(spine) is Dependent:
-        found.append(spine.right)
-        spine = spine.left
-    return [spine, *reversed(found)]
+    if type(node) is Dependent and type(node.left) is Dependent:
+        return (*stages(node.left), node.right)
+    return node.children
 
 
 def to_json(expression: Expression) -> dict[str, Any]:
     """Converts the plan to plain values; docs/plans.md gives the schema."""
     sources = bind(expression).sources
-    count = iter(range(len(sources)))
     return {
         "schema": SCHEMA_VERSION,
         "canonical": render(expression),
         "letters": to_letters(expression),
         "leaves": len(sources),
-        "root": _json(expression, sources, count),
+        "root": _node_to_json(expression, enumerate(sources)),
     }
 
 
-def _json(node: Expression, sources: Any, count: Any) -> dict[str, Any]:
+def _node_to_json(node: Expression, places: Iterator[tuple[int, Mapping[str, int]]]) -> dict[str, Any]:
     span = list(node.span) if node.span else None
     if type(node) is Atomic:
-        index = next(count)
-        bindings = dict(sources[index])
+        index, sources = next(places)
         return {
             "kind": "atomic",
             "span": span,
             "leaf": index,
             "letter": letter(index),
             "text": node.text,
-            "placeholders": [{"name": name, "source": bindings.get(name)} for name in node.placeholders],
+            "placeholders": [{"name": name, "source": sources.get(name)} for name in node.placeholders],
         }
+    parts = [_node_to_json(child, places) for child in node.children]
     if type(node) is Dependent:
-        left = _json(node.left, sources, count)
-        return {"kind": "dependent", "span": span, "left": left, "right": _json(node.right, sources, count)}
-    items = [_json(item, sources, count) for item in children(node)]
-    return {"kind": "sequence", "span": span, "items": items}
+        return {"kind": "dependent", "span": span, "left": parts[0], "right": parts[1]}
+    return {"kind": "sequence", "span": span, "items": parts}
 
 
 def to_mermaid(expression: Expression) -> str:

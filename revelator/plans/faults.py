@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich.cells import cell_len
@@ -31,6 +32,11 @@ class Diagnostic:
     def of_error(cls, error: ExpressionError) -> Diagnostic:
         """Makes the diagnostic of an error that keeps a text from being parsed."""
         return cls(error.code, error.message, error.start, error.end, error.hint or "")
+
+
+def sort_faults(found: Iterable[Diagnostic]) -> tuple[Diagnostic, ...]:
+    """Sorts diagnostics by where they stand in the text."""
+    return tuple(sorted(found, key=lambda d: (d.start, d.end)))
 
 
 def fault(text: str, code: str, message: str, start: int, end: int, hint: str) -> ExpressionError:

@@ -1,22 +1,23 @@
-"""Grammars: the files that both the parser and the decoder read, and the constraint of a decoder."""
+"""Grammars: the files that both parser and decoder read, what the parsers share, and the constraint of a decoder."""
 
 from __future__ import annotations
 
+import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from lark import Lark, Token, Transformer, UnexpectedToken
+from lark import Lark, Token, Transformer
 from lark.lexer import Lexer
-from lark.parsers.lalr_analysis import Shift
 
-from revelator.plans.lexer import MAX_DEPTH
+from revelator.plans.faults import Span, fault
+from revelator.plans.trees import MAX_DEPTH
 
-END = Token("$END", "")
+BREAKS = re.compile("[\x7f-\x9f\u2028\u2029]")  # what JSON leaves as it is though it may break a line
 CONTROLS = r"\x00-\x1f\x7f-\x9f\u2028\u2029"  # inside a character class: what ends a line or cannot be seen
 
 
@@ -55,51 +56,37 @@ class _TokensAsGiven(Lexer):
     def __init__(self, _: object) -> None:
         pass
 
-    def lex(self, data: list[Any]) -> list[Any]:  # type: ignore[override]
+    def lex(self, data: list[Token]) -> list[Token]:  # type: ignore[override]
         return data
 
 
-def make_lalr_parser(file: str, builder: Transformer) -> Callable[[Sequence[Any]], Any]:
-    """The parser of a grammar file, from tokens (anything with a `type`) to what `builder` makes of the rule `start`.
+@cache
+def make_parser(file: str, builder: type[Transformer]) -> Callable[[list[Token]], Any]:
+    """The LALR parser of a grammar file, from tokens to what `builder` makes of the rule `start`. It raises
+    UnexpectedToken; the token's type is `$END` where one is missing at the end."""
+    made: Any = Lark(read_grammar_file(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder())
+    return made.parse
 
-    It raises UnexpectedToken, with `END` where a token is missing at the end. Lark reads the grammar and makes the
-    table. The walk over the table is our own: a plan of four leaves is parsed in 25 µs and not in 39
-    (`benchmarks/language.py`), because Lark's walk also serves lexers, error recovery and interactive use.
-    """
-    made: Any = Lark(read_grammar_file(file), parser="lalr", lexer=_TokensAsGiven, transformer=builder)
-    parser = made.parser.parser.parser
-    table, build = parser.parse_table, parser.callbacks
-    actions: dict[int, dict[str, Any]] = {  # by state and symbol: the next state, or (how many parts, of what, to what)
-        state: {
-            str(symbol): arg if action is Shift else (len(arg.expansion), build[arg], str(arg.origin.name))
-            for symbol, (action, arg) in row.items()
-        }
-        for state, row in table.states.items()
-    }
-    first, last = table.start_states["start"], table.end_states["start"]
 
-    def parse(tokens: Sequence[Any]) -> Any:
-        states: list[int] = [first]
-        values: list[Any] = []
-        for token in (*tokens, END):
-            kind = token.type
-            while type(step := actions[states[-1]].get(kind)) is tuple:
-                size, make, name = step
-                parts = values[-size:] if size else []
-                if size:
-                    del states[-size:], values[-size:]
-                state = actions[states[-1]][name]
-                states.append(state)
-                values.append(make(parts))
-                if state == last and token is END:
-                    return values[0]
-            if step is None:
-                raise UnexpectedToken(token, set(filter(str.isupper, actions[states[-1]])))
-            states.append(step)
-            values.append(token)
-        raise AssertionError("the end is never shifted")
+def locate(token: Token) -> Span:
+    """Where a token stands in its text."""
+    assert token.start_pos is not None and token.end_pos is not None
+    return token.start_pos, token.end_pos
 
-    return parse
+
+def read_string(text: str, start: int, end: int, what: str) -> str:
+    """Reads the JSON string `text[start:end]`. Raises ExpressionError that names `what` it is."""
+    try:
+        return json.loads(text[start:end], strict=False)
+    except json.JSONDecodeError as error:
+        at = min(start + error.pos, end - 1)
+        hint = rf"{what} is a JSON string: write a backslash as \\\\, a quote as \", a line break as \n"
+        raise fault(text, "bad-escape", "this escape has no meaning", at, at + 1, hint) from None
+
+
+def write_string(text: str) -> str:
+    """Writes a JSON string on one line."""
+    return BREAKS.sub(lambda m: f"\\u{ord(m[0]):04x}", json.dumps(text, ensure_ascii=False))
 
 
 def expand_classes(pattern: str) -> str:

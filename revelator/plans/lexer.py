@@ -8,13 +8,13 @@ decides, both in linear time. All words of an operand become one token, so the p
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import ClassVar
+
+from lark import Token
 
 from revelator.errors import ExpressionError
 from revelator.plans.faults import fault
-
-MAX_DEPTH = 200  # nodes from the root to the deepest leaf; gold plans of the public sets have at most 4
+from revelator.plans.grammar import read_string
+from revelator.plans.trees import MAX_DEPTH
 
 # A parenthesis; an operator between spaces, parentheses or ends; at the start of a word a quotation, or (group 1) one
 # that is never closed. The first character alone decides where the scan stops; possessive repeats never go back.
@@ -28,20 +28,6 @@ PLAIN = re.compile(r'[^\s"()+*×]+(?: [^\s"()+*×]+)*')
 ODD = re.compile(r"\( | \)|(?<![^\s(])\(\)")  # parentheses that the grammar's canonical spelling has no place for
 SPACES = re.compile(r"\s*")
 OPERATORS = {"+": "PLUS", "*": "TIMES", "×": "TIMES"}
-
-
-@dataclass(slots=True)
-class Token:
-    """What Lark's parser asks of a token, without the cost of its own class."""
-
-    type: str
-    value: str
-    start_pos: int
-    end_pos: int
-    line: ClassVar[None] = None
-    column: ClassVar[None] = None
-    end_line: ClassVar[None] = None
-    end_column: ClassVar[None] = None
 
 
 def tokenise(text: str) -> list[Token]:
@@ -144,7 +130,7 @@ class _Reader:
     def _add(self, kind: str, start: int) -> None:
         self.operand = start + 1
         self.fresh = True
-        self.found.append(Token(kind, self.text[start], start, start + 1))
+        self.found.append(Token(kind, self.text[start], start_pos=start, end_pos=start + 1))
 
     def _close_operand(self, end: int) -> None:
         raw = self.text[self.operand : end].rstrip()
@@ -154,9 +140,10 @@ class _Reader:
         start = self.operand + len(raw) - len(raw.lstrip())
         stop = self.operand + len(raw)
         if words[0][0] == '"' and MARK.match(self.text, start).end() == stop:  # type: ignore[union-attr]
-            self.found.append(Token("QUOTED", self.text[start:stop], start, stop))
+            value = read_string(self.text, start, stop, "a quoted text")
+            self.found.append(Token("QUOTED", value, start_pos=start, end_pos=stop))
         else:
-            self.found.append(Token("WORD", " ".join(words), start, stop))
+            self.found.append(Token("WORD", " ".join(words), start_pos=start, end_pos=stop))
 
     def _refuse_operator(self, start: int) -> None:
         """In a parenthesis that is text, the sign in `(+)` and `(x +)` is text, but ` + ` reads as an operator."""

@@ -8,21 +8,20 @@ values. The constructors refuse, with ValueError, what has another spelling and 
 
 from __future__ import annotations
 
-import json
 import operator
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, reduce
+from functools import reduce
 from typing import Any
 
 from lark import Token, Transformer, UnexpectedToken
 
 from revelator.errors import ExpressionError
-from revelator.plans.bnf import quote_json
-from revelator.plans.faults import Diagnostic, Span, fault
-from revelator.plans.grammar import make_lalr_parser
-from revelator.plans.lexer import MAX_DEPTH
+from revelator.plans import trees
+from revelator.plans.faults import Diagnostic, Span, fault, sort_faults
+from revelator.plans.grammar import locate, make_parser, read_string, write_string
+from revelator.plans.trees import MAX_DEPTH, measure_depth, walk
 
 MAX_CHARACTERS = 100_000
 MAX_TERMS = 64
@@ -41,6 +40,10 @@ class Term:
         object.__setattr__(self, "text", self.text.strip())
 
     @property
+    def children(self) -> tuple[Query, ...]:
+        return ()
+
+    @property
     def depth(self) -> int:
         return 1
 
@@ -54,7 +57,11 @@ class Not:
     depth: int = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "depth", _check_depth(self.operand.depth + 1))
+        object.__setattr__(self, "depth", measure_depth(self.children))
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return (self.operand,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,11 @@ class _Joined:
             raise ValueError(f"{name} has two or more operands; one operand is that operand itself")
         if any(type(operand) is type(self) for operand in self.operands):
             raise ValueError(f"{name} does not stand straight inside {name}: put its operands in its place")
-        object.__setattr__(self, "depth", _check_depth(max(operand.depth for operand in self.operands) + 1))
+        object.__setattr__(self, "depth", measure_depth(self.operands))
+
+    @property
+    def children(self) -> tuple[Query, ...]:
+        return self.operands
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,28 +96,10 @@ class Or(_Joined):
 Query = Term | Not | And | Or
 
 
-def _check_depth(depth: int) -> int:
-    if depth > MAX_DEPTH:
-        raise ValueError(f"a query is at most {MAX_DEPTH} nodes deep")
-    return depth
-
-
 def join_queries(kind: type[And] | type[Or], operands: list[Query], span: Span | None = None) -> Query:
     """`operands` under one `kind`, canonical: a single one is itself, those of the same kind are taken apart."""
     flat = [part for operand in operands for part in (operand.operands if type(operand) is kind else (operand,))]
     return kind(tuple(flat), span) if len(flat) > 1 else flat[0]
-
-
-def walk(query: Query) -> Iterator[Query]:
-    """Every node, parents before children, left before right."""
-    stack = [query]
-    while stack:
-        node = stack.pop()
-        yield node
-        if isinstance(node, Not):
-            stack.append(node.operand)
-        elif isinstance(node, And | Or):
-            stack.extend(reversed(node.operands))
 
 
 def terms(query: Query) -> tuple[str, ...]:
@@ -119,19 +112,12 @@ def negations(query: Query) -> int:
     return sum(negated for _, negated in list_literals(query))
 
 
-def list_literals(query: Query) -> tuple[tuple[str, bool], ...]:
+def list_literals(query: Query, negated: bool = False) -> tuple[tuple[str, bool], ...]:
     """Lists (text, is under an odd number of NOTs) of each term, left to right, with repeats."""
-    found: list[tuple[str, bool]] = []
-    stack: list[tuple[Query, bool]] = [(query, False)]
-    while stack:
-        node, negated = stack.pop()
-        if isinstance(node, Term):
-            found.append((node.text, negated))
-        elif isinstance(node, Not):
-            stack.append((node.operand, not negated))
-        else:
-            stack.extend((operand, negated) for operand in reversed(node.operands))
-    return tuple(found)
+    if isinstance(query, Term):
+        return ((query.text, negated),)
+    inside = negated is not isinstance(query, Not)
+    return tuple(literal for operand in query.children for literal in list_literals(operand, inside))
 
 
 def holds(query: Query, truth: Mapping[str, bool]) -> bool:
@@ -158,18 +144,11 @@ def move_negations_inwards(query: Query, negated: bool = False) -> Query:
 
 def draw_tree(query: Query) -> str:
     """Draws an indented tree, one operator or term a line."""
-    return "\n".join(_tree_lines(query, "", ""))
+    return trees.draw(query, _label, lambda node: node.children)
 
 
-def _tree_lines(query: Query, first: str, rest: str) -> Iterator[str]:
-    if isinstance(query, Term):
-        yield first + render(query)
-        return
-    yield first + type(query).__name__.upper()
-    below = (query.operand,) if isinstance(query, Not) else query.operands
-    for place, operand in enumerate(below):
-        last = place == len(below) - 1
-        yield from _tree_lines(operand, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
+def _label(node: Query) -> str:
+    return render(node) if isinstance(node, Term) else type(node).__name__.upper()
 
 
 def render(query: Query) -> str:
@@ -188,7 +167,7 @@ def render_spaced(query: Query) -> str:
 
 def _text(query: Query, space: str) -> str:
     if isinstance(query, Term):
-        return quote_json(space + query.text)
+        return write_string(space + query.text)
     if isinstance(query, Not):
         return f"NOT {_group(query.operand, not isinstance(query.operand, Term), space)}"
     if isinstance(query, And):
@@ -216,16 +195,13 @@ def parse(text: str) -> Query:
     if not found:
         raise fault(text, "empty", "there is no term here", 0, len(text), _EXAMPLE)
     try:
-        return _parser()(found)
+        return make_parser("logic.lark", _Builder)(found)
     except UnexpectedToken as error:
         raise _misplaced_error(text, found, error.token) from None
     except ValueError:
-        raise _too_deep_error(text) from None
-
-
-def _too_deep_error(text: str) -> ExpressionError:
-    message = f"groups and negations are nested more than {MAX_DEPTH} deep"
-    return fault(text, "too-deep", message, 0, len(text), "remove parentheses and NOTs that change nothing")
+        message = f"groups and negations are nested more than {MAX_DEPTH} deep"
+        hint = "remove parentheses and NOTs that change nothing"
+        raise fault(text, "too-deep", message, 0, len(text), hint) from None
 
 
 def _tokens(text: str) -> list[Token]:
@@ -239,7 +215,7 @@ def _tokens(text: str) -> list[Token]:
                 raise _unquoted_error(text, value, start, end)
             kind = value
         if kind == "TERM":
-            value = _content(text, start, end)
+            value = read_string(text, start, end, "a term")
         found.append(Token(kind, value, start_pos=start, end_pos=end))
     return found
 
@@ -251,20 +227,11 @@ def _unquoted_error(text: str, value: str, start: int, end: int) -> ExpressionEr
     return fault(text, "unquoted", "a term stands in straight double quotes", start, end, _EXAMPLE)
 
 
-def _content(text: str, start: int, end: int) -> str:
-    try:
-        return json.loads(text[start:end], strict=False)
-    except json.JSONDecodeError as error:
-        at = min(start + error.pos, end - 1)
-        hint = r"a term is a JSON string: write a backslash as \\, a quote as \", a line break as \n"
-        raise fault(text, "bad-escape", "this escape has no meaning", at, at + 1, hint) from None
-
-
 class _Builder(Transformer):
     """One method a rule of the grammar."""
 
     def term(self, parts: list[Token]) -> Query:
-        return Term(str(parts[0]), _place(parts[0]))
+        return Term(str(parts[0]), locate(parts[0]))
 
     def group(self, parts: list[Any]) -> Query:
         return parts[1]
@@ -284,38 +251,25 @@ class _Builder(Transformer):
 
 
 def _join(kind: type[And] | type[Or], operands: list[Any]) -> Query:
-    return (
-        operands[0] if len(operands) == 1 else join_queries(kind, operands, (operands[0].span[0], operands[-1].span[1]))
-    )
-
-
-def _place(token: Token) -> Span:
-    assert token.start_pos is not None and token.end_pos is not None
-    return token.start_pos, token.end_pos
-
-
-@cache
-def _parser() -> Callable[[Sequence[Token]], Query]:
-    return make_lalr_parser("logic.lark", _Builder())
+    span = (operands[0].span[0], operands[-1].span[1])
+    return operands[0] if len(operands) == 1 else join_queries(kind, operands, span)
 
 
 def _misplaced_error(text: str, found: list[Token], token: Token) -> ExpressionError:
     if token.type == "$END":
-        start, end = _place(found[-1])
+        start, end = locate(found[-1])
         opened = [t for t in found if t.type == "OPEN"]
         if found[-1].type in ("TERM", "CLOSE") and opened:
-            start, end = _place(opened[-1])
+            start, end = locate(opened[-1])
             return fault(text, "open-group", "this parenthesis is never closed", start, end, "close it with )")
         return fault(text, "no-operand", f"no term stands after this {found[-1].value}", start, end, _EXAMPLE)
-    start, end = _place(token)
+    start, end = locate(token)
     if token.type in ("TERM", "OPEN", "NOT"):
         message = "AND or OR is missing before this" if token.type != "NOT" else "NOT cannot stand here"
         hint = "join terms with AND or OR; negate a negation as NOT (NOT …)"
         return fault(text, "no-operator", message, start, end, hint)
-    if (
-        token.type == "CLOSE"
-        and sum((t.type == "OPEN") - (t.type == "CLOSE") for t in found[: found.index(token)]) <= 0
-    ):
+    open_groups = sum((t.type == "OPEN") - (t.type == "CLOSE") for t in found[: found.index(token)])
+    if token.type == "CLOSE" and open_groups <= 0:
         return fault(text, "no-group", "this parenthesis was never opened", start, end, "remove it, or open it with (")
     return fault(text, "no-operand", f"no term stands before this {token.value}", start, end, _EXAMPLE)
 
@@ -329,7 +283,7 @@ def check(query: Query) -> tuple[Diagnostic, ...]:
     """
     if query.span is None:
         query = parse(render(query))
-    return tuple(sorted(_faults(query), key=lambda d: (d.start, d.end)))
+    return sort_faults(_faults(query))
 
 
 def _faults(query: Query) -> Iterator[Diagnostic]:

@@ -51,7 +51,7 @@ def accepted(matcher: LLMatcher, text: str) -> bool:
 
 def drawn(question: AnnotatedQuestion) -> list[str]:
     """The nodes below the root, one a line."""
-    return [line[4:] for line in draw_tree(parse(question.tree)).splitlines()[1:]]
+    return [line[3:] for line in draw_tree(parse(question.tree)).splitlines()[1:]]
 
 
 def test_a_relation_is_a_step_along_it_and_free_words_are_the_step_that_they_ask_for(musique: Path) -> None:

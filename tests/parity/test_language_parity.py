@@ -1,4 +1,4 @@
-"""The language's quick ways against the plain ones: Lark's own walk over its table, the regular expressions in full."""
+"""The language's quick ways against the plain ones: the regular expressions in full."""
 
 from __future__ import annotations
 
@@ -8,61 +8,16 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from lark import Lark, Transformer, UnexpectedToken
 
 from evaluation.metrics.plan_graph import read_sketch
 from revelator.errors import ExpressionError
 from revelator.limits import count_stages
 from revelator.plans import bind, check, leaves, letters_key, parse, placeholders, substitute
 from revelator.plans.binding import STOP, SUFFIX, _stems
-from revelator.plans.bnf import _Builder as PlanBuilder
 from revelator.plans.bnf import blank_placeholders
-from revelator.plans.grammar import _TokensAsGiven, make_lalr_parser, read_grammar_file
-from revelator.plans.lexer import tokenise
-from revelator.plans.logic import _Builder as QueryBuilder
-from revelator.plans.logic import _tokens
 
 SIGNS = [*"+*×(){}", '"', "{x}", "{{x}}", "{a b}", "C++", "(1997 film)", "who", "born", '"a + b"']
 PLANS = st.lists(st.sampled_from(SIGNS), max_size=14).map(" ".join)
-
-QUERIES = st.lists(st.sampled_from(["AND", "OR", "NOT", "(", ")", '"a"', '"b c"']), max_size=12).map(" ".join)
-GRAMMARS = {"bnf.lark": (PlanBuilder(), tokenise), "logic.lark": (QueryBuilder(), _tokens)}
-
-
-def outcome(read: Any, found: list[Any]) -> Any:
-    try:
-        return read(found)
-    except UnexpectedToken as error:
-        return error.token.type, found.index(error.token) if error.token.type != "$END" else None
-    except Exception as error:  # what a builder refuses
-        return type(error), str(error)
-
-
-def theirs(grammar: str, builder: Transformer) -> Any:
-    return Lark(read_grammar_file(grammar), parser="lalr", lexer=_TokensAsGiven, transformer=builder).parse
-
-
-WALKS = {
-    name: (make_lalr_parser(name, builder), theirs(name, builder), read) for name, (builder, read) in GRAMMARS.items()
-}
-
-
-@pytest.mark.parametrize(("grammar", "texts"), [("bnf.lark", PLANS), ("logic.lark", QUERIES)])
-def test_our_walk_over_the_table_ends_as_lark_s_does(grammar: str, texts: st.SearchStrategy[str]) -> None:
-    ours, lark, read = WALKS[grammar]
-
-    @settings(max_examples=400)
-    @given(texts)
-    def law(text: str) -> None:
-        try:
-            found = read(text)
-        except ExpressionError:
-            return
-        if found:
-            assert repr(outcome(ours, found)) == repr(outcome(lark, found))
-
-    law()
-
 
 BRACES = st.lists(st.sampled_from(["{", "{{", "}", "}}", "a", "b c", "{x}", "{y z}", " ", "{{w}}"]), max_size=9)
 

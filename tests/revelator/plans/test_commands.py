@@ -79,7 +79,7 @@ def test_trees_and_queries_are_drawn_and_checked_by_their_language(tmp_path):
     tree.write_text(TREE % 1)
     wrong.write_text(TREE % 7)
     drawn = run("plan", "parse", "--language", "art", "--file", str(tree)).stdout.decode()
-    assert '├── 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in drawn
+    assert '├─ 1 Who directed Tin Comet?  Relate("Tin Comet", "directed by")' in drawn
     assert run("plan", "check", "--language", "art", "--file", str(tree)).returncode == 0
     refused = run("plan", "check", "--language", "art", "--file", str(wrong))
     assert refused.returncode == 1
