@@ -123,7 +123,7 @@ def _reason(fault: Any) -> str:
             return "a mapping is needed"
         case "path_type":
             return "a path is needed"
-        case "extra_forbidden":
+        case "extra_forbidden" | "unexpected_keyword_argument":
             return "there is no such field"
         case "missing":
             return "this field is needed"

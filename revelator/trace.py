@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
+from dataclasses import astuple, dataclass, field, replace
 from typing import Any, Literal
 
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+
+from revelator.config import find_first_fault
 from revelator.errors import DataError
 from revelator.plans.language import LanguageName
 
+STRICT = ConfigDict(extra="forbid")
 SCHEMA_VERSION = 2  # 2 adds plan_language; a trace of an earlier schema is read with the defaults of what it lacks
 
 Kind = Literal["route", "translate", "decompose", "refine", "end", "direct", "atomic", "dependent", "sequence", "merge"]
@@ -47,6 +51,8 @@ def join_answers(answers: Sequence[str]) -> str:
 class Passage:
     """A retrieved document; `score` is the retriever's own scale, `relevance` the revelator's P(relevant) if judged."""
 
+    __pydantic_config__ = STRICT
+
     id: str
     title: str
     text: str
@@ -58,6 +64,8 @@ class Passage:
 class Usage:
     """The cost of work: model tokens in and out, and calls, one for each prompt or search."""
 
+    __pydantic_config__ = STRICT
+
     tokens_in: int = 0
     tokens_out: int = 0
     model_calls: int = 0  # prompts put to the revelator
@@ -65,19 +73,12 @@ class Usage:
     retrievals: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.tokens_in + other.tokens_in,
-            self.tokens_out + other.tokens_out,
-            self.model_calls + other.model_calls,
-            self.generator_calls + other.generator_calls,
-            self.retrievals + other.retrievals,
-        )
+        return Usage.total([self, other])
 
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Sums many usages."""
-        counts = [(u.tokens_in, u.tokens_out, u.model_calls, u.generator_calls, u.retrievals) for u in usages]
-        return cls(*map(sum, zip(*counts, strict=True)))
+        return cls(*map(sum, zip(*map(astuple, usages), strict=True)))
 
 
 @dataclass(slots=True)
@@ -93,6 +94,8 @@ class Node:
     retriever, in order: task or generator's mode, prompts, milliseconds, tokens); of an operator of a tree
     `key` (a digest of what it was called with), `ids` (who its answers are: source, name, identifiers) and `count`.
     """
+
+    __pydantic_config__ = STRICT
 
     id: str
     kind: Kind
@@ -111,15 +114,8 @@ class Node:
     detail: dict[str, Any] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns what `asdict` gives, in a fifth of its time: every event of a running question calls it."""
-        value = {name: getattr(self, name) for name in _NODE_FIELDS}
-        return value | {
-            "inputs": dict(self.inputs),
-            "documents": [{name: getattr(document, name) for name in _PASSAGE_FIELDS} for document in self.documents],
-            "answers": list(self.answers),
-            "usage": {name: getattr(self.usage, name) for name in _USAGE_FIELDS},
-            "detail": _copy(self.detail),
-        }
+        """Returns plain values, in a tenth of the time of `asdict`: every event of a running question calls it."""
+        return _NODE.dump_python(self, warnings=False)
 
     def list_calls(self) -> Iterator[dict[str, Any]]:
         """Yields `task`, `count` and `ms` of the node's own calls; of a tree over knowledge sources also each source's
@@ -131,23 +127,14 @@ class Node:
                     yield {"task": f"search:{report['source']}", "count": report["searches"], "ms": report["ms"]}
 
 
-def _copy(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _copy(item) for name, item in value.items()}
-    return [_copy(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-_NODE_FIELDS, _PASSAGE_FIELDS, _USAGE_FIELDS = (
-    [field.name for field in fields(kind)] for kind in (Node, Passage, Usage)
-)
-
-
 @dataclass(slots=True)
 class Trace:
     """One question from arrival to answer.
 
     `usage` is the sum over nodes, `critical_path_ms` the time along the longest dependent chain.
     """
+
+    __pydantic_config__ = STRICT
 
     question: str
     strategy: str
@@ -172,44 +159,30 @@ class Trace:
 
     def to_json(self) -> dict[str, Any]:
         """Converts the trace to plain values for `json.dumps`; `Trace.from_json` is the inverse."""
-        return asdict(replace(self, nodes=[])) | {"nodes": [node.to_json() for node in self.nodes]}
+        return _TRACE.dump_python(self, warnings=False)
 
     def to_text(self) -> str:
         """Writes the JSON node by node: writing a large trace at once would block the other threads."""
-        whole = replace(self, nodes=[]).to_json()
-        del whole["nodes"]
+        whole = _TRACE.dump_python(self, exclude={"nodes"}, warnings=False)
         nodes = ", ".join(json.dumps(node.to_json(), ensure_ascii=False) for node in self.nodes)
         return f'{json.dumps(whole, ensure_ascii=False)[:-1]}, "nodes": [{nodes}]}}'
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> Trace:
         """Reads every schema up to this one. DataError for a newer schema and for what is no trace."""
-        schema = value.get("schema", SCHEMA_VERSION) if isinstance(value, dict) else SCHEMA_VERSION
-        if not isinstance(schema, int) or schema > SCHEMA_VERSION:
+        schema = value.get("schema") if isinstance(value, dict) else None
+        if isinstance(schema, int) and schema > SCHEMA_VERSION:
             hint = "use the version of revelator that wrote it, or a newer one"
             raise DataError(f"a trace of schema {schema}; this program reads up to {SCHEMA_VERSION}", hint=hint)
-        hint = "`revelator ask --json` writes one"
-        if not isinstance(value, dict):
-            raise DataError(f"this is no trace, but a {type(value).__name__}", hint=hint)
         try:
-            nodes = [
-                Node(
-                    **{
-                        **n,
-                        "inputs": dict(n["inputs"]),
-                        "answers": list(n["answers"]),
-                        "documents": [Passage(**d) for d in n["documents"]],
-                        "usage": Usage(**n["usage"]),
-                    }
-                )
-                for n in value["nodes"]
-            ]
-            usage = Usage(**value["usage"])
-            return cls(**{**value, "nodes": nodes, "usage": usage, "schema": SCHEMA_VERSION})
-        except KeyError as error:
-            raise DataError(f"this is no trace: {error.args[0]} is missing", hint=hint) from error
-        except (TypeError, AttributeError, ValueError) as error:
-            raise DataError("this is no trace: a field has another name or type than a trace's", hint=hint) from error
+            trace = _TRACE.validate_python(value)
+        except ValidationError as error:
+            reason = ": ".join(filter(None, find_first_fault(error)))
+            raise DataError(f"this is no trace: {reason}", hint="`revelator ask --json` writes one") from error
+        return replace(trace, schema=SCHEMA_VERSION)
+
+
+_NODE, _TRACE = TypeAdapter(Node), TypeAdapter(Trace)
 
 
 def sort_ids(ids: Iterable[str]) -> list[str]:
@@ -242,18 +215,14 @@ class EventSender:
         self._sent: dict[str | None, dict[str, Any]] = {}
 
     def send(self, kind: EventKind, what: Node | Trace, at_ms: float) -> None:
-        key, changes = self._changes(what)
-        self._listener(Event(kind, key, at_ms, changes))
-        self._sent.setdefault(key, {}).update(changes)
-
-    def _changes(self, what: Node | Trace) -> tuple[str | None, dict[str, Any]]:
         if isinstance(what, Trace):
-            key, now = None, replace(what, nodes=[]).to_json()
-            del now["nodes"]
+            key, now = None, _TRACE.dump_python(what, exclude={"nodes"}, warnings=False)
         else:
             key, now = what.id, what.to_json()
-        sent = self._sent.get(key, {})
-        return key, {name: value for name, value in now.items() if name not in sent or sent[name] != value}
+        sent = self._sent.setdefault(key, {})
+        changes = {name: value for name, value in now.items() if name not in sent or sent[name] != value}
+        self._listener(Event(kind, key, at_ms, changes))
+        sent.update(changes)
 
 
 class Replay:

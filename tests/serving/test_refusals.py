@@ -64,7 +64,7 @@ def infer(triton: grpc_client.InferenceServerClient, question: str, options: obj
         ({"limits": {"leaves": -1}}, {}, "limit leaves"),
         ({"reuse": "a trace"}, {}, "option reuse"),
         ({"reuse": {"nodes": []}}, {}, "no trace"),
-        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "option reuse: answers"),
+        ({"reuse": {**Trace("q", "auto").to_json(), "answers": 5}}, {}, "no trace: answers"),
         (
             {"reuse": Trace("q", "auto", nodes=[Node("1", "atomic", "q", detail={"ids": 5})]).to_json()},
             {},
