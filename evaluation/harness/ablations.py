@@ -97,7 +97,7 @@ def keep_sources(sources: Sources, names: Sequence[str]) -> Sources:
         raise ConfigError(message, where="ablation.sources", hint=f"sources are {', '.join(there)}")
     if not names:
         raise ConfigError("no source is left", where="ablation.sources")
-    return Sources([there[name] for name in names], sources.selector)
+    return Sources([there[name] for name in names])
 
 
 async def answer_by_gold_plan(executor: Executor, gold: AnnotatedQuestion) -> Trace:
@@ -117,5 +117,5 @@ async def answer_from_gold_passages(models: Models, limits: Limits, gold: Annota
     node.asked, node.documents = gold.question, list(passages)
     with run.recorder.record(node):
         await models.generate(node, GenerateRequest("read", gold.question, passages=passages))
-    run.answer(node.answers, node.sentence)
+    run.answer(node.answers)
     return run.recorder.finish()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -19,7 +19,6 @@ from serving.retrieval import STOP_WORDS
 
 LabelKind = Literal["entity", "relation"]
 CANDIDATES = 20
-BATCH = 10_000
 SHARED = 5  # letters at the beginning that make two words one: direct|or, direct|ed
 THRESHOLD = 0.5
 
@@ -50,25 +49,14 @@ def write_labels(path: Path, labels: Iterable[Label]) -> int:
             "CREATE TABLE labels(id INTEGER PRIMARY KEY, iri TEXT, text TEXT, key TEXT, kind TEXT, main INTEGER);"
             "CREATE VIRTUAL TABLE words USING fts5(key, content='labels', content_rowid='id');"
         )
-        for batch in _split_into_batches(labels):
-            rows = [(one.iri, one.text, fold_label(one.text), one.kind, int(one.main)) for one in batch]
-            connection.executemany("INSERT INTO labels(iri, text, key, kind, main) VALUES (?, ?, ?, ?, ?)", rows)
+        rows = ((one.iri, one.text, fold_label(one.text), one.kind, int(one.main)) for one in labels)
+        connection.executemany("INSERT INTO labels(iri, text, key, kind, main) VALUES (?, ?, ?, ?, ?)", rows)
         connection.execute("CREATE INDEX by_key ON labels(key, kind)")
         connection.execute("INSERT INTO words(words) VALUES ('rebuild')")
         connection.commit()
         return connection.execute("SELECT count(*) FROM labels").fetchone()[0]
     finally:
         connection.close()
-
-
-def _split_into_batches(labels: Iterable[Label]) -> Iterator[list[Label]]:
-    batch: list[Label] = []
-    for label in labels:
-        batch.append(label)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    yield batch
 
 
 class LabelIndex:

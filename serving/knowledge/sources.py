@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import yaml
 
@@ -67,29 +68,30 @@ class Gathered:
         return self.typed.answers if self.typed else ()
 
 
-class Selector(Protocol):
-    """Gives each source a score for a query; those with 1 or more are asked, all of them if none has."""
-
-    async def score(self, query: Query, sources: Sequence[Source]) -> dict[str, float]: ...
-
-
 class Sources:
-    """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it."""
+    """The configured sources. Their list is fixed when it is made: nothing that is read later adds to it.
+
+    `score` gives each kind of source points for a query; sources with 1 or more are asked, all of them if none has.
+    """
 
     def __init__(
-        self, sources: Sequence[Source], selector: Selector | None = None, patience: Patience | None = None
+        self,
+        sources: Sequence[Source],
+        score: Callable[[Query], Mapping[str, float]] | None = None,
+        patience: Patience | None = None,
     ) -> None:
         names = [source.name for source in sources]
         if not names or len(set(names)) < len(names):
             raise ValueError(f"one source or more, each with a name of its own, not {names}")
         self.all = tuple(sources)
-        self.selector = selector or RuleSelector()
+        self._score = score or score_by_rules
         self._guards = {source.name: Guard(source.name, patience) for source in sources}
 
     async def gather(self, query: Query, k: int) -> Gathered:
         """Asks the selected sources, all at once."""
-        scores = await self.selector.score(query, self.all)
-        chosen = [source for source in self.all if scores.get(source.name, 0.0) >= 1.0] or list(self.all)
+        points = self._score(query)
+        scores = {source.name: points.get(source.kind, 0.0) for source in self.all}
+        chosen = [source for source in self.all if scores[source.name] >= 1.0] or list(self.all)
         tasks = {
             source.name: asyncio.create_task(_ask(source, self._guards[source.name], query, k)) for source in chosen
         }
@@ -199,28 +201,15 @@ def _combine(
     )
 
 
-class RuleSelector:
-    """Adds up points by kind of source, for the sub-question as the plan has it and for its operator. What a document
-    says is no part of it, nor an answer that repeats a document."""
-
-    async def score(self, query: Query, sources: Sequence[Source]) -> dict[str, float]:
-        points = score_by_rules(query)
-        return {source.name: points.get(source.kind, 0.0) for source in sources}
-
-
-def score_by_rules(query: Query) -> dict[str, float]:
-    """Points by kind of source."""
+def score_by_rules(query: Query) -> Mapping[str, float]:
+    """Points by kind of source, for the sub-question as the plan has it and for its operator. What a document says is
+    no part of it, nor an answer that repeats a document."""
     rules, asked = _load_rules(), f" {fold_label(query.template)} "
-    points = dict(rules["operators"][type(query.call).__name__ if query.call else "direct"])
+    points = Counter(rules["operators"][type(query.call).__name__ if query.call else "direct"])
     for cue in rules["cues"]:
         if any(f" {fold_label(word)} " in asked for word in cue["words"]):
-            _add(points, cue["points"])
+            points.update(cue["points"])
     return points
-
-
-def _add(points: dict[str, float], more: Mapping[str, float]) -> None:
-    for kind, value in more.items():
-        points[kind] = points.get(kind, 0.0) + value
 
 
 @cache

@@ -22,7 +22,7 @@ from serving.executor.recording import Recorder
 from serving.executor.run import Run
 from serving.executor.trees import NoModel, run_tree, run_tree_alone
 from serving.knowledge.graph_store import GraphStore, build_graph
-from serving.knowledge.sources import RuleSelector, Sources
+from serving.knowledge.sources import Sources
 from serving.knowledge.web import WebSource
 from serving.models.generators import EndpointGenerator, build_messages
 from serving.protocols import Completion, GenerateRequest, Reading
@@ -67,7 +67,7 @@ async def test_orders_in_pages_change_neither_plan_nor_sources_nor_addresses(web
         web.seen.clear()
         web.replies["/search"] = {"results": [{"url": trap, "title": order, "content": f"{order} Ada Quill made it."}]}
         source = WebSource("searxng", url=f"{web.url}/search")
-        sources = Sources([source], RuleSelector())
+        sources = Sources([source])
         generator = ToyGenerator({"Who made Tin Comet?": [order], f"Where was {order} born?": [order]})
         before = sources.all
         trace = await run_tree_alone(TREE, sources, generator)
@@ -195,12 +195,8 @@ async def test_keys_reach_neither_a_trace_nor_a_log_nor_an_error(
     keyed = [WebSource(api, api, url=f"{web.url}/{api}") for api in ("brave", "serper")]
     text = ToySource("text", says={"*": ["p"]})
 
-    class All:
-        async def score(self, query: object, sources: object) -> dict[str, float]:
-            return {"brave": 1.0, "serper": 1.0, "text": 1.0}
-
     generator = EndpointGenerator(f"{web.url}/v1", "m", retries=0)
-    sources = Sources([*keyed, text], All())
+    sources = Sources([*keyed, text], lambda query: {"web": 1.0, "text": 1.0})
     run = Run("q?", Models(NoModel(), NoModel(), generator), Limits(), Recorder("q?", "atomic"), sources=sources)
     said = ""
     try:

@@ -22,9 +22,8 @@ from tests.serving.knowledge.toy_web import Web
 TREE = Art("Who directed UHF?", Relate("UHF", "directed by"))
 
 
-class Everyone:
-    async def score(self, query: object, sources: object) -> dict[str, float]:
-        return {"text": 1.0, "web": 1.0, "graph": 1.0}
+def ask_everyone(query: Query) -> dict[str, float]:
+    return {"text": 1.0, "web": 1.0, "graph": 1.0}
 
 
 async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace() -> None:
@@ -32,7 +31,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
     slow = ToySource("web", "web", gate=asyncio.Event(), timeout=0.05)
     broken = ToySource("graph", "graph", error=Unavailable("the store is gone", where="disk"))
     generator = ToyGenerator({"Who directed UHF?": ["Jay Levey"]})
-    trace = await run_tree_alone(TREE, Sources([good, slow, broken], Everyone()), generator)
+    trace = await run_tree_alone(TREE, Sources([good, slow, broken], ask_everyone), generator)
     assert trace.answers == ["Jay Levey"]
     told = {report["source"]: report for report in trace.nodes[0].detail["sources"]}
     assert told["text"]["outcome"] == "passages"
@@ -44,7 +43,7 @@ async def test_a_slow_and_a_failing_source_are_left_out_and_named_in_the_trace()
 
 async def test_any_exception_of_a_source_is_its_own() -> None:
     good, bad = ToySource("text", says={"*": ["p"]}), ToySource("web", "web", error=ZeroDivisionError("x"))
-    trace = await run_tree_alone(TREE, Sources([good, bad], Everyone()), ToyGenerator({"Who directed UHF?": ["J"]}))
+    trace = await run_tree_alone(TREE, Sources([good, bad], ask_everyone), ToyGenerator({"Who directed UHF?": ["J"]}))
     assert trace.answers == ["J"]
     assert trace.nodes[0].detail["sources"][1]["error"] == "ZeroDivisionError: x"
 
@@ -87,7 +86,7 @@ async def test_a_source_that_stays_down_or_silent_is_left_alone(fault: dict[str,
 async def test_sources_are_asked_at_the_same_time() -> None:
     gate = asyncio.Event()
     both = [ToySource("text", gate=gate), ToySource("web", "web", gate=gate)]
-    gathering = asyncio.create_task(Sources(both, Everyone()).gather(build_direct_query("q"), 3))
+    gathering = asyncio.create_task(Sources(both, ask_everyone).gather(build_direct_query("q"), 3))
     for source in both:
         await source.asked_times(1)
     gate.set()
@@ -97,7 +96,7 @@ async def test_sources_are_asked_at_the_same_time() -> None:
 async def test_a_typed_answer_of_a_graph_does_not_wait_for_searches_by_words() -> None:
     graph = ToySource("graph", "graph", answers={"UHF directed by": ["Jay Levey"]})
     slow = ToySource("text", gate=asyncio.Event())
-    gathered = await Sources([slow, graph], Everyone()).gather(build_query(TREE, {}, {}), 3)
+    gathered = await Sources([slow, graph], ask_everyone).gather(build_query(TREE, {}, {}), 3)
     assert (gathered.answers, gathered.by) == (("Jay Levey",), "graph")
     assert [(r.source, r.outcome) for r in gathered.reports] == [("text", "not needed"), ("graph", "answered")]
     assert slow.live == 0
@@ -108,7 +107,7 @@ async def test_which_source_is_faster_does_not_change_the_answer() -> None:
     gate = asyncio.Event()
     first = ToySource("graph", "graph", answers={"UHF directed by": ["A"]}, gate=gate)
     second = ToySource("text", "graph", answers={"UHF directed by": ["B"]})
-    gathering = asyncio.create_task(Sources([first, second], Everyone()).gather(build_query(TREE, {}, {}), 3))
+    gathering = asyncio.create_task(Sources([first, second], ask_everyone).gather(build_query(TREE, {}, {}), 3))
     await second.asked_times(1)
     await first.asked_times(1)
     gate.set()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from revelator.errors import ConfigError, DeadlineExceeded, Unavailable
-from serving.knowledge.http import HttpEndpoint, is_private
+from serving.knowledge.http import HttpEndpoint
 from serving.knowledge.operators import Found, build_direct_query
 from serving.knowledge.web import APIS, Result, WebSource, clean
 from tests.serving.knowledge.toy_web import Web
@@ -133,14 +133,10 @@ def test_a_key_that_is_missing_or_no_header_is_refused_without_being_shown(
         ((200, {"Content-Encoding": "gzip, gzip"}, BOMB), "compressed"),
         ((200, {"Content-Encoding": "br"}, b"x"), "compressed"),
         ((503, {"Content-Encoding": "gzip"}, BOMB), "answered 503: \n"),
-        ("http://127.0.0.1:9/", "private address: http://127.0.0.1"),
-        ("http://169.254.169.254/latest/meta-data/", "private address"),
-        ("http://[::1]/", "private address"),
-        ("http://localhost/", "private address"),
-        ("https://elsewhere.example/", "another server"),
-        ("//10.0.0.1/x", "private address"),
-        ("file:///etc/passwd", "another server"),
-        (PATH, "more than 3 redirects"),
+        ("http://127.0.0.1:9/", "a redirect to http://127.0.0.1:9/"),
+        ("//10.0.0.1/x", "a redirect to //10.0.0.1/x"),
+        ("file:///etc/passwd", "a redirect to file:///etc/passwd"),
+        ("/search/", "a redirect to /search/"),
     ],
 )
 async def test_a_fault_is_one_clear_error(web: Web, source: WebSource, reply: Any, says: str) -> None:
@@ -149,12 +145,6 @@ async def test_a_fault_is_one_clear_error(web: Web, source: WebSource, reply: An
         await ask(source)
     assert caught.value.where == web.url + PATH
     assert {path for path, _, _ in web.seen} == {PATH}
-
-
-async def test_a_redirect_within_the_configured_server_is_followed(web: Web, source: WebSource) -> None:
-    web.replies |= {PATH: "/search/", "/search/": SEARXNG}
-    assert (await ask(source)).passages[0]
-    assert [path for path, _, _ in web.seen] == [PATH, "/search/"]
 
 
 async def test_a_slow_answer_ends_with_the_timeout(web: Web) -> None:
@@ -226,9 +216,9 @@ async def test_a_redirect_to_an_address_that_holds_the_key_does_not_show_it(
     web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("BRAVE_API_KEY", "Sk-Secret")
-    web.replies[PATH] = "http://Sk-Secret.example.com/"
+    web.replies[PATH] = "http://Sk-Secret.example.com/?key=%73k-Secret"
     source = WebSource("brave", url=web.url + PATH)
-    with pytest.raises(Unavailable, match=r"another server: http://\*\*\*\.example\.com"):
+    with pytest.raises(Unavailable, match=r"redirect to http://\*\*\*\.example\.com/\?key=\*\*\*"):
         await ask(source)
     await source.close()
 
@@ -249,13 +239,6 @@ def test_an_endpoint_is_an_http_address_without_secrets(url: str) -> None:
     with pytest.raises(ConfigError) as caught:
         HttpEndpoint(url, timeout=1)
     assert "pw" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "host", ["127.0.0.1", "10.1.2.3", "192.168.0.1", "169.254.1.1", "::1", "fd00::1", "0.0.0.0", "localhost"]
-)
-def test_private_addresses_are_known(host: str) -> None:
-    assert is_private(host) and not is_private("93.184.216.34")
 
 
 def test_text_is_cleaned_of_marks_and_controls() -> None:
