@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -121,19 +121,9 @@ def write_manifest(folder: Path, *, base_name: str, base_digest: str, data_diges
         created=datetime.now(UTC).isoformat(timespec="seconds"),
         run_id=run_id,
     )
-    write_json(
-        folder / MANIFEST,
-        {
-            "format": FORMAT,
-            "base": {"name": manifest.base_name, "digest": manifest.base_digest},
-            "prompt_hash": manifest.prompt_hash,
-            "grammar_hash": manifest.grammar_hash,
-            "data_digest": manifest.data_digest,
-            "files": manifest.files,
-            "created": manifest.created,
-            "run_id": manifest.run_id,
-        },
-    )
+    value = asdict(manifest)
+    base = {"name": value.pop("base_name"), "digest": value.pop("base_digest")}
+    write_json(folder / MANIFEST, {"format": FORMAT, "base": base, **value})
     return manifest
 
 

@@ -23,19 +23,20 @@ crosses the wire in `grpc_code`.
 
 from __future__ import annotations
 
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 
+@dataclass(eq=False, repr=False)
 class RevelatorError(Exception):
     """An error with a place and a way out."""
 
     exit_status = 1
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None) -> None:
-        super().__init__(message)
-        self.message = message
-        self.where = where
-        self.hint = hint
+    message: str
+    _: KW_ONLY
+    where: str | None = None
+    hint: str | None = None
 
     def __str__(self) -> str:
         place = f"{self.where}: " if self.where else ""
@@ -43,30 +44,32 @@ class RevelatorError(Exception):
         return f"{place}{self.message}{mend}"
 
 
+@dataclass(eq=False, repr=False)
 class ExpressionError(RevelatorError):
-    """A text that is not an expression; `start` and `end` are character offsets, `line` and `column` count from 1."""
+    """A text that is not an expression; `start` and `end` are character offsets, `line` and `column` count from 1.
+    `excerpt` is the source line around the fault and, below it, a caret."""
 
-    def __init__(
-        self, message: str, *, code: str, start: int, end: int, line: int, column: int, excerpt: str, hint: str
-    ) -> None:
-        super().__init__(message, where=f"line {line}, column {column}", hint=hint)
-        self.code = code
-        self.start = start
-        self.end = end
-        self.line = line
-        self.column = column
-        self.excerpt = excerpt  # the source line around the fault and, below it, a caret
+    _: KW_ONLY
+    code: str
+    start: int
+    end: int
+    line: int
+    column: int
+    excerpt: str
+
+    def __post_init__(self) -> None:
+        self.where = f"line {self.line}, column {self.column}"
 
     def __str__(self) -> str:
         return f"{self.where}: {self.message}\n{self.excerpt}\n  hint: {self.hint}"
 
 
+@dataclass(eq=False, repr=False)
 class PlanError(RevelatorError):
     """An expression that parses but cannot be executed; `diagnostics` are `revelator.plans.Diagnostic`s."""
 
-    def __init__(self, message: str, *, diagnostics: tuple[Any, ...] = (), hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.diagnostics = diagnostics
+    _: KW_ONLY
+    diagnostics: tuple[Any, ...] = ()
 
 
 class TaskOutputError(RevelatorError):
@@ -91,12 +94,12 @@ class Conflict(RevelatorError):
     """Another process changed the registry between this one's look and its move."""
 
 
+@dataclass(eq=False, repr=False)
 class GateRefused(RevelatorError):
     """The promotion gate said no; `table` is the comparison of scores, ready to print."""
 
-    def __init__(self, message: str, *, table: str = "", hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.table = table
+    _: KW_ONLY
+    table: str = ""
 
     def __str__(self) -> str:
         return f"{super().__str__()}\n{self.table}" if self.table else super().__str__()
@@ -114,6 +117,7 @@ class InvalidRequest(ServingError):
     grpc_code = "INVALID_ARGUMENT"
 
 
+@dataclass(eq=False, repr=False)
 class Overloaded(ServingError):
     """The admission limit is reached: try again later.
 
@@ -122,13 +126,11 @@ class Overloaded(ServingError):
 
     grpc_code = "UNAVAILABLE"
 
-    def __init__(
-        self, message: str, *, where: str | None = None, hint: str | None = None, retry_after_ms: float | None = None
-    ) -> None:
-        super().__init__(message, where=where, hint=hint)
-        self.retry_after_ms = retry_after_ms
+    _: KW_ONLY
+    retry_after_ms: float | None = None
 
 
+@dataclass(eq=False, repr=False)
 class Unavailable(ServingError):
     """A model, index, endpoint or server that is needed is down.
 
@@ -137,9 +139,8 @@ class Unavailable(ServingError):
 
     grpc_code = "UNAVAILABLE"
 
-    def __init__(self, message: str, *, where: str | None = None, hint: str | None = None, final: bool = False) -> None:
-        super().__init__(message, where=where, hint=hint)
-        self.final = final
+    _: KW_ONLY
+    final: bool = False
 
 
 class DeadlineExceeded(ServingError):

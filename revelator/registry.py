@@ -23,7 +23,6 @@ from revelator.files import sha256_file, staged_folder
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities.model_registry import ModelVersion
 
 NAME = "revelator"
 EXPERIMENT = "revelator"
@@ -181,52 +180,40 @@ def resolve(name: str, alias_or_version: str | int) -> Version:
     """Finds a version by number, `latest` (the highest number) or alias. Raises ArtifactError if there is none."""
     asked = str(alias_or_version)
     with store_errors():
-        store = client()
-        known = sorted(store.search_model_versions(f"name='{name}'"), key=lambda v: int(v.version))
+        known = {version.version: version for version in search_versions(name)}
         if not known:
             raise ArtifactError(
                 f"the registry holds no version of {name!r}",
                 where="model registry",
                 hint="register one: `revelator train CONFIG.yaml`",
             )
-        found: ModelVersion | None
-        if asked == "latest":
-            found = known[-1]
-        elif asked.isdigit():
-            found = next((v for v in known if v.version == asked or int(v.version) == int(asked)), None)
-        else:
-            number = store.get_registered_model(name).aliases.get(asked)
-            found = next((v for v in known if number is not None and int(v.version) == int(number)), None)
-    if found is None:
-        numbers = ", ".join(str(v.version) for v in known)
+        aliases = client().get_registered_model(name).aliases
+    number = max(known) if asked == "latest" else int(asked if asked.isdigit() else aliases.get(asked, 0))
+    if number not in known:
         raise ArtifactError(
-            f"{name!r} has no version or alias {asked!r}; versions: {numbers}",
+            f"{name!r} has no version or alias {asked!r}; versions: {', '.join(map(str, sorted(known)))}",
             where="model registry",
             hint="give one of these numbers, `latest`, or promote one: `revelator model promote`",
         )
-    return _read_version(found)
-
-
-def _read_version(entry: ModelVersion) -> Version:
-    return Version(entry.name, int(entry.version), entry.tags.get("run_id", ""), entry.source or "", dict(entry.tags))
-
-
-def search_versions(name: str) -> list[Version]:
-    """Lists the versions of `name`, newest first; an unknown name has none."""
-    with store_errors():
-        known = client().search_model_versions(f"name='{name}'")
-    return sorted(map(_read_version, known), key=lambda version: -version.version)
+    return known[number]
 
 
 def list_versions(name: str = NAME) -> list[tuple[Version, tuple[str, ...]]]:
     """Lists the versions with their aliases, newest first. Raises ArtifactError if there is none."""
     resolve(name, "latest")
+    names: dict[int, list[str]] = {}
     with store_errors():
-        aliases = client().get_registered_model(name).aliases
-    return [
-        (version, tuple(sorted(alias for alias, number in aliases.items() if int(number) == version.version)))
-        for version in search_versions(name)
-    ]
+        for alias, number in sorted(client().get_registered_model(name).aliases.items()):
+            names.setdefault(int(number), []).append(alias)
+    return [(version, tuple(names.get(version.version, ()))) for version in search_versions(name)]
+
+
+def search_versions(name: str) -> list[Version]:
+    """Lists the versions of `name`, newest first; an unknown name has none."""
+    with store_errors():
+        entries = client().search_model_versions(f"name='{name}'")
+    found = [Version(name, int(e.version), e.tags.get("run_id", ""), e.source or "", dict(e.tags)) for e in entries]
+    return sorted(found, key=lambda version: -version.version)
 
 
 def champion(name: str = NAME) -> Version | None:

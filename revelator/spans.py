@@ -9,7 +9,8 @@ nothing, and OpenTelemetry is not imported. Spans never hold a question's text.
 from __future__ import annotations
 
 import os
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -57,15 +58,23 @@ def span(name: str, kind: str = "internal", parent: str | None = None, **attribu
     OpenTelemetry has it (internal, client, server). An exception marks it failed by its type alone."""
     if _tracer is None:
         return _NOTHING
-    from opentelemetry.trace import SpanKind
+    return _open_span(_tracer, name, kind, parent, attributes)
+
+
+@contextmanager
+def _open_span(tracer: Tracer, name: str, kind: str, parent: str | None, attributes: dict[str, str]) -> Iterator[Any]:
+    from opentelemetry.trace import SpanKind, StatusCode
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     context = TraceContextTextMapPropagator().extract({HEADER: parent}) if parent else None
-    return _Failing(
-        _tracer.start_as_current_span(
-            name, context, SpanKind[kind.upper()], attributes, record_exception=False, set_status_on_exception=False
-        )
-    )
+    with tracer.start_as_current_span(
+        name, context, SpanKind[kind.upper()], attributes, record_exception=False, set_status_on_exception=False
+    ) as span:
+        try:
+            yield span
+        except BaseException as error:
+            span.set_status(StatusCode.ERROR, type(error).__name__)  # the error's text may quote a question
+            raise
 
 
 def headers() -> dict[str, str]:
@@ -84,21 +93,3 @@ class Traced:
 
     def __call__(self, request: Any) -> None:
         request.headers.update(headers())
-
-
-class _Failing:
-    """Marks a failed span with the type of its error, without the error's text, which may quote a question."""
-
-    def __init__(self, inner: Block) -> None:
-        self._inner = inner
-
-    def __enter__(self) -> Any:
-        self._span = self._inner.__enter__()
-        return self._span
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        if kind is not None:
-            from opentelemetry.trace import StatusCode
-
-            self._span.set_status(StatusCode.ERROR, kind.__name__)
-        self._inner.__exit__(None, None, None)

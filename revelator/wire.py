@@ -127,18 +127,8 @@ def read_failure(error: InferenceServerException, url: str, timeout: float) -> R
     return found
 
 
-_SENT = (
-    InvalidRequest,
-    Overloaded,
-    Unavailable,
-    DeadlineExceeded,
-    Cancelled,
-    ServingError,
-    TaskOutputError,
-    ArtifactError,
-    ConfigError,
-)
-_BY_NAME = {kind.__name__: kind for kind in _SENT}
+_OTHERS = (ServingError, TaskOutputError, ArtifactError, ConfigError)
+_BY_NAME = {kind.__name__: kind for kind in (*ServingError.__subclasses__(), *_OTHERS)}
 _BY_CODE: dict[str, type[RevelatorError]] = {
     "INVALID_ARGUMENT": InvalidRequest,
     "UNAVAILABLE": Unavailable,
@@ -179,8 +169,7 @@ def write_error(error: RevelatorError) -> str:
         value["diagnostics"] = [asdict(d) for d in error.diagnostics]
     if isinstance(error, ExpressionError):
         value["place"] = {name: getattr(error, name) for name in _PLACE}
-        diagnostic = {"code": error.code, "message": error.message, "start": error.start, "end": error.end}
-        value["diagnostics"] = [{**diagnostic, "hint": error.hint}]
+        value["diagnostics"] = [asdict(Diagnostic.of_error(error))]
     for most in _LENGTHS:
         text = json.dumps(_cut(value, most), ensure_ascii=False).encode(errors="replace").decode()
         if _size(text) <= MOST_BYTES:
@@ -211,15 +200,13 @@ def read_error(code: str, message: str) -> RevelatorError:
         kind = value["error"]
     except (ValueError, KeyError, TypeError):
         return Unavailable(message) if _GONE.match(message) else _BY_CODE.get(code, ServingError)(message)
+    own = {name: value[name] for name in ("message", "where", "hint")}
     if kind == "PlanError":
-        found = tuple(Diagnostic(**d) for d in value["diagnostics"])
-        return PlanError(value["message"], diagnostics=found, hint=value["hint"])
+        return PlanError(**own, diagnostics=tuple(Diagnostic(**each) for each in value["diagnostics"]))
     if kind == "ExpressionError":
-        return ExpressionError(value["message"], hint=value["hint"], **value["place"])
+        return ExpressionError(**own, **value["place"])
     if kind == "Unavailable":
-        final = value.get("final", False)
-        return Unavailable(value["message"], where=value["where"], hint=value["hint"], final=final)
+        return Unavailable(**own, final=value.get("final", False))
     if kind == "Overloaded":
-        after = value.get("retry_after_ms")
-        return Overloaded(value["message"], where=value["where"], hint=value["hint"], retry_after_ms=after)
-    return _BY_NAME.get(kind, ServingError)(value["message"], where=value["where"], hint=value["hint"])
+        return Overloaded(**own, retry_after_ms=value.get("retry_after_ms"))
+    return _BY_NAME.get(kind, ServingError)(**own)

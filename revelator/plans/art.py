@@ -136,11 +136,6 @@ def number_nodes(art: Art) -> tuple[Numbered, ...]:
     return tuple(found)
 
 
-def depth(art: Art) -> int:
-    """Counts the nodes from the root to the deepest leaf."""
-    return 1 + max((depth(child) for child in art.children), default=0)
-
-
 def find_references(text: str) -> Iterator[tuple[int, int, int]]:
     """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
     for match in _REFERENCE.finditer(text):
@@ -211,8 +206,6 @@ def parse(text: str) -> Art:
         start, end = _locate(text, error.path)
         place = _spell_path(error.path)
         raise fault(text, error.code, f"{place}: {error.message}", start, end, error.hint) from error
-    if depth(art) > MAX_DEPTH:
-        raise fault(text, "too-deep", f"deeper than {MAX_DEPTH} nodes", 0, 1, "ask a simpler question")
     return art
 
 
@@ -256,7 +249,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _node(value: Any, path: Path) -> Art:
-    if len(path) > 2 * MAX_DEPTH:
+    if len(path) >= 2 * MAX_DEPTH:  # two steps a node
         raise _Refused("too-deep", f"deeper than {MAX_DEPTH} nodes", path, "ask a simpler question")
     given = _object(value, path, {"question"}, set(WAYS))
     question = _text(given["question"], (*path, "question"))

@@ -21,18 +21,6 @@ from revelator.plans.names import find_words
 LanguageName = Literal["bnf", "logic", "art"]
 
 
-def _no_doubts(plan: Any) -> tuple[Diagnostic, ...]:
-    return ()
-
-
-def _no_letters(plan: Any) -> None:
-    return None
-
-
-def _as_found(text: str, fault: Diagnostic) -> Diagnostic:
-    return fault
-
-
 @dataclass(frozen=True)
 class PlanLanguage:
     """What anybody needs to know of a language of plans. `Any` stands for its own type of plan.
@@ -55,9 +43,11 @@ class PlanLanguage:
     most_tokens: int  # that a plan takes, decoded token by token
     beam_tokens: int  # that each beam of a search may take: one that rambles costs all rows of its batch
     spell: Callable[[Any], str]
-    locate: Callable[[str, Any], Diagnostic] = _as_found
-    doubts: Callable[[Any], tuple[Diagnostic, ...]] = _no_doubts
-    letters: Callable[[Any], str | None] = _no_letters  # the shape for people, in a language that has such a spelling
+    locate: Callable[[str, Any], Diagnostic] = lambda text, fault: fault
+    doubts: Callable[[Any], tuple[Diagnostic, ...]] = lambda plan: ()
+    letters: Callable[[Any], str | None] = lambda plan: (
+        None
+    )  # the shape for people, in a language that has such a spelling
     regular_expression: Callable[[], str] | None = None  # the part of it for servers that take no grammar of ours
     counts_in_merge: bool = False  # a plan says nothing of what its question counts by: the merge compares with it
 
