@@ -90,32 +90,6 @@ class Call:
     holder: int | None = None
 
 
-@dataclass(frozen=True)
-class ProbeAnswer:
-    """The answer to a probe: the process that gave it, its age in seconds, the calls that it has seen, and all live
-    processes of its model."""
-
-    pid: int
-    age: float
-    known: frozenset[str]
-    alive: frozenset[int]
-
-    @classmethod
-    def read(cls, text: str) -> ProbeAnswer:
-        value = json.loads(text)
-        return cls(value["pid"], value["age"], frozenset(value["known"]), frozenset(value["alive"]))
-
-    def shows_death_of(self, call: Call, now: float) -> bool:
-        """Whether the process that had the call is gone. Where a model was loaded anew, an older process that is alive
-        may still answer the calls that it holds."""
-        if call.id in self.known:
-            call.holder = self.pid
-            return False
-        if call.holder is not None:
-            return call.holder not in self.alive
-        return self.alive == {self.pid} and self.age < now - call.began
-
-
 class OpenCalls:
     """The calls of one client that are in flight. It decides which to probe for, and what the answers mean."""
 
@@ -145,14 +119,24 @@ class OpenCalls:
         return {model: calls for model, calls in found.items() if calls}
 
     def take_answer(self, calls: Iterable[Call], text: str) -> None:
-        """Ends the calls that are lost, according to the answer of a probe."""
+        """Ends the calls that are lost, according to the answer of a probe: the process that gave it (`pid`), its `age`
+        in seconds, the calls that it has seen (`known`), and all live processes of its model (`alive`).
+
+        A call is lost with the process that is known to hold it. Of one that no process is known to hold, that is sure
+        only if there is one process and it is younger: where a model was loaded anew, an older one that is alive may
+        still answer the calls that it holds."""
         try:
-            answer = ProbeAnswer.read(text)
+            value = json.loads(text)
+            pid, age, known, alive = value["pid"], value["age"], set(value["known"]), set(value["alive"])
         except (ValueError, KeyError, TypeError):
             self._unprobed.update(call.model for call in calls)
             return
         now = time.monotonic()
-        self._end(call for call in calls if answer.shows_death_of(call, now))
+        for call in calls:
+            if call.id in known:
+                call.holder = pid
+            elif (call.holder not in alive) if call.holder else (alive == {pid} and age < now - call.began):
+                self._end([call])
 
     def take_failure(self, calls: Iterable[Call], error: InferenceServerException) -> None:
         """A probe for these calls had no answer: the model's process is dead, the server knows no probes, or nothing

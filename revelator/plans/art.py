@@ -136,6 +136,11 @@ def number_nodes(art: Art) -> tuple[Numbered, ...]:
     return tuple(found)
 
 
+def depth(art: Art) -> int:
+    """Counts the nodes from the root to the deepest leaf."""
+    return 1 + max((depth(child) for child in art.children), default=0)
+
+
 def find_references(text: str) -> Iterator[tuple[int, int, int]]:
     """Finds each reference `[i]` of a text with its offsets; `[[i]]` is none."""
     for match in _REFERENCE.finditer(text):
@@ -398,8 +403,8 @@ def _unready(at: Numbered, number: int, nodes: tuple[Numbered, ...]) -> str | No
 
 def _locate_texts(node: Art) -> Iterator[tuple[Path, str]]:
     yield ("question",), node.question
-    for path, text in node.call.locate_texts() if node.call else ():
-        yield (_way(node.call), *path), text
+    if call := node.call:
+        yield from (((_way(call), *path), text) for path, text in call.locate_texts())
 
 
 def _path(at: Numbered, name: Path) -> Path:

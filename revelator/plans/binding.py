@@ -108,9 +108,8 @@ class _Results(NamedTuple):
 
 class _Binder:
     def __init__(self, all_leaves: tuple[Atomic, ...]) -> None:
-        self.leaves = all_leaves
         self.sources: list[Mapping[str, int]] = []
-        self.producers: dict[int, _Producer] = {}
+        self.producers = [_Producer.of(leaf) for leaf in all_leaves]
 
     def bind(self, root: Expression) -> Binding:
         results = self._visit(root, (), {})
@@ -143,8 +142,6 @@ class _Binder:
             return {}
         left = scope[0]
         tiers = _tiers(scope)
-        if len(tiers) == 1 and len(tiers[0]) == 1:
-            return dict.fromkeys(names, tiers[0][0])  # by all three rules
         chosen = self._match(names, tiers)
         if len(chosen) == len(names) and len(scope) == 1:
             return chosen  # the left is all there is to take from
@@ -168,7 +165,7 @@ class _Binder:
             best, equals, nearest = (0, 0), list[int](), list[int]()
             for tier in tiers:
                 for i in tier:
-                    score = self._score(i, stems, asked)
+                    score = self.producers[i].score(stems, asked)
                     if score > best:
                         best, equals, nearest = score, [i], tier
                     elif score == best and tier is nearest:
@@ -176,15 +173,6 @@ class _Binder:
             if equals:
                 tied.setdefault(tuple(sorted(equals)), []).append(name)
         return {name: i for equals, group in tied.items() for name, i in _share(group, equals)}
-
-    def _score(self, index: int, stems: frozenset[str], asked: str | None) -> tuple[int, int]:
-        if asked is None:
-            text = self.leaves[index].text.lower()
-            if not [stem for stem in stems if stem in text]:  # most names match few leaves: those are not looked into
-                return 0, 0
-        if index not in self.producers:
-            self.producers[index] = _Producer.of(self.leaves[index])
-        return self.producers[index].score(stems, asked)
 
 
 def _share(names: list[str], equals: tuple[int, ...]) -> list[tuple[str, int]]:
@@ -195,23 +183,18 @@ def _share(names: list[str], equals: tuple[int, ...]) -> list[tuple[str, int]]:
 
 def _tiers(scope: tuple[_Results, ...]) -> list[list[int]]:
     """Sorts the producers in scope by nearness: results before earlier stages, near operands before far ones."""
-    tiers = [tier for results in scope for tier in (results.last[-MAX_CANDIDATES:], results.earlier) if tier]
-    room, kept = MAX_CANDIDATES, []
-    for tier in tiers:
-        kept.append(tier[:room])
-        room -= len(kept[-1])
-        if room <= 0:
-            break
-    return kept
+    room = MAX_CANDIDATES
+    nearest = []
+    for tier in (tier for results in scope for tier in (results.last[-MAX_CANDIDATES:], results.earlier)):
+        if room and tier:
+            nearest.append(tier[:room])
+            room -= len(nearest[-1])
+    return nearest
 
 
 def _starts(right: Expression) -> list[Atomic]:
     """Lists the leaves of `right` that have nothing inside `right` to their left."""
-    found, stack = [], [right]
-    while stack:
-        node = stack.pop()
-        if type(node) is Atomic:
-            found.append(node)
-        else:
-            stack += [node.left] if type(node) is Dependent else reversed(node.children)
-    return found
+    if type(right) is Atomic:
+        return [right]
+    first = right.children[:1] if type(right) is Dependent else right.children
+    return [leaf for child in first for leaf in _starts(child)]

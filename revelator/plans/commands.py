@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
+from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import click
 
@@ -137,29 +138,28 @@ def _as_text(verdict: dict[str, Any]) -> str:
 
 
 def _one_text(expression: str, path: Path | None) -> str:
-    if path is None:
-        return _text(sys.stdin.buffer.read(MOST_BYTES)).rstrip("\n") if expression == "-" else _argument(expression)
     try:
-        with path.open("rb") as file:
-            return _text(file.read(MOST_BYTES)).rstrip("\n")
+        if path is not None:
+            with path.open("rb") as file:
+                return _read(file)
     except OSError as error:
         raise DataError(f"the plan cannot be read: {error.strerror}", where=str(path)) from error
+    return _read(sys.stdin.buffer if expression == "-" else BytesIO(os.fsencode(expression)))
 
 
-def _argument(text: str) -> str:
-    """Bytes of an argument that are not UTF-8 are read as on standard input."""
-    return text.encode(errors="surrogateescape").decode(errors="replace")
+def _read(file: BinaryIO) -> str:
+    return _decode(file.read(MOST_BYTES)).rstrip("\n")
 
 
 def _lines() -> Iterator[str]:
     """What stands behind the longest text that can be one is not kept: `too-long` is said of its beginning."""
     while line := sys.stdin.buffer.readline(MOST_BYTES):
-        yield _text(line).rstrip("\r\n")
+        yield _decode(line).rstrip("\r\n")
         while len(line) == MOST_BYTES and not line.endswith(b"\n"):
             line = sys.stdin.buffer.readline(MOST_BYTES)
 
 
-def _text(read: bytes) -> str:
+def _decode(read: bytes) -> str:
     return read.decode(errors="replace")[: MAX_CHARACTERS + 2]  # one too many, and the end of the line
 
 

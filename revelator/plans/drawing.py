@@ -35,7 +35,7 @@ def _relabel(node: Expression, names: Iterator[str]) -> Expression:
     if type(node) is Atomic:
         return Atomic(next(names))
     parts = [_relabel(child, names) for child in node.children]
-    return Dependent(*parts) if type(node) is Dependent else Sequence(tuple(parts))
+    return Dependent(parts[0], parts[1]) if type(node) is Dependent else Sequence(tuple(parts))
 
 
 LABELS = {Dependent: "*  in order", Sequence: "+  in parallel"}

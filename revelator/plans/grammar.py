@@ -38,12 +38,6 @@ class Grammar:
     deepest: int = MAX_DEPTH - 50
 
 
-def structured_outputs(grammar: Grammar) -> dict[str, Any]:
-    """Writes the grammar as fields of a request to vLLM 0.12 or later, served with
-    `--structured-outputs-config.backend guidance`: `extra_body=` of an OpenAI client."""
-    return {"structured_outputs": {"grammar": grammar.text}}
-
-
 @cache
 def read_grammar_file(file: str) -> str:
     """Reads a grammar file of this package: `bnf.lark`, `logic.lark` or `art.schema.json`."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 
-import llguidance
 import pytest
 from llguidance import LLMatcher, LLTokenizer
 
 from revelator.plans import check, logic, parse
 from revelator.plans.decoding import make_logic_grammar, make_plan_grammar
-from revelator.plans.grammar import Grammar, structured_outputs
+from revelator.plans.grammar import Grammar
 from revelator.plans.json_decoding import make_json_grammar
 from revelator.plans.names import collect_words
 
@@ -112,13 +111,6 @@ def test_keeping_to_names_knows_letters_beyond_the_basic_plane(bytes_only: LLTok
 def test_keeping_to_names_takes_words_of_any_length(bytes_only: LLTokenizer, words: str) -> None:
     question = f"Who is {words}?"
     assert accepts(bytes_only, make_plan_grammar(collect_words(question)), question)
-
-
-def test_vllm_takes_the_same_grammar() -> None:
-    """Its backend `guidance` hands the text of `grammar` to this function."""
-    for grammar in (make_plan_grammar(), make_logic_grammar()):
-        text = structured_outputs(grammar)["structured_outputs"]["grammar"]
-        assert LLMatcher.validate_grammar(llguidance.grammar_from("grammar", text)) == ""
 
 
 @pytest.mark.parametrize(
